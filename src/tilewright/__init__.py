@@ -1,0 +1,1 @@
+"""Tilewright learns which CK Tile grouped-convolution kernel to run on a GPU."""

@@ -1,0 +1,39 @@
+"""The one exception that a user is meant to read."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+
+
+class UserError(Exception):
+    """A mistake that the user can repair: wrong config, unknown arch, malformed file, missing compiler.
+
+    The message names the file, the field, the value and the fix; it is printed without a traceback.
+    """
+
+
+def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
+    """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2.
+
+    ``OSError`` (full disk, read-only folder, missing file) is the user's to repair as well; it names its file.
+    Everything else is our own defect and keeps its traceback.
+    """
+
+    @functools.wraps(main)
+    def wrapped(*args: object, **kwargs: object) -> int:
+        try:
+            return main(*args, **kwargs) or 0
+        except BrokenPipeError:
+            # The reader of our output (``head``, a pager) has left: nothing to report, nowhere to report it.
+            sys.stderr.close()
+            return 1
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+        return 2
+
+    return wrapped
