@@ -1,0 +1,25 @@
+"""Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tilewright.atomic import replacing
+from tilewright.errors import UserError
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write ``table`` atomically."""
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd", version="2.6")
+
+
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a table of an earlier stage; a damaged file is a ``UserError`` that says how to make it again."""
+    try:
+        return pq.read_table(path, columns=columns)
+    except pa.ArrowException as error:
+        raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error
