@@ -1,0 +1,216 @@
+"""The effective kernel and its name.
+
+``parse(name(kernel)) == kernel`` holds for every valid kernel: the name is a bijection. A configuration that
+would need a correction is refused here, before it gets a name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from tilewright.errors import UserError
+from tilewright.operation import DTYPES, VARIANTS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
+"""Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
+PIPELINES = (
+    "basic_v1", "basic_v2", "compv1", "compv2", "compv3", "compv4", "compv5", "compv6",
+    "mem", "comp_async", "basic_async_v1", "wavelet",
+)  # fmt: skip
+EPILOGUES = ("cshuffle", "default")
+SCHEDULERS = ("intrawave", "interwave")
+SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
+STREAMK = ("none", "tree", "linear")
+DEFAULT_VECTORS = (4, 8, 8)
+TWO_BLOCK_PIPELINES = ("compv1", "compv2", "basic_v1", "basic_v2", "basic_async_v1", "wavelet")
+
+_SHORT_VARIANT = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_weight"}
+_CHOICES = {
+    "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
+    "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK,
+}  # fmt: skip
+_COUNTS = (
+    "tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k",
+    "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, order=True)
+class KernelConfig:
+    """One implicit-GEMM convolution kernel, as it is compiled.
+
+    Tiles, waves and warp tiles are (m, n, k) of the GEMM; vectors are elements a load or store of A, B, C.
+    Not part of it: the target (the kernel id adds it), split-K (a launch knob), blocks per CU (derived).
+    """
+
+    variant: str
+    dtype: str
+    layout: str
+    ndim: int
+    pipeline: str
+    epilogue: str
+    scheduler: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    wave_m: int
+    wave_n: int
+    wave_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    vec_a: int = DEFAULT_VECTORS[0]
+    vec_b: int = DEFAULT_VECTORS[1]
+    vec_c: int = DEFAULT_VECTORS[2]
+    num_wave_groups: int = 1
+    num_groups_to_merge: int = 1
+    double_smem_buffer: bool = False
+    two_stage: bool = False
+    specialization: str = "default"
+    explicit_gemm: bool = False
+    streamk: str = "none"
+    streamk_persistent: bool = False
+    split_image: bool = False
+    pad_m: bool = True
+    pad_n: bool = True
+    pad_k: bool = True
+
+    def __post_init__(self) -> None:
+        for field, allowed in _CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise UserError(f"kernel: {field} is {getattr(self, field)!r}; use one of {', '.join(allowed)}")
+        if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:
+            raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
+        for field in _COUNTS:
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UserError(f"kernel: {field} is {value!r}; it must be a positive int")
+        if self.streamk_persistent and self.streamk == "none":
+            raise UserError("kernel: streamk_persistent is set without a streamk strategy")
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Block tile (m, n, k)."""
+        return self.tile_m, self.tile_n, self.tile_k
+
+    @property
+    def wave(self) -> tuple[int, int, int]:
+        """Waves a block (m, n, k)."""
+        return self.wave_m, self.wave_n, self.wave_k
+
+    @property
+    def warp_tile(self) -> tuple[int, int, int]:
+        """Matrix instruction tile (m, n, k)."""
+        return self.warp_tile_m, self.warp_tile_n, self.warp_tile_k
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        """Elements a vector load of A and B and a vector store of C."""
+        return self.vec_a, self.vec_b, self.vec_c
+
+    @property
+    def pads(self) -> tuple[bool, bool, bool]:
+        """Whether m, n, k are padded to the tile."""
+        return self.pad_m, self.pad_n, self.pad_k
+
+    @property
+    def blocks_per_cu(self) -> int:
+        """Occupancy hint given to the compiler; it follows from pipeline and buffering."""
+        if self.pipeline in ("compv4", "comp_async"):
+            return 1
+        if self.pipeline in TWO_BLOCK_PIPELINES:
+            return 2
+        return 1 if self.double_smem_buffer else 2
+
+
+FIELDS = tuple(field.name for field in fields(KernelConfig))
+
+
+def _triple(values: tuple[int, int, int]) -> str:
+    return "x".join(str(value) for value in values)
+
+
+def name(kernel: KernelConfig) -> str:
+    """Return the kernel's name; suffixes appear in a fixed order and only where they differ from the default."""
+    k = kernel
+    stem = (
+        f"grouped_conv_{_SHORT_VARIANT[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
+        f"_{k.scheduler}_{_triple(k.tile)}_{_triple(k.wave)}_{_triple(k.warp_tile)}"
+    )
+    streamk = f"_streamk_{k.streamk}" + ("_persistent" if k.streamk_persistent else "")
+    suffixes = (
+        ("_vec{}_{}_{}".format(*k.vectors), k.vectors != DEFAULT_VECTORS),
+        (f"_wg{k.num_wave_groups}", k.num_wave_groups != 1),
+        (f"_gm{k.num_groups_to_merge}", k.num_groups_to_merge != 1),
+        ("_dsb", k.double_smem_buffer),
+        ("_2stage", k.two_stage),
+        (f"_{k.specialization}", k.specialization != "default"),
+        ("_explicit_gemm", k.explicit_gemm),
+        (streamk, k.streamk != "none"),
+        ("_large_tensor", k.split_image),
+        ("_pad" + "".join(str(int(pad)) for pad in k.pads), not all(k.pads)),
+    )
+    return stem + "".join(text for text, present in suffixes if present)
+
+
+def _either(values: tuple[str, ...]) -> str:
+    # Longest first: a pipeline may be the beginning of another one's name.
+    return "|".join(sorted(values, key=len, reverse=True))
+
+
+_COUNT = r"([1-9]\d*)"
+_GRAMMAR = re.compile(
+    rf"grouped_conv_(?P<variant>{_either(tuple(_SHORT_VARIANT.values()))})_(?P<dtype>{_either(DTYPES)})"
+    rf"_(?P<layout>n[dhw]*gc)_(?P<ndim>[123])d_(?P<pipeline>{_either(PIPELINES)})_(?P<epilogue>{_either(EPILOGUES)})"
+    rf"_(?P<scheduler>{_either(SCHEDULERS)})_{_COUNT}x{_COUNT}x{_COUNT}_{_COUNT}x{_COUNT}x{_COUNT}"
+    rf"_{_COUNT}x{_COUNT}x{_COUNT}(?P<vec>_vec(\d+)_(\d+)_(\d+))?(?:_wg(?P<wg>{_COUNT}))?(?:_gm(?P<gm>{_COUNT}))?"
+    rf"(?P<dsb>_dsb)?(?P<two>_2stage)?(?:_(?P<spec>{_either(SPECIALIZATIONS[1:])}))?(?P<explicit>_explicit_gemm)?"
+    rf"(?:_streamk_(?P<streamk>{_either(STREAMK[1:])})(?P<persistent>_persistent)?)?(?P<large>_large_tensor)?"
+    r"(?:_pad(?P<pads>[01]{3}))?",
+    re.ASCII,
+)
+
+
+def parse(text: str) -> KernelConfig:
+    """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
+    match = _GRAMMAR.fullmatch(text)
+    if not match:
+        raise UserError(f"kernel name {text!r} does not follow the grammar of docs/kernel-names.md")
+    long_variant = {short: variant for variant, short in _SHORT_VARIANT.items()}
+    first = _GRAMMAR.groupindex["scheduler"] + 1
+    sizes = [int(match.group(first + i)) for i in range(9)]
+    vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
+    pads = [flag == "1" for flag in match["pads"] or "111"]
+    kernel = KernelConfig(
+        long_variant[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
+        match["epilogue"], match["scheduler"], *sizes, *vectors,
+        num_wave_groups=int(match["wg"] or 1), num_groups_to_merge=int(match["gm"] or 1),
+        double_smem_buffer=bool(match["dsb"]), two_stage=bool(match["two"]),
+        specialization=match["spec"] or "default", explicit_gemm=bool(match["explicit"]),
+        streamk=match["streamk"] or "none", streamk_persistent=bool(match["persistent"]),
+        split_image=bool(match["large"]), pad_m=pads[0], pad_n=pads[1], pad_k=pads[2],
+    )  # fmt: skip
+    if name(kernel) != text:
+        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {name(kernel)!r}")
+    return kernel
+
+
+def frame(kernels: list[KernelConfig]) -> pd.DataFrame:
+    """Return one row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
+    # Imported here: pandas takes half a second, and most stages know kernels without it.
+    import pandas as pd
+
+    table = pd.DataFrame([[getattr(k, field) for field in FIELDS] for k in kernels], columns=list(FIELDS))
+    table.insert(0, "kernel", [name(k) for k in kernels])
+    return table
+
+
+def from_frame(table: pd.DataFrame) -> list[KernelConfig]:
+    """Return the kernels of ``table`` (columns ``FIELDS``), in its order."""
+    columns = [table[field].tolist() for field in FIELDS]
+    return [KernelConfig(*values) for values in zip(*columns, strict=True)]

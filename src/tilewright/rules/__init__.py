@@ -1,0 +1,1 @@
+"""Which kernels exist: validity rules and the enumeration of rule sets."""

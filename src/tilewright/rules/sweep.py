@@ -1,0 +1,136 @@
+"""The sweep rule set: a table of tiles crossed with the pipeline, scheduler and option combinations of a direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tilewright.arch import ArchSpecs
+from tilewright.errors import UserError
+from tilewright.kernel import LAYOUTS, KernelConfig, name
+from tilewright.operation import Operation
+from tilewright.rules import validity
+from tilewright.tables import Table, read
+
+Count = Annotated[int, Field(ge=1)]
+Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
+
+
+class TileRow(Table):
+    """A block tile with the waves, warp tile and vector widths that belong to it."""
+
+    tile: Triple
+    wave: Triple
+    warp_tile: Triple
+    vectors: Triple
+    not_with: list[str] = []
+    """Pipelines that this tile is not built for."""
+
+
+class OptionRow(Table):
+    """Pipelines and schedulers, with the options that each is crossed with."""
+
+    pipeline: str
+    schedulers: list[Literal["intrawave", "interwave"]] = Field(min_length=1)
+    double_smem_buffer: list[bool] = Field([False], min_length=1)
+    split_image: list[bool] = Field([False], min_length=1)
+    two_stage: list[bool] = Field([False], min_length=1)
+    num_groups_to_merge: list[Count] = Field([1], min_length=1)
+
+
+class VariantRows(Table):
+    """What a direction is swept over."""
+
+    options: list[OptionRow] = Field(min_length=1)
+    split_k: list[Count] = Field([1], min_length=1)
+    """Values of the launch knob split-K that are measured for each kernel."""
+
+
+class SweepRules(Table):
+    """A sweep rule-set file."""
+
+    epilogue: Literal["cshuffle", "default"]
+    tiles: list[TileRow] = Field(min_length=1)
+    variants: dict[Literal["forward", "bwd_data", "bwd_weight"], VariantRows]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A combination of the rule set that is no legal kernel, with the rule that says so."""
+
+    kernel: str
+    rule: str
+    reason: str
+
+
+def rejected_text(rejected: Iterable[Rejected]) -> str:
+    """Return the refused combinations as tab-separated lines."""
+    return "kernel\trule\treason\n" + "".join(f"{r.kernel}\t{r.rule}\t{r.reason}\n" for r in rejected)
+
+
+@dataclass(frozen=True)
+class Enumeration:
+    """The legal kernels in name order, the refused ones, and the split-K values of each kernel."""
+
+    kernels: list[KernelConfig]
+    rejected: list[Rejected]
+    split_k: list[int]
+
+
+def load(path: Path) -> SweepRules:
+    """Read a rule-set file; a ``UserError`` names file and field."""
+    return read(path, SweepRules)
+
+
+def enumerate_kernels(
+    rules: SweepRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
+) -> Enumeration:
+    """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
+    rows = rules.variants.get(operation.variant)
+    if rows is None:
+        raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
+    if operation.variant != "bwd_weight" and rows.split_k != [1]:
+        raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
+    legal: dict[str, KernelConfig] = {}
+    rejected: dict[str, Rejected] = {}
+    for kernel in _combinations(rules, rows, operation, ndims):
+        rule, reason = validity.first_fault(kernel, arch, specs)
+        if rule:
+            rejected[name(kernel)] = Rejected(name(kernel), rule, reason)
+        else:
+            legal[name(kernel)] = kernel
+    if not legal:
+        raise UserError(f"no kernel of the rule set is legal on {arch} for {operation}")
+    return Enumeration(
+        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(rows.split_k))
+    )
+
+
+def _combinations(
+    rules: SweepRules, rows: VariantRows, operation: Operation, ndims: list[int]
+) -> Iterator[KernelConfig]:
+    for ndim in ndims:
+        for tile in rules.tiles:
+            for options in rows.options:
+                if options.pipeline not in tile.not_with:
+                    yield from _options(rules, tile, options, operation, ndim)
+
+
+def _options(
+    rules: SweepRules, tile: TileRow, options: OptionRow, operation: Operation, ndim: int
+) -> Iterator[KernelConfig]:
+    for scheduler in options.schedulers:
+        for double_smem_buffer in options.double_smem_buffer:
+            for split_image in options.split_image:
+                for two_stage in options.two_stage:
+                    for merged in options.num_groups_to_merge:
+                        yield KernelConfig(
+                            operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline,
+                            rules.epilogue, scheduler, *tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors,
+                            num_groups_to_merge=merged, double_smem_buffer=double_smem_buffer,
+                            two_stage=two_stage, split_image=split_image,
+                        )  # fmt: skip

@@ -1,0 +1,20 @@
+"""Settings of the configs stage: which kernels are enumerated and how they are dealt to chunks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tilewright.settings.section import RelativePath, Section
+
+
+class ConfigsSettings(Section):
+    """Which kernels are candidates."""
+
+    rule_set: RelativePath = "config/rule_sets/sweep.yaml"
+    """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
+    ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
+    """Dimensionalities of the convolutions that one operation covers."""
+    chunks: int = Field(4, ge=1, le=4096)
+    """Hash buckets an operation: one bucket is one job of each kernel stage. Changing it re-deals all kernels."""
