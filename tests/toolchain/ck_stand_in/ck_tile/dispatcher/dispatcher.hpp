@@ -1,0 +1,2 @@
+// Stand-in for tests, see README.md.
+#pragma once

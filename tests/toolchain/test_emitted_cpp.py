@@ -1,0 +1,102 @@
+"""Emitted C++ parses and instantiates against stand-in headers (ck_stand_in/README.md), not the real library."""
+
+import itertools
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tilewright.emit import Emitter
+from tilewright.kernel import LAYOUTS, PIPELINES, KernelConfig, name
+from tilewright.operation import VARIANTS
+
+ROOT = Path(__file__).parents[2]
+STAND_IN = Path(__file__).parent / "ck_stand_in"
+COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+FLAGS = ("-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
+EMITTER = Emitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml")
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="no host C++ compiler (g++, clang++ or CXX)")
+
+FORWARD = KernelConfig(
+    "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16
+)
+WEIGHT = replace(FORWARD, variant="bwd_weight")
+SPECIAL = (
+    replace(FORWARD, num_groups_to_merge=8, dtype="fp16"),
+    replace(FORWARD, split_image=True, specialization="filter3x3"),
+    replace(FORWARD, dtype="fp32", pad_k=False, specialization="filter1x1_pad0"),
+    replace(FORWARD, epilogue="default", pipeline="mem", scheduler="interwave"),
+    replace(WEIGHT, epilogue="default", two_stage=True),
+    replace(WEIGHT, two_stage=True, num_groups_to_merge=4, layout="ndhwgc", ndim=3),
+    replace(WEIGHT, two_stage=True, explicit_gemm=True, specialization="filter1x1_stride1_pad0"),
+    replace(WEIGHT, streamk="tree", pipeline="mem"),
+    replace(WEIGHT, streamk="linear", streamk_persistent=True, layout="ndhwgc", ndim=3, double_smem_buffer=True),
+)
+
+
+def every_pipeline():
+    for variant, pipeline, ndim in itertools.product(VARIANTS, PIPELINES, LAYOUTS):
+        if (pipeline, variant) not in {("compv5", "bwd_data"), ("compv5", "bwd_weight")}:
+            yield replace(FORWARD, variant=variant, pipeline=pipeline, ndim=ndim, layout=LAYOUTS[ndim][0])
+
+
+def errors_of(source, folder):
+    command = [COMPILER, *FLAGS, "-isystem", STAND_IN, "-I", folder, source]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+
+
+def write(texts, folder):
+    for path, text in texts.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+
+@pytest.mark.parametrize("kernel", [FORWARD, SPECIAL[3], SPECIAL[5], SPECIAL[7]], ids=name)
+def test_unit_stands_alone(kernel, tmp_path):
+    write(EMITTER.files([kernel], "gfx950"), tmp_path)
+    assert errors_of(tmp_path / f"{name(kernel)}.cpp", tmp_path) == ""
+
+
+def test_wrong_argument_list_is_noticed(tmp_path):
+    write(EMITTER.files([FORWARD], "gfx950"), tmp_path)
+    header = tmp_path / f"{name(FORWARD)}.hpp"
+    header.write_text(header.read_text().replace("Fixed::UseStructuredSparsity,", "", 1))
+    assert "template argument" in errors_of(tmp_path / f"{name(FORWARD)}.cpp", tmp_path)
+
+
+def test_all_kinds_and_their_registration_compile_in_one_unit(tmp_path):
+    kernels = [*every_pipeline(), *SPECIAL]
+    assert len({name(kernel) for kernel in kernels}) == len(kernels) == 34 * 3 + len(SPECIAL)
+    write(EMITTER.files(kernels, "gfx950"), tmp_path)
+    collections = EMITTER.collection_files(kernels, "gfx950")
+    write(collections, tmp_path)
+    sources = [path for path in collections if path.endswith(".cpp")]
+    headers = [path for path in collections if path.endswith(".hpp")]
+    unit = tmp_path / "all.cpp"
+    unit.write_text("".join(f'#include "{path}"\n' for path in (*sources, *headers)))
+    assert errors_of(unit, tmp_path) == ""
+
+
+def test_folder_without_kernels_compiles(tmp_path):
+    collections = EMITTER.collection_files([], "gfx950")
+    write(collections, tmp_path)
+    unit = tmp_path / "none.cpp"
+    unit.write_text("".join(f'#include "{path}"\n' for path in collections))
+    assert errors_of(unit, tmp_path) == ""
+
+
+def test_single_kernel_unit_has_the_global_aliases(tmp_path):
+    write(EMITTER.files([FORWARD], "gfx950"), tmp_path)
+    unit = tmp_path / "single.cpp"
+    unit.write_text(
+        "#define CK_TILE_SINGLE_KERNEL_INCLUDE\n"
+        f'#include "{name(FORWARD)}.hpp"\n'
+        "static_assert(SelectedConvKernelLauncher::ADataType{}.bits == 0);\n"
+        "static_assert(CONV_FWD_KERNEL_NAME[0] == 'g');\n"
+    )
+    assert errors_of(unit, tmp_path) == ""

@@ -1,0 +1,104 @@
+"""Bundles: same content, same bytes; damaged, foreign and dangerous archives are refused."""
+
+import io
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import bundle
+from tilewright.errors import UserError
+
+FILES = {"b.hpp": "b\n", "wrappers/a.hpp": b"\x00\xff", "a.cpp": "ä"}
+NAMES = st.lists(st.text("ab.-_ü", min_size=1, max_size=60).filter(lambda part: part not in (".", "..")), min_size=1)
+
+
+def tar(path, *entries):
+    with tarfile.open(path, "w") as archive:
+        for entry in entries:
+            archive.addfile(entry, io.BytesIO(b"x" * entry.size))
+
+
+def entry(name, size=1, kind=tarfile.REGTYPE):
+    made = tarfile.TarInfo(name)
+    made.size, made.type = size, kind
+    return made
+
+
+def test_read_returns_what_was_written_sorted(tmp_path):
+    bundle.write(tmp_path / "x.tar", FILES)
+    read = bundle.read(tmp_path / "x.tar")
+    assert list(read.items()) == [("a.cpp", "ä".encode()), ("b.hpp", b"b\n"), ("wrappers/a.hpp", b"\x00\xff")]
+
+
+def test_bytes_depend_on_content_alone(tmp_path):
+    bundle.write(tmp_path / "x.tar", FILES)
+    bundle.write(tmp_path / "y.tar", dict(reversed(FILES.items())))
+    assert (tmp_path / "x.tar").read_bytes() == (tmp_path / "y.tar").read_bytes()
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        for member in archive:
+            assert (member.mtime, member.uid, member.gid, member.mode, member.uname) == (0, 0, 0, 0o644, "")
+
+
+def test_any_plain_tar_reader_can_read_it(tmp_path):
+    bundle.write(tmp_path / "x.tar", FILES)
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        assert archive.extractfile("b.hpp").read() == b"b\n"
+
+
+@given(st.dictionaries(NAMES.map("/".join), st.binary(max_size=700), max_size=4))
+def test_round_trip(tmp_path_factory, files):
+    path = tmp_path_factory.mktemp("bundle") / "x.tar"
+    bundle.write(path, files)
+    assert bundle.read(path) == files
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "a/..", "./a", "a//b", "", ".", "a/", "..\\a"])
+def test_names_that_leave_the_folder_are_refused(name, tmp_path):
+    with pytest.raises(UserError, match="no plain path"):
+        bundle.write(tmp_path / "x.tar", {name: "x"})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b"])
+def test_unpack_of_a_foreign_archive_writes_nothing(name, tmp_path):
+    tar(tmp_path / "x.tar", entry("fine"), entry(name))
+    with pytest.raises(UserError, match="no plain path"):
+        bundle.unpack(tmp_path / "x.tar", tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
+def test_only_regular_files_are_read(kind, tmp_path):
+    tar(tmp_path / "x.tar", entry("link", size=0, kind=kind))
+    with pytest.raises(UserError, match="no regular file"):
+        bundle.read(tmp_path / "x.tar")
+
+
+def test_unpack_writes_the_files(tmp_path):
+    bundle.write(tmp_path / "x.tar", FILES)
+    bundle.unpack(tmp_path / "x.tar", tmp_path / "folder")
+    assert (tmp_path / "folder/wrappers/a.hpp").read_bytes() == b"\x00\xff"
+    assert (tmp_path / "folder/a.cpp").read_text() == "ä"
+
+
+def test_damaged_bundle_is_named(tmp_path):
+    path = tmp_path / "x.tar"
+    bundle.write(path, {"a": b"x" * 3000})
+    whole = path.read_bytes()
+    for broken in (b"", b"no tar at all", whole[:700], whole[:2600]):
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match=r"x\.tar.*(delete it|run again)"):
+            bundle.read(path)
+
+
+def test_twice_the_same_name_is_refused(tmp_path):
+    tar(tmp_path / "x.tar", entry("a"), entry("a", size=2))
+    with pytest.raises(UserError, match="twice"):
+        bundle.read(tmp_path / "x.tar")
+
+
+def test_empty_bundle(tmp_path):
+    bundle.write(tmp_path / "x.tar", {})
+    assert bundle.read(tmp_path / "x.tar") == {}

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Emit the C++ files of one chunk of kernels as one bundle."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tilewright import bundle, kernel_table
+from tilewright.emit import Emitter
+from tilewright.errors import reports_user_errors
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Read the chunk's rows of the kernel table, write a bundle of headers, units and wrappers."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--configs", required=True, type=Path, help="kernel table (Parquet)")
+    parser.add_argument("--chunk", required=True, type=int)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
+    parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
+    parser.add_argument("--output", required=True, type=Path, help="bundle (tar) to write")
+    args = parser.parse_args(argv)
+
+    kernels = kernel_table.kernels(kernel_table.read_chunk(args.configs, args.chunk))
+    bundle.write(args.output, Emitter(args.templates, args.api).files(kernels, args.arch))
+    print(f"chunk {args.chunk}: {len(kernels)} kernels for {args.arch}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
