@@ -1,0 +1,62 @@
+#!/usr/bin/env python3
+"""Feature rows per CPU-second of one core: the sweep pool against the training problems, pairs in random order."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tilewright import candidates, features, hardware, kernel, problem, problem_sets, resources
+from tilewright.arch import ArchSpecs
+from tilewright.devices.simulated import load_coefficients
+from tilewright.operation import Operation
+from tilewright.rules import sweep
+
+CONFIG = Path(__file__).parents[1] / "config"
+REFERENCE = 450_000
+"""Rows per CPU-second of the reference's batch extraction, measured with 97 features."""
+
+
+def tables(operation: Operation):
+    """Return problems, candidates and hardware of the shipped configuration."""
+    product = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
+    entries = problem_sets.generate(CONFIG / "problems/training.yaml", operation, (2, 3), seed=1)
+    rules = sweep.load(CONFIG / "rule_sets/sweep.yaml")
+    specs = ArchSpecs.load(CONFIG / "arch_specs.json")
+    pool = sweep.enumerate_kernels(rules, specs, product.arch, operation, [2, 3])
+    rows = kernel.frame(pool.kernels)[["kernel"]].assign(split_k=max(pool.split_k))
+    table = candidates.with_fields(rows)
+    estimate = resources.estimate(table, product, load_coefficients(CONFIG / "simulated_device.yaml"))
+    table = table.assign(**{name: estimate[name] for name in candidates.RESOURCES})
+    return problem.frame([entry.problem for entry in entries]), table, product
+
+
+def main() -> None:
+    """Time several repetitions and print the slowest, median and fastest rate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
+    parser.add_argument("--rows", default=1_000_000, type=int)
+    parser.add_argument("--repeats", default=7, type=int)
+    args = parser.parse_args()
+
+    problems, pool, product = tables(args.operation)
+    draw = np.random.default_rng(0)
+    rows = draw.integers(0, len(problems), args.rows)
+    columns = draw.integers(0, len(pool), args.rows)
+    rates = []
+    for _ in range(args.repeats):
+        start = time.process_time()
+        matrix = features.compute(problems, pool, rows, columns, product)
+        rates.append(args.rows / (time.process_time() - start))
+    middle = statistics.median(rates)
+    print(f"{args.operation}: {matrix.shape[0]:,} rows x {matrix.shape[1]} features")
+    print(f"rows per CPU-second: min {min(rates):,.0f}, median {middle:,.0f}, max {max(rates):,.0f}")
+    print(f"median / reference ({REFERENCE:,}): {middle / REFERENCE:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Measurements in memory: problems, candidates, and one status and time for each measured pair of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+STATUSES = (
+    "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
+    "throttled", "contended", "skipped",
+)  # fmt: skip
+"""What can become of a pair; only ``ok`` rows have a time and take part in rankings."""
+
+DEVICE_KINDS = ("simulated", "recorded", "measured")
+"""Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """n pairs of P problems and Q candidates; a candidate is a kernel with its launch knob split-K.
+
+    ``problems`` has P rows (``problem_key``, ``layer_family``, ``split`` train|validation, ``network``, ``layer``
+    and the fields of ``Problem``), ``candidates`` Q rows (``candidate``, ``kernel``, ``kernel_id``, ``split_k``, the
+    fields of ``KernelConfig`` and the resources of the build). All arrays have n entries.
+    """
+
+    arch: str
+    operation: str
+    device: str
+    device_kind: str
+    problems: pd.DataFrame
+    candidates: pd.DataFrame
+    problem: np.ndarray
+    """int32, row of ``problems``."""
+    candidate: np.ndarray
+    """int32, row of ``candidates``."""
+    status: np.ndarray
+    """uint8, index into ``STATUSES``."""
+    latency_ms: np.ndarray
+    """float64, NaN unless the status is ``ok``."""
+    tflops: np.ndarray
+    """float64, useful FLOP over the latency, NaN unless the status is ``ok``."""
