@@ -1,0 +1,1 @@
+"""Measuring pairs: the journal that keeps every measurement, and the run that fills it."""

@@ -1,0 +1,170 @@
+"""The measurement journal: an append-only CSV. What is in it was measured and is never measured again.
+
+The first 24 columns are those of the reference's benchmark CSV, in its order; ours follow. A line that does not
+fit is kept in the file, passed over when reading, and reported with its number and the reason.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from tilewright.atomic import write_text
+from tilewright.errors import UserError
+from tilewright.measurements import DEVICE_KINDS, STATUSES
+from tilewright.problem import DIMS
+
+REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
+OWN_COLUMNS = (
+    "status", "error", "samples", "latency_cv", "split_k", "kernel_id", "problem_key", "arch", "device",
+    "device_kind", "seed", "measurement_id",
+)  # fmt: skip
+COLUMNS = (*REFERENCE_COLUMNS, *OWN_COLUMNS)
+_INTS = frozenset(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"))
+_FLOATS = frozenset(("latency_ms", "tflops", "latency_cv"))
+_MAY_BE_EMPTY = frozenset(("non_zero", "error", "latency_ms", "tflops", "latency_cv"))
+_PATTERNS = {
+    "kernel": r"^\w+$",
+    "kernel_id": r"^[0-9a-f]{16}$",
+    "problem_key": r"^[0-9a-f]{16}$",
+    "measurement_id": r"^[0-9a-f]{16}$",
+}
+
+
+def _type(column: str) -> pa.DataType:
+    if column in _INTS:
+        return pa.int64()
+    return pa.float64() if column in _FLOATS else pa.string()
+
+
+SCHEMA = pa.schema([(column, _type(column)) for column in COLUMNS])
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A line that is no measurement: its number in the file (the header is 1), why, and its text."""
+
+    line: int
+    reason: str
+    text: str
+
+
+class Journal:
+    """A journal file, open for appending."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if not path.exists() or path.stat().st_size == 0:
+            write_text(path, ",".join(COLUMNS) + "\n")
+        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        size = os.fstat(self._file).st_size
+        if os.pread(self._file, 1, size - 1) != b"\n":
+            # A writer died in mid-line: close the line, so that the next measurement starts on its own.
+            self._write(b"\n")
+
+    def append(self, rows: pa.Table) -> None:
+        """Write rows (``SCHEMA``) and wait until they are on the disk."""
+        text = io.BytesIO()
+        pa_csv.write_csv(
+            rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none")
+        )
+        self._write(text.getvalue())
+
+    def _write(self, content: bytes) -> None:
+        view = memoryview(content)
+        try:
+            while view:
+                view = view[os.write(self._file, view) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
+
+    def close(self) -> None:
+        """Close the file; every row is on the disk already."""
+        os.close(self._file)
+
+
+def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
+    """Return the measurements of a journal in file order, and the lines that are none.
+
+    A file whose header is not ours is a ``UserError``: nothing in it can be trusted.
+    """
+    with path.open("rb") as stream:
+        header = stream.readline().decode(errors="replace").rstrip("\r\n")
+    if header != ",".join(COLUMNS):
+        raise UserError(
+            f"{path}: line 1: the columns are not those of a journal; move the file away, its pairs are then measured again"
+        )
+    malformed: list[Malformed] = []
+
+    def keep(row: pa_csv.InvalidRow) -> str:
+        reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
+        malformed.append(Malformed(row.number, reason, _printable(row.text)))
+        return "skip"
+
+    text = pa_csv.read_csv(
+        path,
+        # One thread: only then does the reader know the line numbers of what it skips.
+        read_options=pa_csv.ReadOptions(use_threads=False, encoding="latin-1"),
+        parse_options=pa_csv.ParseOptions(quote_char=False, invalid_row_handler=keep, ignore_empty_lines=False),
+        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string())),
+    )
+    lines = np.setdiff1d(np.arange(2, 2 + text.num_rows + len(malformed)), [m.line for m in malformed])
+    good, faults = _typed(text)
+    for row, reason in faults.items():
+        line = ",".join(value.as_py() for value in (text[column][row] for column in COLUMNS))
+        malformed.append(Malformed(int(lines[row]), reason, _printable(line)))
+    return good, sorted(malformed, key=lambda m: m.line)
+
+
+def _printable(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()[:500]
+
+
+def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
+    """Return the typed rows that fit, and for each row that does not, the first reason."""
+    faults: dict[int, str] = {}
+
+    def refuse(column: str, bad: pa.ChunkedArray | pa.Array, what: str) -> None:
+        for row in np.flatnonzero(np.asarray(bad.combine_chunks() if isinstance(bad, pa.ChunkedArray) else bad)):
+            value = text[column][int(row)].as_py()
+            faults.setdefault(int(row), f"{column} is {_printable(value)!r}; {what}")
+
+    for column in COLUMNS:
+        values = text[column]
+        empty = pc.equal(values, "")
+        if column in _INTS:
+            fits, what = pc.match_substring_regex(values, r"^-?\d{1,18}$"), "it must be a whole number"
+        elif column in _FLOATS:
+            fits = pc.match_substring_regex(values, r"^\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?$")
+            what = "it must be a number, not negative"
+        elif column in _PATTERNS:
+            fits, what = pc.match_substring_regex(values, _PATTERNS[column]), f"it must match {_PATTERNS[column]}"
+        elif column in ("status", "device_kind"):
+            known = STATUSES if column == "status" else DEVICE_KINDS
+            fits, what = pc.is_in(values, pa.array(known)), f"it must be one of {', '.join(known)}"
+        else:
+            fits, what = pc.true_unless_null(values), ""
+        allowed = pc.or_(fits, empty) if column in _MAY_BE_EMPTY else fits
+        refuse(column, pc.invert(allowed), what)
+    ok = pc.equal(text["status"], "ok")
+    for column in ("latency_ms", "tflops"):
+        refuse(column, pc.xor(ok, pc.not_equal(text[column], "")), "exactly the ok rows have one")
+    mask = np.ones(text.num_rows, bool)
+    mask[list(faults)] = False
+    rows = text.filter(pa.array(mask))
+    typed = [_cast(rows[column], column) for column in COLUMNS]
+    return pa.table(typed, schema=SCHEMA), faults
+
+
+def _cast(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
+    if column not in _INTS | _FLOATS:
+        return values
+    return pc.if_else(pc.equal(values, ""), None, values).cast(_type(column))

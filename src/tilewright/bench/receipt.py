@@ -1,0 +1,82 @@
+"""The receipt of a benchmarked chunk: which measurements of the journal count, and a digest of them.
+
+The journal grows and is never a job's output; the receipt is. It is a function of the measurements alone, so an
+interrupted, resumed or extended run ends with the receipt of an undisturbed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from tilewright.atomic import write_text
+from tilewright.errors import UserError
+
+IDENTITY = ("kernel_id", "split_k", "problem_key")
+_COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the benchmark stage vouches for."""
+
+    arch: str
+    operation: str
+    chunk: int
+    device: str
+    device_kind: str
+    measurement_id: str
+    journal: str
+    pairs: int
+    by_status: dict[str, int]
+    rows_sha256: str
+
+    def write(self, path: Path) -> None:
+        """Write the receipt as JSON."""
+        write_text(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a receipt; a damaged one is a ``UserError``."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (ValueError, TypeError) as error:
+            raise UserError(f"{path}: this is no receipt ({error}); delete it and run again") from error
+
+
+def pair_text(rows: pa.Table) -> pa.ChunkedArray:
+    """Return one string a row that says which pair it is about."""
+    return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
+
+
+def counted(journal: pa.Table, measurement_id: str, wanted: pa.Table) -> pa.Table:
+    """Return the journal's rows for the wanted pairs, one a pair (the first), in the order of ``wanted``.
+
+    Rows of other pairs, kernels, devices or settings stay in the journal and do not count.
+    """
+    mine = journal.filter(pc.equal(journal["measurement_id"], measurement_id))
+    index = pc.index_in(pair_text(wanted), value_set=pair_text(mine).combine_chunks())
+    return mine.take(index.drop_null())
+
+
+def digest(rows: pa.Table) -> str:
+    """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
+    ordered = rows.select(_COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
+    text = io.BytesIO()
+    pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none"))
+    return hashlib.sha256(text.getvalue()).hexdigest()
+
+
+def status_counts(rows: pa.Table) -> dict[str, int]:
+    """Return how many rows have each status, in name order."""
+    names, counts = np.unique(np.asarray(rows["status"].combine_chunks(), dtype=str), return_counts=True)
+    return dict(zip(names.tolist(), counts.tolist(), strict=True))

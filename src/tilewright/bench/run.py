@@ -1,0 +1,102 @@
+"""Measure the pairs of one chunk that the journal does not hold yet."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tilewright.bench import receipt
+from tilewright.bench.journal import SCHEMA, Journal
+from tilewright.devices.base import Device, Times
+from tilewright.implicit_gemm import implicit_gemm
+from tilewright.measurements import STATUSES
+from tilewright.problem import DIMS
+
+REPORT_EVERY_S = 5.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is measured and how its rows are labelled."""
+
+    arch: str
+    variant: str
+    seed: int
+    device: Device
+    problems: pd.DataFrame
+    candidates: pd.DataFrame
+
+    @property
+    def measurement_id(self) -> str:
+        """16 hex digits of all that a stored time depends on besides the pair."""
+        text = f"{self.arch}\n{self.device.name}\n{self.device.kind}\n{self.device.identity()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (problem row, candidate row) of the wanted pairs without a measurement, by problem, then candidate."""
+    have = receipt.counted(journal, batch.measurement_id, wanted)
+    todo = wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+    problem = pd.Index(batch.problems["problem_key"]).get_indexer(todo["problem_key"].to_pandas())
+    keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
+    rows = todo.select(["kernel_id", "split_k"]).to_pandas()
+    candidate = keys.get_indexer(pd.MultiIndex.from_frame(rows.astype({"kernel_id": str, "split_k": "int64"})))
+    order = np.lexsort((candidate, problem))
+    return problem[order].astype(np.int32), candidate[order].astype(np.int32)
+
+
+def measure(batch: Batch, problem: np.ndarray, candidate: np.ndarray, journal: Journal, batch_pairs: int) -> None:
+    """Measure pairs and append each batch to the journal as soon as it is there."""
+    flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
+    start = last = time.monotonic()
+    for first in range(0, len(problem), batch_pairs):
+        part = slice(first, first + batch_pairs)
+        times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
+        journal.append(rows(batch, problem[part], candidate[part], times, flops))
+        now = time.monotonic()
+        if now - last >= REPORT_EVERY_S:
+            last = now
+            done = min(first + batch_pairs, len(problem))
+            left = (now - start) / done * (len(problem) - done)
+            print(f"{done:,} of {len(problem):,} pairs, {left:.0f} s left", file=sys.stderr, flush=True)
+
+
+def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
+    """Return journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
+    problems, candidates = batch.problems, batch.candidates
+    count = len(problem)
+    # nan compares as "not ok" in Arrow only when it is a null.
+    latency = pa.array(times.latency_ms, from_pandas=True)
+    with np.errstate(invalid="ignore"):
+        tflops = pa.array(flops[problem] / times.latency_ms * 1e-9, from_pandas=True)
+    columns = {
+        "kernel": _take(candidates["kernel"], candidate),
+        "problem_idx": problem,
+        **{name: problems[name].to_numpy()[problem] for name in DIMS},
+        "latency_ms": latency,
+        "tflops": tflops,
+        "non_zero": pa.nulls(count, pa.int64()),
+        "status": _take(pd.Series(STATUSES), times.status),
+        "error": _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status),
+        "samples": times.samples,
+        "latency_cv": pa.array(times.latency_cv, from_pandas=True),
+        "split_k": candidates["split_k"].to_numpy()[candidate],
+        "kernel_id": _take(candidates["kernel_id"], candidate),
+        "problem_key": _take(problems["problem_key"], problem),
+        "arch": pa.repeat(batch.arch, count),
+        "device": pa.repeat(batch.device.name, count),
+        "device_kind": pa.repeat(batch.device.kind, count),
+        "seed": np.full(count, batch.seed, np.int64),
+        "measurement_id": pa.repeat(batch.measurement_id, count),
+    }
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
+def _take(values: pd.Series, index: np.ndarray) -> pa.Array:
+    return pa.array(values, pa.string()).take(pa.array(index))

@@ -1,0 +1,99 @@
+"""One GPU, one benchmark at a time: an advisory lock file for each device, shared by all users of the machine.
+
+The lock belongs to the process that uses the GPU. The kernel frees it when that process ends, however it ends;
+a note beside it says who holds it, for those who wait.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from tilewright.errors import UserError
+
+POLL_S = 0.1
+REPORT_EVERY_S = 30.0
+
+
+def lock_folder(configured: str | None) -> Path:
+    """Return the folder of the lock files: the configured one, or one under /var/lock or the temporary folder."""
+    if configured is not None:
+        return Path(configured)
+    shared = Path("/var/lock")
+    return (shared if os.access(shared, os.W_OK) else Path(tempfile.gettempdir())) / "tilewright"
+
+
+@contextmanager
+def exclusive(device: str, folder: Path, timeout_s: float) -> Iterator[float]:
+    """Hold the lock of ``device``; yield the seconds that were waited for it.
+
+    Who waits reads on stderr who holds the lock and since when. After ``timeout_s`` a ``UserError`` says so.
+    """
+    _make_shared(folder)
+    stem = "tilewright-" + re.sub(r"[^A-Za-z0-9_-]", "_", device)
+    note = folder / f"{stem}.holder.json"
+    # Everybody must be able to open the file, whoever made it.
+    lock = FileLock(folder / f"{stem}.lock", mode=0o666)
+    waited = _acquire(lock, device, note, timeout_s)
+    try:
+        _leave_note(note)
+        yield waited
+    finally:
+        note.unlink(missing_ok=True)
+        lock.release()
+
+
+def _make_shared(folder: Path) -> None:
+    """Make the folder so that every user can lock in it and clear the note of an owner who died."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return
+    folder.chmod(0o777)
+
+
+def _acquire(lock: FileLock, device: str, note: Path, timeout_s: float) -> float:
+    start = time.monotonic()
+    patience = 0.0
+    while True:
+        try:
+            lock.acquire(timeout=patience, poll_interval=POLL_S)
+            break
+        except Timeout:
+            waited = time.monotonic() - start
+            if waited >= timeout_s:
+                raise UserError(
+                    f"{device} was busy for {waited:.0f} s: {holder(note)}; wait for it, or raise lock.timeout_s"
+                ) from None
+            print(f"waiting for {device} since {waited:.0f} s: {holder(note)}", file=sys.stderr, flush=True)
+            patience = min(REPORT_EVERY_S, timeout_s - waited)
+    if note.exists():
+        # The lock was free although the note is still there: its owner died without cleaning up.
+        print(f"took over {device}: {holder(note)} and is gone", file=sys.stderr, flush=True)
+    return time.monotonic() - start
+
+
+def _leave_note(note: Path) -> None:
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    note.unlink(missing_ok=True)
+    # A new file: the last owner may have been another user, whose file is not ours to write.
+    with note.open("x") as stream:
+        json.dump({"pid": os.getpid(), "user": os.getuid(), "since": since}, stream)
+
+
+def holder(note: Path) -> str:
+    """Return who holds the lock, as far as the note beside it says."""
+    try:
+        content = json.loads(note.read_text())
+        return f"held by process {content['pid']} of user {content['user']} since {content['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "held by a process that left no note"

@@ -1,0 +1,1 @@
+"""Toolchains: how an emitted header becomes a kernel that can run, and what it costs."""

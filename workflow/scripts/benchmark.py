@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tilewright import candidates, hardware, lock, parquet, support_table
+from tilewright.bench import journal, receipt, run
+from tilewright.devices.coefficients import load_coefficients
+from tilewright.devices.simulated import SimulatedDevice
+from tilewright.devices.trace import TracingDevice
+from tilewright.errors import reports_user_errors
+from tilewright.operation import Operation
+from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Read the supported pairs of a chunk, fill the journal, write the receipt."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--operation", required=True, type=Operation.parse)
+    parser.add_argument("--chunk", required=True, type=int)
+    parser.add_argument("--support", required=True, type=Path)
+    parser.add_argument("--build", required=True, type=Path)
+    parser.add_argument("--problems", required=True, type=Path)
+    parser.add_argument("--hardware", required=True, type=Path)
+    parser.add_argument("--product", required=True, help="GPU product in the hardware table")
+    parser.add_argument("--coefficients", required=True, type=Path)
+    parser.add_argument("--settings", default="{}", help="section benchmark of config.yaml as JSON")
+    parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
+    parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
+    parser.add_argument("--receipt", required=True, type=Path, help="JSON to write")
+    args = parser.parse_args(argv)
+
+    settings = BenchmarkSettings.from_json(args.settings)
+    locking = LockSettings.from_json(args.lock)
+    device = SimulatedDevice(
+        hardware.get(args.hardware, args.product), load_coefficients(args.coefficients), settings.seed, settings.repeats
+    )
+    if settings.trace:
+        device = TracingDevice(device, Path(settings.trace))
+    batch = run.Batch(
+        arch=args.arch,
+        variant=args.operation.variant,
+        seed=settings.seed,
+        device=device,
+        problems=parquet.read(args.problems).to_pandas(),
+        candidates=candidates.from_build(parquet.read(args.build)),
+    )
+    pairs = parquet.read(args.support)
+    wanted = pairs.filter(pc.equal(pairs["rule"].cast("string"), support_table.SUPPORTED))
+
+    with lock.exclusive(f"{device.kind}-{device.name}", lock.lock_folder(locking.folder), locking.timeout_s) as waited:
+        start = time.monotonic()
+        book = journal.Journal(args.journal)
+        # Read only now: while we waited, another workflow may have measured these very pairs.
+        measured, malformed = journal.read(args.journal)
+        problem, candidate = run.missing(batch, wanted, measured)
+        run.measure(batch, problem, candidate, book, settings.batch_pairs)
+        book.close()
+        seconds = time.monotonic() - start
+    rows = receipt.counted(journal.read(args.journal)[0], batch.measurement_id, wanted)
+    counts = receipt.status_counts(rows)
+    receipt.Receipt(
+        arch=args.arch,
+        operation=str(args.operation),
+        chunk=args.chunk,
+        device=device.name,
+        device_kind=device.kind,
+        measurement_id=batch.measurement_id,
+        journal=args.journal.as_posix(),
+        pairs=wanted.num_rows,
+        by_status=counts,
+        rows_sha256=receipt.digest(rows),
+    ).write(args.receipt)
+    failed = wanted.num_rows - counts.get("ok", 0)
+    print(
+        f"chunk {args.chunk}: {len(problem):,} pairs measured ({device.kind}), {wanted.num_rows - len(problem):,} kept, "
+        f"{failed:,} failed, {len(malformed):,} malformed lines, {seconds:.1f} s, {waited:.1f} s waited for the lock"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tilewright import dataset, parquet
+from tilewright.atomic import write_text
+from tilewright.errors import reports_user_errors
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Read build, support and receipt of every chunk, write the dataset and the quarantine file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--operation", required=True)
+    parser.add_argument("--problems", required=True, type=Path)
+    parser.add_argument("--build", required=True, type=Path, nargs="+", help="build tables, one a chunk")
+    parser.add_argument("--support", required=True, type=Path, nargs="+", help="support tables, one a chunk")
+    parser.add_argument("--receipts", required=True, type=Path, nargs="+", help="receipts, one a chunk")
+    parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("--quarantine", required=True, type=Path, help="malformed lines (TSV) to write")
+    args = parser.parse_args(argv)
+
+    chunks = [dataset.Chunk(*files) for files in zip(args.build, args.support, args.receipts, strict=True)]
+    table, quarantine = dataset.assemble(chunks, parquet.read(args.problems), args.arch, args.operation)
+    parquet.write(table, args.output)
+    lines = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in quarantine]
+    write_text(args.quarantine, "journal\tline\treason\ttext\n" + "".join(lines))
+    print(f"{args.arch} {args.operation}: {table.num_rows:,} rows, {len(quarantine):,} malformed lines in quarantine")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
