@@ -233,9 +233,7 @@ def spread(items: Sequence[Row], count: int) -> list[Row]:
     return [items[i * (len(items) - 1) // (count - 1)] for i in range(count)]
 
 
-def select(
-    network: Network, runs: Sequence[Sequence[tuple[str, Conv]]], taken: set[tuple[int, ...]]
-) -> list[Row]:
+def select(network: Network, runs: Sequence[Sequence[tuple[str, Conv]]], taken: set[tuple[int, ...]]) -> list[Row]:
     """Return the rows of one network; ``taken``, the table's layers (less batch size) so far, is extended.
 
     Successive layers come from successive runs: batch sizes and images mix without repeating a layer.
@@ -294,9 +292,7 @@ def fault_of(rows: Sequence[Row]) -> str:
             return f"{where}: the same layer, but for the batch size, as {twin.network} {twin.layer}"
     for before, after in pairwise(rows):
         if before > after:
-            return (
-                f"{after.network} {after.layer}: stands after {before.network} {before.layer}; sort the rows"
-            )
+            return f"{after.network} {after.layer}: stands after {before.network} {before.layer}; sort the rows"
     return ""
 
 
@@ -382,9 +378,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Crawl, check and write; or only check or summarise an existing table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--table", type=Path, default=DEFAULT_TABLE, help="the CSV (default: config/problems/networks.csv)"
     )

@@ -238,9 +238,7 @@ class I3d(nn.Module):
         self.conv1a = nn.Conv3d(3, 64, 7, 2)
         self.conv2b = nn.Conv3d(64, 64, 1)
         self.conv2c = nn.Conv3d(64, 192, 3, padding=1)
-        self.mixed = nn.ModuleDict(
-            {name: Inception3d(channels, widths) for name, channels, widths in self.MIXED}
-        )
+        self.mixed = nn.ModuleDict({name: Inception3d(channels, widths) for name, channels, widths in self.MIXED})
         self.logits = nn.Conv3d(1024, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -91,6 +91,10 @@ def load(path: str | Path) -> dict[str, Hardware]:
 def get(path: str | Path, product: str) -> Hardware:
     """Return one product of the table ``path``; raise ``UserError`` when it is not there."""
     products = load(path)
+    if not product:
+        raise UserError(
+            f"no GPU product stands for this arch: give benchmark.products an entry, one of {', '.join(products)}"
+        )
     if product not in products:
         raise UserError(f"{path}: there is no product {product!r}; it has {', '.join(products)}")
     return products[product]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -84,9 +83,7 @@ def generate(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int
     return list(entries.values())
 
 
-def _draw(
-    section: GeneratorSection, limits: Limits, operation: Operation, seed: int, path: Path
-) -> Iterator[Problem]:
+def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed: int, path: Path) -> Iterator[Problem]:
     where = f"{path}: section {section.name!r}"
     axes = [_axis(key, values, where) for key, values in section.choices.items()]
     size = math.prod(len(axis) for axis in axes)

@@ -7,10 +7,12 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from tilewright.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
+LONGEST_SHOWN = 80
 
 
 class Table(BaseModel):
@@ -25,14 +27,23 @@ def read(path: str | Path, model: type[Model]) -> Model:
 
 
 def checked(content: Any, model: type[Model], where: str) -> Model:
-    """Return ``content`` as ``model``; a ``UserError`` names ``where``, field, value and reason."""
+    """Return ``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the whole file"
-        given = "" if first["type"] == "missing" else f" is {first['input']!r}"
-        raise UserError(f"{where}: {field}{given}: {first['msg']}") from error
+        lines = [f"{where}: {_fault(fault)}" for fault in error.errors(include_url=False)]
+        raise UserError("\n".join(lines)) from error
+
+
+def _fault(fault: ErrorDetails) -> str:
+    field = ".".join(str(part) for part in fault["loc"]) or "the whole file"
+    if fault["type"] == "missing":
+        return f"{field}: this field is required"
+    if fault["type"] == "extra_forbidden":
+        return f"{field}: unknown field; remove it or correct its name"
+    value = repr(fault["input"])
+    shown = value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
+    return f"{field}: {fault['msg']}, but it is {shown}"
 
 
 def _parse(path: Path) -> Any:

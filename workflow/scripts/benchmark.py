@@ -60,12 +60,13 @@ def main(argv: list[str] | None = None) -> None:
         start = time.monotonic()
         book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
-        measured, malformed = journal.read(args.journal)
+        measured, _ = journal.read(args.journal)
         problem, candidate = run.missing(batch, wanted, measured)
         run.measure(batch, problem, candidate, book, settings.batch_pairs)
         book.close()
         seconds = time.monotonic() - start
-    rows = receipt.counted(journal.read(args.journal)[0], batch.measurement_id, wanted)
+    measured, malformed = journal.read(args.journal)
+    rows = receipt.counted(measured, batch.measurement_id, wanted)
     counts = receipt.status_counts(rows)
     receipt.Receipt(
         arch=args.arch,
@@ -77,12 +78,14 @@ def main(argv: list[str] | None = None) -> None:
         journal=args.journal.as_posix(),
         pairs=wanted.num_rows,
         by_status=counts,
+        malformed_lines=len(malformed),
         rows_sha256=receipt.digest(rows),
     ).write(args.receipt)
     failed = wanted.num_rows - counts.get("ok", 0)
     print(
-        f"chunk {args.chunk}: {len(problem):,} pairs measured ({device.kind}), {wanted.num_rows - len(problem):,} kept, "
-        f"{failed:,} failed, {len(malformed):,} malformed lines, {seconds:.1f} s, {waited:.1f} s waited for the lock"
+        f"{args.arch} {args.operation} chunk {args.chunk}: {len(problem):,} pairs measured ({device.kind}), "
+        f"{wanted.num_rows - len(problem):,} kept, {failed:,} failed, {len(malformed):,} malformed lines, "
+        f"{seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
 
 

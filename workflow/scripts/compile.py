@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     table = build.build(units, rows["split_k"].to_pylist(), toolchain)
     parquet.write(table, args.output)
     counts = Counter(table["build_status"].to_pylist())
-    print(f"chunk {args.chunk}: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts)))
+    print(f"{args.arch} chunk {args.chunk}: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, parquet
+from tilewright import assembly, parquet
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
 
@@ -25,8 +25,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--quarantine", required=True, type=Path, help="malformed lines (TSV) to write")
     args = parser.parse_args(argv)
 
-    chunks = [dataset.Chunk(*files) for files in zip(args.build, args.support, args.receipts, strict=True)]
-    table, quarantine = dataset.assemble(chunks, parquet.read(args.problems), args.arch, args.operation)
+    chunks = [assembly.Chunk(*files) for files in zip(args.build, args.support, args.receipts, strict=True)]
+    table, quarantine = assembly.assemble(chunks, parquet.read(args.problems), args.arch, args.operation)
     parquet.write(table, args.output)
     lines = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in quarantine]
     write_text(args.quarantine, "journal\tline\treason\ttext\n" + "".join(lines))

@@ -27,7 +27,8 @@ def main(argv: list[str] | None = None) -> None:
     validation = problem_sets.read_networks(Path(settings.validation), args.operation, ndims)
     if len(validation) < settings.min_validation:
         raise UserError(
-            f"{settings.validation}: {len(validation)} problems, but problems.min_validation is {settings.min_validation}"
+            f"{settings.validation}: {len(validation)} problems, but problems.min_validation asks for "
+            f"{settings.min_validation}; add layers or lower it"
         )
     generated = {
         entry.problem.key: entry

@@ -72,9 +72,7 @@ class Journal:
     def append(self, rows: pa.Table) -> None:
         """Write rows (``SCHEMA``) and wait until they are on the disk."""
         text = io.BytesIO()
-        pa_csv.write_csv(
-            rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none")
-        )
+        pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
         self._write(text.getvalue())
 
     def _write(self, content: bytes) -> None:
@@ -100,7 +98,8 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
         header = stream.readline().decode(errors="replace").rstrip("\r\n")
     if header != ",".join(COLUMNS):
         raise UserError(
-            f"{path}: line 1: the columns are not those of a journal; move the file away, its pairs are then measured again"
+            f"{path}: line 1: the columns are not those of a journal; "
+            "move the file away, and its pairs are measured again"
         )
     malformed: list[Malformed] = []
 
@@ -120,7 +119,11 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
     good, faults = _typed(text)
     for row, reason in faults.items():
         line = ",".join(value.as_py() for value in (text[column][row] for column in COLUMNS))
-        malformed.append(Malformed(int(lines[row]), reason, _printable(line)))
+        # The reader gives an empty line as a row of empty fields.
+        empty = not line.strip(",")
+        malformed.append(
+            Malformed(int(lines[row]), "an empty line" if empty else reason, "" if empty else _printable(line))
+        )
     return good, sorted(malformed, key=lambda m: m.line)
 
 

@@ -1,7 +1,7 @@
 """The receipt of a benchmarked chunk: which measurements of the journal count, and a digest of them.
 
-The journal grows and is never a job's output; the receipt is. It is a function of the measurements alone, so an
-interrupted, resumed or extended run ends with the receipt of an undisturbed one.
+The journal grows and is never a job's output; the receipt is. It is a function of what counts in the journal, so a
+resumed or extended run ends with the receipt of an undisturbed one, but for lines that an interruption tore.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ class Receipt:
     journal: str
     pairs: int
     by_status: dict[str, int]
+    malformed_lines: int
     rows_sha256: str
 
     def write(self, path: Path) -> None:

@@ -27,7 +27,7 @@ class TileRow(Table):
     wave: Triple
     warp_tile: Triple
     vectors: Triple
-    not_with: list[str] = []
+    not_with: list[str] = Field(default_factory=list)
     """Pipelines that this tile is not built for."""
 
 

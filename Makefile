@@ -1,0 +1,45 @@
+# Two commands do everything; both set up their own environment first:
+#   make models   the main job on the default config
+#   make test     the whole test suite
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+
+.PHONY: models test lint format environment lock schema clean
+
+models: $(READY)
+	$(RUN) snakemake --cores all results/models/gfx950
+
+test: $(READY)
+	$(RUN) python -m pytest
+
+lint: $(READY)
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	$(RUN) snakefmt --check Snakefile workflow/rules
+	$(RUN) snakemake --lint
+
+format: $(READY)
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+	$(RUN) snakefmt Snakefile workflow/rules
+
+environment: $(READY)
+
+$(READY): envs/requirements.lock pyproject.toml envs/setup.sh
+	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"
+	@touch $@
+
+# Resolve the dependencies of pyproject.toml again. Needs uv, which is not part of the environment.
+lock:
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command "make lock" -o envs/requirements.lock
+
+schema: $(READY)
+	$(RUN) python -m tilewright.settings.config > config/schema/config.schema.json
+
+# Remove what can be made again. What was measured, in results/journals, stays.
+clean:
+	find results -mindepth 1 -maxdepth 1 ! -name journals -exec rm -rf {} +
+	rm -rf logs .snakemake

@@ -1,0 +1,29 @@
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/arch_specs.smk"
+include: "workflow/rules/configs.smk"
+include: "workflow/rules/problems.smk"
+include: "workflow/rules/headers.smk"
+include: "workflow/rules/compile.smk"
+include: "workflow/rules/support.smk"
+include: "workflow/rules/benchmark.smk"
+include: "workflow/rules/dataset.smk"
+include: "workflow/rules/model.smk"
+include: "workflow/rules/validation.smk"
+include: "workflow/rules/publish.smk"
+include: "workflow/rules/report.smk"
+
+
+# Everything for the configured arch: the models and the report.
+rule all:
+    default_target: True
+    input:
+        f"results/models/{SETTINGS.arch}",
+        f"results/reports/{SETTINGS.arch}.html",

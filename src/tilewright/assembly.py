@@ -1,0 +1,144 @@
+"""How the dataset is put together, from the journals, the build tables and the support tables of all chunks.
+
+Pairs that the CPU already refused have the status ``unsupported``; every measured pair has the row of its journal.
+Malformed journal lines go to a quarantine file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilewright import parquet, support_table
+from tilewright.bench import journal as journals
+from tilewright.bench.receipt import Receipt, counted, digest
+from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA, SCHEMA_VERSION
+from tilewright.errors import UserError
+
+_MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+_BUILD_FAILURES = ("compile_error", "compile_timeout")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The files of one chunk: its build table, its support table and its benchmark receipt."""
+
+    build: Path
+    support: Path
+    receipt: Path
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A journal line that is no measurement."""
+
+    journal: str
+    line: int
+    reason: str
+    text: str
+
+
+def assemble(
+    chunks: Sequence[Chunk], problems: pa.Table, arch: str, operation: str
+) -> tuple[pa.Table, list[Quarantined]]:
+    """Return the dataset (``SCHEMA``, provenance in its metadata) and the malformed lines of all journals."""
+    parts, quarantine, receipts = [], [], []
+    for chunk in chunks:
+        receipt = Receipt.read(chunk.receipt)
+        receipts.append(receipt)
+        measured, malformed = journals.read(Path(receipt.journal))
+        quarantine += [Quarantined(receipt.journal, m.line, m.reason, m.text) for m in malformed]
+        parts.append(_chunk_rows(chunk, receipt, measured, problems))
+    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    keys = (table["split_k"].to_numpy(), _ranks(table["kernel"]), _ranks(table["problem_key"]))
+    table = table.take(pa.array(np.lexsort(keys)))
+    return table.replace_schema_metadata(_provenance(receipts, table, arch, operation)), quarantine
+
+
+def _chunk_rows(chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table) -> pa.Table:
+    """Return one row (``SCHEMA``) for every pair of the support table of a chunk."""
+    pairs = parquet.read(chunk.support)
+    rule = _text(pairs, "rule")
+    supported = pc.equal(rule, support_table.SUPPORTED)
+    results = _results(chunk, receipt, measured, pairs.filter(supported), np.flatnonzero(supported), len(rule))
+    build = parquet.read(chunk.build)
+    kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))
+    problem = pc.index_in(_text(pairs, "problem_key"), value_set=_text(problems, "problem_key"))
+    built = {name: build[name].combine_chunks().take(kernel) for name in (*BUILD, "build_status", "build_reason")}
+    refused_by = pc.if_else(pc.equal(rule, support_table.NOT_BUILT), built["build_reason"], rule)
+    columns = {
+        **{name: built[name] for name in BUILD},
+        **{name: problems[name].combine_chunks().take(problem) for name in PROBLEM},
+        **{name: results[name] for name in _MEASURED},
+        "split_k": pairs["split_k"].combine_chunks(),
+        "status": pc.coalesce(results["status"], _status_of_refused(built["build_status"])),
+        "reason": pc.coalesce(results["error"], refused_by),
+    }
+    return pa.table([_as(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
+
+
+def _results(
+    chunk: Chunk, receipt: Receipt, measured: pa.Table, wanted: pa.Table, position: np.ndarray, length: int
+) -> dict[str, pa.Array]:
+    """Return what was measured, at the positions of the measured pairs among all; nulls elsewhere."""
+    rows = counted(measured, receipt.measurement_id, wanted)
+    if rows.num_rows != receipt.pairs or digest(rows) != receipt.rows_sha256:
+        raise UserError(
+            f"{receipt.journal}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} vouches for are "
+            "there, or their times were changed; delete the receipt and run again to measure what is missing"
+        )
+    index = np.full(length, -1, np.int64)
+    index[position] = np.arange(len(position))
+    take = pa.array(index, mask=index < 0)
+    return {name: rows[name].combine_chunks().take(take) for name in (*_MEASURED, "status", "error")}
+
+
+def _status_of_refused(build_status: pa.Array) -> pa.Array:
+    """A pair of a kernel whose build failed has that failure as its status; all others are unsupported."""
+    return pc.if_else(pc.is_in(build_status, pa.array(_BUILD_FAILURES)), build_status, "unsupported")
+
+
+def _text(table: pa.Table, column: str) -> pa.Array:
+    return table[column].cast(pa.string()).combine_chunks()
+
+
+def _ranks(values: pa.ChunkedArray) -> np.ndarray:
+    """Return numbers that sort as the names of a dictionary column do."""
+    column = values.combine_chunks()
+    order = np.empty(len(column.dictionary), np.int64)
+    order[pc.array_sort_indices(column.dictionary).to_numpy()] = np.arange(len(order))
+    return order[column.indices.to_numpy()]
+
+
+def _as(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    return values.dictionary_encode() if type_ == NAME and values.type == pa.string() else values.cast(type_)
+
+
+def _provenance(receipts: Sequence[Receipt], table: pa.Table, arch: str, operation: str) -> dict[str, str]:
+    def only(name: str) -> str:
+        values = {getattr(receipt, name) for receipt in receipts}
+        if len(values) != 1:
+            raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
+        return values.pop()
+
+    counts = table["status"].combine_chunks().value_counts().to_pylist()
+    return {
+        "tilewright": json.dumps(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "arch": arch,
+                "operation": operation,
+                "device": only("device"),
+                "device_kind": only("device_kind"),
+                "measurement_id": only("measurement_id"),
+                "rows_by_status": {count["values"]: count["counts"] for count in counts},
+            },
+            sort_keys=True,
+        )
+    }

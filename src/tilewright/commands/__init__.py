@@ -1,0 +1,1 @@
+"""Subcommands of ``tilewright``: a module each, with ``configure(parser)`` and ``run(args) -> int | None``."""

@@ -1,0 +1,170 @@
+"""The published model directory: what a client loads, and how it knows that nothing was changed.
+
+::
+
+    MODELS/index.json                                 hashes of all files, arch, operations, device kind
+    MODELS/grouped_conv_{operation}_{arch}/
+        model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
+        feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
+
+No file holds a time, a host or a path, so the same models publish to the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tilewright import parquet
+from tilewright.atomic import write_text
+from tilewright.errors import UserError
+from tilewright.hardware import Hardware
+from tilewright.learn import Trained
+
+INDEX = "index.json"
+MODEL = "model_tflops.lgbm"
+SPEC = "feature_spec.json"
+MANIFEST = "train_manifest.json"
+CV_METRICS = "cv_metrics_tflops.json"
+IMPORTANCES = "feature_importances_tflops.json"
+CANDIDATES = "candidates.parquet"
+HARDWARE = "hardware.json"
+VALIDATION = "validation.json"
+TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE)
+"""What training leaves in its folder; publishing adds ``VALIDATION``."""
+FORMAT = 1
+
+
+def json_text(content: Any) -> str:
+    """Return ``content`` as JSON, in its own order: a spec lists its features as the model numbers them."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def write_training(folder: Path, trained: Trained, hardware: Hardware) -> None:
+    """Write ``TRAINING_FILES`` into ``folder``, each whole or not at all."""
+    texts = {
+        MODEL: trained.model,
+        SPEC: json_text(trained.spec),
+        MANIFEST: json_text(trained.manifest),
+        CV_METRICS: json_text(trained.cv),
+        IMPORTANCES: json_text(trained.importances),
+        HARDWARE: json_text(hardware.model_dump(mode="json")),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    # The index and the pandas metadata are no part of the pool; the latter names library versions.
+    table = pa.Table.from_pandas(trained.candidates, preserve_index=False).replace_schema_metadata(None)
+    parquet.write(table, folder / CANDIDATES)
+
+
+def publish(trainings: Sequence[Path], validations: Sequence[Path], output: Path) -> dict[str, Any]:
+    """Write the model directory ``output`` of trained operations and their validation reports; return the index.
+
+    The directory is built beside its place and renamed into it. ``UserError`` when a training has no report, a
+    report belongs to another one, or the models differ in arch, device or device kind.
+    """
+    if len(trainings) != len(validations) or not trainings:
+        raise UserError(f"publish: {len(trainings)} trainings and {len(validations)} validation reports; give one each")
+    specs = {training: read_json(training / SPEC) for training in trainings}
+    common = {field: _common(specs, field) for field in ("arch", "device", "device_kind")}
+    reports = {report["operation"]: path for path in validations for report in [read_json(path)]}
+    output.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
+    try:
+        operations = {}
+        for training, spec in sorted(specs.items(), key=lambda item: item[1]["operation"]):
+            operation = spec["operation"]
+            if operation not in reports:
+                raise UserError(f"{training}: no validation report of operation {operation} was given")
+            folder = f"grouped_conv_{operation}_{spec['arch']}"
+            operations[operation] = {"folder": folder}
+            _collect(training, reports[operation], spec, building / folder)
+        if set(reports) != set(operations):
+            raise UserError(f"publish: no training for the report of {sorted(set(reports) - set(operations))[0]}")
+        index = {"format": FORMAT, **common, "operations": operations, "sha256": _hashes(building)}
+        write_text(building / INDEX, json_text(index))
+        _move(building, output)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return index
+
+
+def verify(models: Path) -> dict[str, Any]:
+    """Return the index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
+    index = read_json(models / INDEX)
+    if index.get("format") != FORMAT:
+        raise UserError(f"{models / INDEX}: format is {index.get('format')!r}; this release reads {FORMAT}")
+    present = _hashes(models)
+    for name, expected in index["sha256"].items():
+        if name not in present:
+            raise UserError(f"{models / name}: the file is missing; publish the models again")
+        if present[name] != expected:
+            raise UserError(f"{models / name}: the content does not match index.json; publish the models again")
+    extra = sorted(set(present) - set(index["sha256"]))
+    if extra:
+        raise UserError(f"{models / extra[0]}: the file is not listed in index.json; remove it or publish again")
+    return index
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file; ``UserError`` if it is missing or damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not JSON ({error}); make it again") from error
+
+
+def _common(specs: dict[Path, Any], field: str) -> str:
+    values = sorted({spec[field] for spec in specs.values()})
+    if len(values) > 1:
+        raise UserError(f"publish: the models differ in {field}: {', '.join(values)}; one directory holds one")
+    return values[0]
+
+
+def _collect(training: Path, report: Path, spec: dict[str, Any], folder: Path) -> None:
+    validation = read_json(report)
+    for field in ("arch", "device", "device_kind"):
+        if validation[field] != spec[field]:
+            raise UserError(
+                f"{report}: {field} is {validation[field]!r}, but {training / SPEC} says {spec[field]!r}; "
+                "validate the model that is published"
+            )
+    folder.mkdir()
+    for name in TRAINING_FILES:
+        if not (training / name).is_file():
+            raise UserError(f"{training / name}: there is no such file; train {spec['operation']} again")
+        shutil.copyfile(training / name, folder / name)
+    shutil.copyfile(report, folder / VALIDATION)
+
+
+def _hashes(models: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file but the index, by its path inside ``models``."""
+    # Hidden files are no part of a model: Snakemake leaves a time stamp in every folder that a job makes.
+    visible = (path for path in models.rglob("[!.]*") if path.is_file())
+    files = sorted(path for path in visible if path != models / INDEX)
+    return {path.relative_to(models).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def _move(building: Path, output: Path) -> None:
+    """Put the finished directory in its place; a reader sees the old one or the new one."""
+    # mkdtemp makes the folder private; results are for the group as any other folder is.
+    umask = os.umask(0)
+    os.umask(umask)
+    building.chmod(0o777 & ~umask)
+    if not output.exists():
+        os.rename(building, output)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
+    os.rename(output, old / output.name)
+    os.rename(building, output)
+    shutil.rmtree(old)

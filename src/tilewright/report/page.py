@@ -1,0 +1,143 @@
+"""The page: its sections, the device it speaks of, and the template that they fill in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from tilewright.errors import UserError
+from tilewright.report import figures, tables
+from tilewright.report.results import Results
+
+
+@dataclass(frozen=True)
+class Section:
+    """A headline, an explanation, and what is shown below it; tables under a figure are folded away."""
+
+    name: str
+    title: str
+    text: str
+    draw: figures.Draw | None = None
+    tabulate: tuple[tables.Tabulate, ...] = ()
+
+
+SECTIONS = (
+    Section(
+        "results",
+        "What the models achieve",
+        "Efficiency is the pick's TFLOPS over the best TFLOPS of any candidate on the same problem. A pick that failed "
+        "or was not timed counts 0. Every problem is a layer of a real network; the models were trained neither on it "
+        "nor on the same layer at another batch size.",
+        tabulate=(tables.metrics,),
+    ),
+    Section(
+        "choosers",
+        "Against choosing without a model",
+        "Bar: 10th percentile to median. Dot: mean. Tick: worst problem. “Best of the model's top 3” is what one gets "
+        "for timing the model's first three candidates and keeping the fastest.",
+        figures.choosers,
+        (tables.choosers, tables.baselines),
+    ),
+    Section(
+        "networks",
+        "By network",
+        "Mean efficiency on the layers of each network, lowest first.",
+        figures.networks,
+        (tables.networks, tables.dimensions),
+    ),
+    Section(
+        "worst",
+        "Worst picks",
+        "Where the model is farthest from the best candidate. At 0 % the pick did not run. Of the dimensions "
+        "the usual ones are not printed: strides, dilations, Di and Z of 1, pads of 0.",
+        tabulate=(tables.worst,),
+    ),
+    Section(
+        "importances",
+        "What the models look at",
+        "How often the trees split on a feature. It says what is used, not what causes speed.",
+        figures.importances,
+    ),
+    Section(
+        "cross-validation",
+        "Cross-validation",
+        "Out-of-fold picks are made on training problems by a model that has not seen their layer family. RMSE and R² "
+        "are those of the model's target, a logarithm.",
+        tabulate=(tables.cross_validation,),
+    ),
+)
+"""The report in reading order. A new figure is a function in ``figures`` and an entry here."""
+
+
+@dataclass(frozen=True)
+class DeviceNote:
+    """What a reader has to know about times of one kind."""
+
+    label: str
+    limits: tuple[str, ...] = ()
+
+
+DEVICE_NOTES = {
+    "simulated": DeviceNote(
+        "simulated – no GPU was measured",
+        (
+            "Times come from a formula with reproducible deviation and noise, not from a GPU. They serve to develop "
+            "and test the workflow; no TFLOPS or speed-up here is a statement about a product.",
+            "The formula was fitted to one case only: MI355X, bf16, forward, 2D, one group, ten small tiles, "
+            "pipelines compv3 and compv4.",
+            "Everything else is assumed: both backward directions, 3D, all other GPUs and data types, all other "
+            "pipelines, group merging and split-K. Large tiles come out slower than they are.",
+            "Efficiencies say how well a model learns this formula. They are no forecast of the efficiency on a GPU.",
+        ),
+    ),
+    "recorded": DeviceNote(
+        "recorded – times replayed from a stored table",
+        ("No GPU was used for this report. The times are as good as the table that they were read from.",),
+    ),
+    "measured": DeviceNote("measured on a GPU"),
+}
+"""By ``measurements.DEVICE_KINDS``."""
+
+
+def render(results: Results, template: Path) -> str:
+    """Return the page as HTML that loads nothing; the same results and template give the same text.
+
+    ``UserError`` when the template is missing or broken.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(template.parent),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["number"] = number
+    try:
+        return environment.get_template(template.name).render(
+            results=results, note=DEVICE_NOTES[results.device_kind], sections=[_shown(s, results) for s in SECTIONS]
+        )
+    except jinja2.TemplateSyntaxError as error:
+        raise UserError(f"{template}:{error.lineno}: broken template: {error.message}") from error
+    except (OSError, UnicodeDecodeError, jinja2.TemplateNotFound) as error:
+        raise UserError(f"{template}: cannot be read: there has to be a template, in UTF-8") from error
+    except jinja2.TemplateError as error:
+        raise UserError(f"{template}: cannot be filled in: {error.message}") from error
+
+
+def number(value: int | float) -> str:
+    """Return a number as the page prints it: counts in full, measures with one decimal."""
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+
+
+def _shown(section: Section, results: Results) -> dict[str, object]:
+    panels = section.draw(results) if section.draw else []
+    return {
+        "name": section.name,
+        "title": section.title,
+        "text": section.text,
+        "panels": [{"svg": figures.svg(p), "words": f"{p.title}. {p.words}"} for p in panels],
+        "tables": [table for tabulate in section.tabulate for table in tabulate(results)],
+    }

@@ -1,0 +1,188 @@
+"""What the report shows: validation reports and training metrics, read and checked.
+
+Only the fields that the report uses are named here; the stages may write more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tilewright import publish
+from tilewright.errors import UserError
+from tilewright.measurements import DEVICE_KINDS
+from tilewright.operation import VARIANTS, Operation
+from tilewright.tables import checked
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Summary(_Part):
+    """Efficiencies of several picks, in percent."""
+
+    mean: float
+    median: float
+    p10: float
+    min: float
+
+
+class Stratum(_Part):
+    """The picks of some of the problems."""
+
+    n_problems: int
+    efficiency: Summary
+
+
+class Baseline(_Part):
+    """Choosing without a model."""
+
+    meaning: str
+    efficiency: Summary
+
+
+class WorstPick(_Part):
+    """A problem on which the pick is far from the best candidate; ``efficiency`` in percent."""
+
+    network: str
+    layer: str
+    problem: str
+    pick: str
+    best: str
+    efficiency: float
+
+
+class _Origin(_Part):
+    operation: str
+    arch: str
+    device: str
+    device_kind: Literal[DEVICE_KINDS]
+
+
+class Validation(_Origin):
+    """A validation report; shares are in percent of its problems."""
+
+    n_problems: int
+    n_without_measurement: int
+    n_candidates: int
+    mean_pool_size: float
+    efficiency: Summary
+    top1: float
+    top3: float
+    top5: float
+    efficiency_best_of_3: Summary
+    efficiency_best_of_5: Summary
+    within_2_percent: float
+    below_80_percent: float
+    by_ndim: dict[str, Stratum]
+    by_network: dict[str, Stratum]
+    baselines: dict[str, Baseline]
+    worst: list[WorstPick]
+
+    def choosers(self) -> dict[str, Summary]:
+        """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""
+        return {
+            "model": self.efficiency,
+            "best of the model's top 3": self.efficiency_best_of_3,
+            "best of the model's top 5": self.efficiency_best_of_5,
+            **{name.replace("_", " "): baseline.efficiency for name, baseline in self.baselines.items()},
+        }
+
+
+class Manifest(_Origin):
+    """The origin and the out-of-fold result of a model."""
+
+    training_rows: int
+    unique_problems: int
+    out_of_fold_efficiency: Summary
+
+
+class Fold(_Part):
+    """One fold of the cross-validation; errors are in the space of the target."""
+
+    rmse: float
+    r2: float
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """What one operation's training and validation gave."""
+
+    validation: Validation
+    manifest: Manifest
+    folds: tuple[Fold, ...]
+    importances: dict[str, int]
+    """Splits of each feature, most used first."""
+
+    @property
+    def label(self) -> str:
+        """Operation, arch and device kind: every figure and table carries it."""
+        return f"{self.validation.operation}, {self.validation.arch} ({self.validation.device_kind})"
+
+
+@dataclass(frozen=True)
+class Results:
+    """All operations of one arch, in the order forward, bwd_data, bwd_weight."""
+
+    arch: str
+    device: str
+    device_kind: str
+    operations: tuple[OperationResult, ...]
+
+
+class _Folds(BaseModel):
+    folds: list[Fold] = Field(min_length=1)
+
+
+class _Importances(BaseModel):
+    splits: dict[str, int] = Field(min_length=1)
+
+
+def load(validations: Sequence[Path], trainings: Sequence[Path]) -> Results:
+    """Read validation reports and the training folders of their models, in any order.
+
+    ``UserError`` when a file is missing or has another form, when a report and a training have no partner, or when
+    they differ in arch, device or device kind.
+    """
+    reports = [(path, checked(publish.read_json(path), Validation, str(path))) for path in validations]
+    trained = {}
+    for folder in trainings:
+        path = folder / publish.MANIFEST
+        manifest = checked(publish.read_json(path), Manifest, str(path))
+        trained[manifest.operation] = (folder, manifest)
+    operations = [report.operation for _, report in reports]
+    if len(set(operations)) < len(operations) or set(operations) != set(trained) or len(trained) < len(trainings):
+        raise UserError(
+            f"report: validation reports of {', '.join(operations)} and trainings of {', '.join(trained)}; "
+            "give one of each for every operation"
+        )
+    first = reports[0][1]
+    for path, origin in [*reports, *trained.values()]:
+        for field in ("arch", "device", "device_kind"):
+            if getattr(origin, field) != getattr(first, field):
+                raise UserError(
+                    f"{path}: {field} is {getattr(origin, field)!r}, but {reports[0][0]} says "
+                    f"{getattr(first, field)!r}; one report shows one device"
+                )
+    results = [_operation(report, *trained[report.operation]) for _, report in reports]
+    return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)))
+
+
+def _operation(validation: Validation, folder: Path, manifest: Manifest) -> OperationResult:
+    folds, importances = folder / publish.CV_METRICS, folder / publish.IMPORTANCES
+    return OperationResult(
+        validation,
+        manifest,
+        tuple(checked({"folds": publish.read_json(folds)}, _Folds, str(folds)).folds),
+        checked({"splits": publish.read_json(importances)}, _Importances, str(importances)).splits,
+    )
+
+
+def _order(result: OperationResult) -> tuple[int, str]:
+    operation = Operation.parse(result.validation.operation)
+    return VARIANTS.index(operation.variant), operation.dtype

@@ -1,0 +1,146 @@
+"""The tables: one function a table, from the results to rows; numbers stay numbers until the page prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tilewright.report.results import OperationResult, Results, Stratum, Summary, Validation
+
+Cell = str | int | float
+SUMMARY = ("mean", "median", "p10", "min")
+PADS = ("pad_d", "pad_h", "pad_w")
+STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
+DEFAULTS = frozenset([*(f"{name}=1" for name in ("Di", "Z", *STEPS)), *(f"{name}=0" for name in PADS)])
+"""Dimensions of a problem that a reader expects and that are not printed."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose first column names its rows. Texts are left-aligned, numbers right-aligned."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+Tabulate = Callable[[Results], list[Table]]
+
+METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
+    ("problems", lambda v: v.n_problems),
+    ("problems on which nothing ran, not scored", lambda v: v.n_without_measurement),
+    ("candidates", lambda v: v.n_candidates),
+    ("supported candidates a problem, mean", lambda v: v.mean_pool_size),
+    ("efficiency, mean, %", lambda v: v.efficiency.mean),
+    ("efficiency, median, %", lambda v: v.efficiency.median),
+    ("efficiency, 10th percentile, %", lambda v: v.efficiency.p10),
+    ("efficiency, minimum, %", lambda v: v.efficiency.min),
+    ("picks within 2 % of the best, %", lambda v: v.within_2_percent),
+    ("picks below 80 % of the best, %", lambda v: v.below_80_percent),
+    ("best candidate is the pick (top 1), %", lambda v: v.top1),
+    ("best candidate is in the top 3, %", lambda v: v.top3),
+    ("best candidate is in the top 5, %", lambda v: v.top5),
+)
+
+
+def metrics(results: Results) -> list[Table]:
+    """Return one table: a row a metric, a column an operation."""
+    validations = [result.validation for result in results.operations]
+    return [
+        Table(
+            f"Validation, {results.arch} ({results.device_kind})",
+            ("metric", *(validation.operation for validation in validations)),
+            tuple((name, *(value(validation) for validation in validations)) for name, value in METRICS),
+        )
+    ]
+
+
+def choosers(results: Results) -> list[Table]:
+    """Return the efficiency of the model and of the baselines."""
+    return [
+        Table(
+            f"Efficiency of each way to choose, {result.label}",
+            ("way to choose", *_percents()),
+            tuple((name, *_row(summary)) for name, summary in result.validation.choosers().items()),
+        )
+        for result in results.operations
+    ]
+
+
+def baselines(results: Results) -> list[Table]:
+    """Return what each baseline means; it is the same for all operations."""
+    meanings = {name: b.meaning for r in results.operations for name, b in r.validation.baselines.items()}
+    rows = tuple((name.replace("_", " "), meaning) for name, meaning in meanings.items())
+    return [Table(f"The baselines, {results.arch} ({results.device_kind})", ("baseline", "meaning"), rows)]
+
+
+def dimensions(results: Results) -> list[Table]:
+    """Return the efficiency on 2D and 3D problems."""
+    return [_strata(result, "Efficiency by dimensionality", result.validation.by_ndim) for result in results.operations]
+
+
+def networks(results: Results) -> list[Table]:
+    """Return the efficiency on each network."""
+    return [_strata(result, "Efficiency by network", result.validation.by_network) for result in results.operations]
+
+
+def worst(results: Results) -> list[Table]:
+    """Return the picks that are farthest from the best."""
+    return [
+        Table(
+            f"Worst picks, {result.label}",
+            ("layer", "efficiency, %", "pick", "best", "problem"),
+            tuple(
+                (f"{w.network}: {w.layer}", w.efficiency, w.pick, w.best, _without_defaults(w.problem))
+                for w in result.validation.worst
+            ),
+        )
+        for result in results.operations
+    ]
+
+
+def _without_defaults(problem: str) -> str:
+    return " ".join(dimension for dimension in problem.split() if dimension not in DEFAULTS)
+
+
+def cross_validation(results: Results) -> list[Table]:
+    """Return what cross-validation on the training problems promised."""
+    return [
+        Table(
+            f"Cross-validation, {results.arch} ({results.device_kind})",
+            (
+                "operation", "training problems", "training rows", "out-of-fold mean, %", "out-of-fold p10, %",
+                "validation mean, %", "validation p10, %", "RMSE, lowest to highest fold", "R², lowest to highest fold",
+            ),
+            tuple(_training(result) for result in results.operations),
+        )
+    ]  # fmt: skip
+
+
+def _training(result: OperationResult) -> tuple[Cell, ...]:
+    manifest, seen = result.manifest, result.manifest.out_of_fold_efficiency
+    unseen = result.validation.efficiency
+    return (
+        manifest.operation, manifest.unique_problems, manifest.training_rows, seen.mean, seen.p10, unseen.mean,
+        unseen.p10, _range([fold.rmse for fold in result.folds]), _range([fold.r2 for fold in result.folds]),
+    )  # fmt: skip
+
+
+def _range(values: list[float]) -> str:
+    return f"{min(values):.3f} to {max(values):.3f}"
+
+
+def _strata(result: OperationResult, title: str, strata: Mapping[str, Stratum]) -> Table:
+    return Table(
+        f"{title}, {result.label}",
+        ("part", "problems", *_percents()),
+        tuple((name, stratum.n_problems, *_row(stratum.efficiency)) for name, stratum in strata.items()),
+    )
+
+
+def _percents() -> tuple[str, ...]:
+    return tuple(f"{name}, %" for name in SUMMARY)
+
+
+def _row(summary: Summary) -> tuple[float, ...]:
+    return tuple(getattr(summary, name) for name in SUMMARY)

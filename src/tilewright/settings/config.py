@@ -1,0 +1,67 @@
+"""The whole of ``config/config.yaml``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, field_validator
+
+from tilewright.operation import Operation
+from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+from tilewright.settings.compile import CompileSettings
+from tilewright.settings.configs import ConfigsSettings
+from tilewright.settings.model import ModelSettings
+from tilewright.settings.problems import ProblemsSettings
+from tilewright.settings.section import RelativePath, Section
+from tilewright.tables import checked
+
+ARCH_PATTERN = r"gfx[0-9a-f]+"
+Arch = Annotated[str, StringConstraints(pattern=f"^{ARCH_PATTERN}$")]
+
+
+class Config(Section):
+    """What the workflow builds, and how."""
+
+    arch: Arch = "gfx950"
+    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
+    operations: list[str] = Field(["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"], min_length=1)
+    """Learning tasks: DIRECTION_DTYPE, one model each."""
+    arch_specs: RelativePath = "config/arch_specs.json"
+    """The one source of facts about GPU targets."""
+    hardware: RelativePath = "config/hardware.yaml"
+    """Table of GPU products."""
+    configs: ConfigsSettings = ConfigsSettings()
+    problems: ProblemsSettings = ProblemsSettings()
+    compile: CompileSettings = CompileSettings()
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    lock: LockSettings = LockSettings()
+    model: ModelSettings = ModelSettings()
+
+    @field_validator("operations")
+    @classmethod
+    def _known_and_distinct(cls, operations: list[str]) -> list[str]:
+        for operation in operations:
+            if not re.fullmatch(r"(forward|bwd_data|bwd_weight)_(fp16|bf16|fp32)", operation):
+                raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
+        if len(set(operations)) < len(operations):
+            raise ValueError("an operation is listed twice")
+        return [str(Operation.parse(operation)) for operation in operations]
+
+
+def check(config: Mapping[str, Any], where: str = "config") -> Config:
+    """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
+    return checked(dict(config), Config, where)
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the configuration, for editors and for ``config/schema/``."""
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

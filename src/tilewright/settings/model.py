@@ -1,0 +1,48 @@
+"""Settings of the model stage: features, target, trees and cross-validation."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tilewright.settings.section import Section
+
+
+class ModelSettings(Section):
+    """How one operation's ranking model is trained."""
+
+    features: str = "tilewright"
+    """Name of a feature set of ``tilewright.features.FEATURE_SETS``."""
+    target: Literal["relative", "log_tflops"] = "relative"
+    """``relative``: log(TFLOPS / best TFLOPS of the problem), what a choice needs; ``log_tflops``: log(TFLOPS)."""
+    relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
+    """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
+    rows_per_problem: int = Field(192, ge=0)
+    """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
+    top_rows: int = Field(96, ge=0)
+    """Fastest rows of each problem that sampling never drops."""
+    n_estimators: int = Field(600, ge=1)
+    """Trees of the published model."""
+    cv_estimators: int = Field(150, ge=1)
+    """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
+    num_leaves: int = Field(63, ge=2)
+    """Leaves of a tree."""
+    learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
+    """Shrinkage of each tree."""
+    min_child_samples: int = Field(20, ge=1)
+    """Fewest rows in a leaf."""
+    max_bin: int = Field(127, ge=2, le=255)
+    """Histogram bins of a feature."""
+    feature_fraction: float = Field(0.7, gt=0, le=1, strict=False)
+    """Share of the features that a tree may use."""
+    reg_lambda: float = Field(1.0, ge=0, strict=False)
+    """L2 penalty of leaf values."""
+    offset_prior: float = Field(10.0, ge=0, strict=False)
+    """Rows without residual that are added when a candidate's own offset is averaged; 0 trusts every row."""
+    folds: int = Field(5, ge=2)
+    """Folds of the cross-validation."""
+    cv_group: Literal["layer_family", "problem_key"] = "layer_family"
+    """What a fold never shares: a layer at any batch size, or one exact problem."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of row sampling, folds and trees."""

@@ -1,0 +1,115 @@
+"""A small world for the tests of learning: some kernels, some problems, times of the simulated device."""
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tilewright import candidates as candidate_tables
+from tilewright import hardware, kernel, problem, resources
+from tilewright.devices.simulated import SimulatedDevice, load_coefficients
+from tilewright.implicit_gemm import implicit_gemm
+from tilewright.kernel import KernelConfig
+from tilewright.measurements import STATUSES, Measurements
+from tilewright.problem import Problem
+from tilewright.settings.model import ModelSettings
+
+CONFIG = Path(__file__).parents[2] / "config"
+SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
+
+
+@cache
+def product():
+    return hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
+
+
+@cache
+def coefficients():
+    return load_coefficients(CONFIG / "simulated_device.yaml")
+
+
+def kernels(variant="forward"):
+    shapes = [
+        ((16, 64, 64), (1, 4, 1), (16, 16, 16)),
+        ((64, 64, 64), (4, 1, 1), (16, 16, 16)),
+        ((64, 128, 64), (2, 2, 1), (32, 32, 16)),
+        ((128, 64, 128), (8, 2, 1), (16, 16, 32)),
+    ]
+    return [
+        KernelConfig(
+            variant, "bf16", layout, ndim, pipeline, "cshuffle", "intrawave", *tile, *wave, *warp,
+            double_smem_buffer=double,
+        )
+        for ndim, layout in ((2, "nhwgc"), (3, "ndhwgc"))
+        for tile, wave, warp in shapes
+        for pipeline, double in (("compv3", False), ("compv3", True), ("mem", False))
+    ]  # fmt: skip
+
+
+def candidates(configs, split_k=(1,)):
+    table = pd.concat([kernel.frame(configs).assign(split_k=split) for split in split_k], ignore_index=True)
+    labels = [candidate_tables.label(n, s) for n, s in zip(table["kernel"], table["split_k"], strict=True)]
+    table.insert(0, "candidate", labels)
+    table.insert(2, "kernel_id", [f"{i:016x}" for i in range(len(table))])
+    estimate = resources.estimate(table, product(), coefficients())
+    return table.assign(**{name: estimate[name] for name in ("vgprs", "lds_bytes", "occupancy")})
+
+
+def problems(variant="forward", count=40):
+    found = []
+    for i in range(count):
+        dims = {
+            "N": (1, 4, 32)[i % 3], "C": (32, 64, 256, 8)[i % 4], "K": (64, 128, 512)[i % 3 - i % 2],
+            "Hi": 7 + i, "Wi": 7 + i, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1, "stride_h": 1 + i % 2,
+            "stride_w": 1 + i % 2,
+        }  # fmt: skip
+        if i % 5 == 0:
+            dims |= {"Di": 4, "Z": 3, "pad_d": 1}
+        found.append(Problem.from_dims(variant, "bf16", **dims))
+    table = problem.frame(found)
+    table["split"] = ["validation" if i % 4 == 3 else "train" for i in range(count)]
+    table["network"] = [f"net{i % 2}" for i in range(count)]
+    table["layer"] = [f"layer{i}" for i in range(count)]
+    return table
+
+
+@cache
+def measured(variant="forward"):
+    """All pairs of the small world with the simulated device's times."""
+    problem_table = problems(variant)
+    candidate_table = candidates(kernels(variant), (1, 4) if variant == "bwd_weight" else (1,))
+    pairs = np.indices((len(problem_table), len(candidate_table)), dtype=np.int32)
+    rows, columns = (index.ravel() for index in pairs)
+    device = SimulatedDevice(product(), coefficients(), seed=1)
+    times = device.measure(problem_table, candidate_table, rows, columns)
+    flops = implicit_gemm(problem_table, variant)["flops"].to_numpy()
+    return Measurements(
+        arch="gfx950", operation=f"{variant}_bf16", device=device.name, device_kind=device.kind,
+        problems=problem_table, candidates=candidate_table, problem=rows, candidate=columns,
+        status=times.status, latency_ms=times.latency_ms, tflops=flops[rows] / (times.latency_ms * 1e9),
+    )  # fmt: skip
+
+
+def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):
+    """Measurements from a hand-written table of TFLOPS [P, Q]; NaN is a missing row."""
+    tflops = np.array(tflops, float)
+    count, width = tflops.shape
+    found = problems(count=count).assign(split=split)
+    if networks is not None:
+        found["network"] = networks
+    pool = candidates(kernels()[:width])
+    if ndim is not None:
+        found["ndim"] = ndim
+        pool["ndim"] = ndim
+    rows, columns = (index.astype(np.int32) for index in np.nonzero(~np.isnan(tflops)))
+    status = np.zeros(len(rows), np.uint8)
+    for (row, column), name in (statuses or {}).items():
+        status[(rows == row) & (columns == column)] = STATUSES.index(name)
+    speed = np.where(status == 0, tflops[rows, columns], np.nan)
+    base = measured()
+    return dataclasses.replace(
+        base, problems=found, candidates=pool, problem=rows, candidate=columns, status=status,
+        tflops=speed, latency_ms=1 / speed,
+    )  # fmt: skip

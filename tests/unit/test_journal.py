@@ -1,0 +1,165 @@
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright.bench import journal, receipt
+from tilewright.bench.journal import COLUMNS, Journal
+from tilewright.errors import UserError
+
+
+def measurement(number=0, **changes):
+    row = dict.fromkeys(COLUMNS, 1) | {
+        "kernel": "grouped_conv_x", "latency_ms": 0.125 + number, "tflops": 3.0, "non_zero": None, "status": "ok",
+        "error": "", "latency_cv": 0.01, "kernel_id": f"{number:016x}", "problem_key": "b" * 16, "arch": "gfx950",
+        "device": "toy", "device_kind": "simulated", "measurement_id": "c" * 16,
+    }  # fmt: skip
+    return row | changes
+
+
+def rows(*measurements):
+    return pa.Table.from_pylist(list(measurements), schema=journal.SCHEMA)
+
+
+def append(path, *measurements):
+    book = Journal(path)
+    book.append(rows(*measurements))
+    book.close()
+
+
+def test_the_columns_begin_with_those_of_the_reference():
+    assert ",".join(COLUMNS).startswith(
+        "kernel,problem_idx,N,C,K,G,Di,Hi,Wi,Z,Y,X,stride_d,stride_h,stride_w,pad_d,pad_h,pad_w,"
+        "dilation_d,dilation_h,dilation_w,latency_ms,tflops,non_zero,status"
+    )
+
+
+def test_what_is_appended_is_read_back_exactly(tmp_path):
+    path = tmp_path / "new" / "j.csv"
+    failed = measurement(1, status="crash", error="crash", latency_ms=None, tflops=None, latency_cv=None)
+    append(path, measurement(0, latency_ms=0.1 + 0.2))
+    append(path, failed)
+    found, malformed = journal.read(path)
+    assert found == rows(measurement(0, latency_ms=0.1 + 0.2), failed)
+    assert malformed == []
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("one,two", "2 fields instead of 36"),
+        ("", "an empty line"),
+        ('"unclosed,quote', "2 fields"),
+    ],
+)
+def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0))
+    path.write_text(path.read_text() + line + "\n")
+    append(path, measurement(1))
+    found, malformed = journal.read(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
+    assert [(m.line, m.text) for m in malformed] == [(3, line)]
+    assert told in malformed[0].reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"N": "many"}, "N is 'many'; it must be a whole number"),
+        ({"latency_ms": "nan"}, "latency_ms is 'nan'; it must be a number"),
+        ({"latency_ms": "-1"}, "latency_ms is '-1'"),
+        ({"latency_ms": ""}, "latency_ms is ''; exactly the ok rows have one"),
+        ({"status": "fine"}, "status is 'fine'; it must be one of ok,"),
+        ({"device_kind": "guessed"}, "device_kind is 'guessed'"),
+        ({"kernel_id": "xyz"}, "kernel_id is 'xyz'"),
+        ({"samples": ""}, "samples is ''"),
+    ],
+)
+def test_a_wrong_field_is_reported_with_line_column_and_value(tmp_path, changes, told):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    lines = path.read_text().splitlines()
+    fields = dict(zip(COLUMNS, lines[2].split(","), strict=True)) | changes
+    lines.insert(2, ",".join(fields[column] for column in COLUMNS))
+    lines.insert(1, "torn")
+    path.write_text("\n".join(lines) + "\n")
+    found, malformed = journal.read(path)
+    assert found.num_rows == 2
+    assert [m.line for m in malformed] == [2, 4]
+    assert told in malformed[1].reason
+
+
+def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    os.truncate(path, path.stat().st_size - 10)
+    append(path, measurement(2))
+    found, malformed = journal.read(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{2:016x}"]
+    assert [m.line for m in malformed] == [3]
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text("kernel,latency\n")
+    with pytest.raises(UserError, match=r"j\.csv: line 1"):
+        journal.read(path)
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "j.csv"
+    append(path, measurement(0))
+    with path.open("ab") as stream:
+        stream.write(content)
+    append(path, measurement(1))
+    found, _ = journal.read(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
+
+
+def test_a_full_disk_is_an_error_that_names_the_journal():
+    if not Path("/dev/full").exists():
+        pytest.fail("this test needs /dev/full")
+    book = Journal.__new__(Journal)
+    book._path, book._file = Path("results/j.csv"), os.open("/dev/full", os.O_WRONLY)
+    with pytest.raises(OSError, match=r"No space left on device: 'results/j\.csv'"):
+        book.append(rows(measurement()))
+    book.close()
+
+
+def wanted(*numbers):
+    pairs = [{"kernel_id": f"{n:016x}", "split_k": 1, "problem_key": "b" * 16} for n in numbers]
+    return pa.Table.from_pylist(
+        pairs, pa.schema([("kernel_id", pa.string()), ("split_k", pa.int32()), ("problem_key", pa.string())])
+    )
+
+
+def test_only_measurements_of_this_device_for_wanted_pairs_count_once():
+    book = rows(
+        measurement(0, measurement_id="d" * 16),
+        measurement(1),
+        measurement(2, split_k=4),
+        measurement(1, latency_ms=9.0),
+        measurement(3),
+    )
+    found = receipt.counted(book, "c" * 16, wanted(1, 0, 2))
+    assert found["latency_ms"].to_pylist() == [1.125]
+    assert receipt.counted(book, "c" * 16, wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
+
+
+def test_the_digest_is_about_measurements_not_about_their_order_or_index():
+    book = rows(measurement(0), measurement(1))
+    other = rows(measurement(1, problem_idx=7), measurement(0))
+    assert receipt.digest(book) == receipt.digest(other)
+    assert receipt.digest(book) != receipt.digest(rows(measurement(0), measurement(1, tflops=4.0)))
+
+
+def test_a_damaged_receipt_is_refused(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text('{"arch": 1}')
+    with pytest.raises(UserError, match=r"r\.json: this is no receipt"):
+        receipt.Receipt.read(path)

@@ -1,0 +1,127 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import kernel as kernels
+from tilewright.errors import UserError
+from tilewright.kernel import KernelConfig, name, parse
+
+counts = st.integers(1, 4096)
+
+
+@st.composite
+def configs(draw):
+    ndim = draw(st.sampled_from((1, 2, 3)))
+    streamk = draw(st.sampled_from(kernels.STREAMK))
+    return KernelConfig(
+        draw(st.sampled_from(kernels.VARIANTS)),
+        draw(st.sampled_from(kernels.DTYPES)),
+        draw(st.sampled_from(kernels.LAYOUTS[ndim])),
+        ndim,
+        draw(st.sampled_from(kernels.PIPELINES)),
+        draw(st.sampled_from(kernels.EPILOGUES)),
+        draw(st.sampled_from(kernels.SCHEDULERS)),
+        *(draw(counts) for _ in range(12)),
+        num_wave_groups=draw(counts),
+        num_groups_to_merge=draw(counts),
+        double_smem_buffer=draw(st.booleans()),
+        two_stage=draw(st.booleans()),
+        specialization=draw(st.sampled_from(kernels.SPECIALIZATIONS)),
+        explicit_gemm=draw(st.booleans()),
+        streamk=streamk,
+        streamk_persistent=streamk != "none" and draw(st.booleans()),
+        split_image=draw(st.booleans()),
+        pad_m=draw(st.booleans()),
+        pad_n=draw(st.booleans()),
+        pad_k=draw(st.booleans()),
+    )
+
+
+def a_kernel(**changes):
+    fields = {
+        "variant": "forward", "dtype": "bf16", "layout": "nhwgc", "ndim": 2, "pipeline": "compv3",
+        "epilogue": "cshuffle", "scheduler": "intrawave", "tile_m": 64, "tile_n": 128, "tile_k": 64,
+        "wave_m": 2, "wave_n": 2, "wave_k": 1, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16,
+    }  # fmt: skip
+    return KernelConfig(**(fields | changes))
+
+
+@given(configs())
+def test_every_kernel_is_the_one_that_its_name_says(kernel):
+    assert parse(name(kernel)) == kernel
+
+
+@given(configs(), configs())
+def test_two_kernels_share_a_name_only_if_they_are_one(one, other):
+    assert (name(one) == name(other)) == (one == other)
+
+
+@given(st.text(max_size=200))
+def test_text_that_is_no_name_is_refused(text):
+    with pytest.raises(UserError, match="grammar"):
+        parse(text)
+
+
+@given(configs(), st.data())
+def test_a_damaged_name_is_refused_or_names_another_kernel_exactly(kernel, data):
+    text = name(kernel)
+    position = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:position] + data.draw(st.characters(codec="ascii")) + text[position + 1 :]
+    try:
+        assert name(parse(damaged)) == damaged
+    except UserError as error:
+        assert "kernel" in str(error)
+
+
+def test_names_follow_the_grammar_of_the_field():
+    assert name(a_kernel()) == ("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
+    full = a_kernel(
+        variant="bwd_weight", pipeline="basic_async_v1", vec_a=1, num_wave_groups=2, num_groups_to_merge=8,
+        double_smem_buffer=True, two_stage=True, specialization="filter3x3", explicit_gemm=True, streamk="tree",
+        streamk_persistent=True, split_image=True, pad_n=False,
+    )  # fmt: skip
+    assert name(full).endswith(
+        "_basic_async_v1_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_vec1_8_8_wg2_gm8_dsb_2stage_filter3x3"
+        "_explicit_gemm_streamk_tree_persistent_large_tensor_pad101"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_vec4_8_8",
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_wg1",
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_pad111",
+    ],
+)
+def test_a_second_way_to_write_a_kernel_is_refused(text):
+    with pytest.raises(UserError, match="not canonical"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"pipeline": "compv9"}, "pipeline"),
+        ({"tile_m": 0}, "tile_m"),
+        ({"wave_k": True}, "wave_k"),
+        ({"layout": "ndhwgc"}, "layout"),
+        ({"streamk_persistent": True}, "streamk_persistent"),
+        ({"dtype": "fp8"}, "dtype"),
+    ],
+)
+def test_a_field_out_of_range_is_refused_by_name(changes, field):
+    with pytest.raises(UserError, match=field):
+        a_kernel(**changes)
+
+
+def test_blocks_per_cu_follow_pipeline_and_buffering():
+    assert a_kernel(pipeline="compv4", double_smem_buffer=True).blocks_per_cu == 1
+    assert a_kernel(pipeline="basic_v1", double_smem_buffer=True).blocks_per_cu == 2
+    assert a_kernel(double_smem_buffer=True).blocks_per_cu == 1
+    assert a_kernel().blocks_per_cu == 2
+
+
+def test_a_frame_keeps_order_and_every_field():
+    given_kernels = [a_kernel(), a_kernel(split_image=True)]
+    assert kernels.from_frame(kernels.frame(given_kernels)) == given_kernels

@@ -1,0 +1,220 @@
+"""Training: deterministic bytes, folds without leaks, training rows, and a model that ranks."""
+
+import dataclasses
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+
+from tilewright import efficiency, learn
+from tilewright.errors import UserError
+from tilewright.settings.model import ModelSettings
+
+BAD = np.uint8(5)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return learn.train(samples.measured(), samples.product(), samples.SMALL)
+
+
+def changed(**settings):
+    return ModelSettings(**{**samples.SMALL.model_dump(), **settings})
+
+
+def test_two_trainings_give_the_same_bytes_with_any_threads(trained):
+    data = samples.measured()
+    again = learn.train(data, samples.product(), samples.SMALL, threads=2)
+    assert again.model == trained.model
+    assert again.cv == trained.cv
+    assert again.manifest == trained.manifest
+
+
+def test_the_order_of_rows_does_not_matter(trained):
+    data = samples.measured()
+    order = np.random.default_rng(3).permutation(len(data.problem))
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    shuffled = dataclasses.replace(data, **{name: getattr(data, name)[order] for name in names})
+    assert learn.train(shuffled, samples.product(), samples.SMALL).model == trained.model
+
+
+def test_the_seed_and_the_settings_matter(trained):
+    data, product = samples.measured(), samples.product()
+    assert learn.train(data, product, changed(seed=2)).model != trained.model
+    assert learn.train(data, product, changed(target="log_tflops")).model != trained.model
+
+
+def test_validation_rows_teach_nothing(trained):
+    data = samples.measured()
+    held_out = (data.problems["split"] == "validation").to_numpy()[data.problem]
+    altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
+    assert learn.train(altered, samples.product(), samples.SMALL).model == trained.model
+
+
+def test_failed_rows_are_no_training_rows(trained):
+    data = samples.measured()
+    ok = data.status == efficiency.OK
+    training = (data.problems["split"] == "train").to_numpy()[data.problem]
+    everything = learn.train(data, samples.product(), changed(rows_per_problem=0))
+    assert everything.manifest["training_rows"] == np.count_nonzero(ok & training)
+    assert trained.manifest["training_rows"] < everything.manifest["training_rows"]
+
+
+def test_the_target_is_relative_to_the_best_of_the_problem():
+    data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
+    rows = learn._training_rows(data, changed(rows_per_problem=0, relative_floor=0.05))
+    np.testing.assert_allclose(np.exp(rows.label), [1, 0.5, 0.05, 0.5, 1])
+    absolute = learn._training_rows(data, changed(target="log_tflops"))
+    np.testing.assert_allclose(np.exp(absolute.label), [100, 50, 1, 3, 6])
+
+
+def test_sampling_keeps_the_fastest_rows_of_each_problem():
+    rng = np.random.default_rng(0)
+    data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
+    rows = learn._training_rows(data, changed(rows_per_problem=5, top_rows=3))
+    for problem in range(6):
+        part = rows.problem == problem
+        assert rows.learn[part].sum() == 5
+        fastest = np.argsort(-rows.efficiency[part])[:3]
+        assert rows.learn[part][fastest].all()
+
+
+@pytest.mark.parametrize("folds", [2, 5])
+def test_folds_are_whole_groups_of_like_size(folds):
+    groups = [f"group{i}" for i in range(40)]
+    sizes = [1 + i % 7 for i in range(40)]
+    fold = learn.assign_folds(groups, sizes, folds, seed=1)
+    rows = np.bincount(fold, weights=sizes)
+    assert rows.max() - rows.min() <= 7
+    backwards = learn.assign_folds(groups[::-1], sizes[::-1], folds, seed=1)
+    assert dict(zip(groups, fold, strict=True)) == dict(zip(groups[::-1], backwards, strict=True))
+
+
+def test_fewer_groups_than_folds_is_a_user_error():
+    with pytest.raises(UserError, match="folds"):
+        learn.assign_folds(["a"], [3], 2, seed=1)
+
+
+def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
+    data = samples.measured()
+    # Batch sizes of one layer: the keys differ, the family is shared.
+    families = [f"family{i // 4}" for i in range(len(data.problems))]
+    shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
+    rows = learn._training_rows(shared, samples.SMALL)
+    family_of_row = np.array(families)[rows.problem[rows.learn]]
+    seen = []
+    original = lightgbm.Dataset.subset
+
+    def subset(self, used_indices, params=None):
+        seen.append(set(family_of_row[used_indices]))
+        return original(self, used_indices, params)
+
+    monkeypatch.setattr(lightgbm.Dataset, "subset", subset)
+    learn.train(shared, samples.product(), samples.SMALL)
+    everything = set(family_of_row)
+    held_out = [everything - part for part in seen]
+    assert len(seen) == samples.SMALL.folds
+    # Every family is held out exactly once, and as a whole.
+    assert sorted(family for part in held_out for family in part) == sorted(everything)
+
+
+def test_every_training_problem_is_scored_out_of_fold_once(trained):
+    data = samples.measured()
+    keys = data.problems["problem_key"][data.problems["split"] == "train"]
+    solvable = data.problems["problem_key"][efficiency.problem_best(data) > 0]
+    assert sorted(trained.out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
+    assert len(trained.cv) == samples.SMALL.folds
+    assert {"fold", "rmse", "r2", "mean_efficiency", "p10_efficiency", "train_size", "val_size", "val_groups"} <= set(
+        trained.cv[0]
+    )
+
+
+def test_picking_a_failing_pair_scores_zero_in_cross_validation():
+    data = samples.measured()
+    fails = np.isin(data.candidate, [0, 1, 2]) & (data.status == efficiency.OK)
+    status = np.where(fails, BAD, data.status)
+    broken = dataclasses.replace(
+        data,
+        status=status,
+        tflops=np.where(fails, np.nan, data.tflops),
+        latency_ms=np.where(fails, np.nan, data.tflops),
+    )
+    rows = learn._training_rows(broken, samples.SMALL)
+    hit = np.isin(rows.candidate, [0, 1, 2])
+    assert hit.any()
+    assert (rows.efficiency[hit] == 0).all()
+    assert not rows.learn[hit].any()
+
+
+def test_the_model_ranks_better_than_chance(trained):
+    data = samples.measured()
+    booster = lightgbm.Booster(model_str=trained.model)
+    arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
+    achieved = efficiency.grid(data, np.arange(len(data.problems)))
+    # The pool holds every candidate here, and the pairs are the whole grid.
+    scores = learn.predict(*arguments, samples.product()).reshape(achieved.shape)
+    held_out = (data.problems["split"] == "validation").to_numpy() & (achieved.max(axis=1) > 0)
+    runs = achieved > 0
+    picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
+    chance = achieved.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
+    assert picked[held_out].mean() > chance[held_out].mean() + 0.1
+
+
+def test_the_offset_of_a_candidate_is_what_the_trees_leave_of_it():
+    # Trees of two leaves can hardly single out one candidate.
+    data = samples.measured()
+    faster = np.where(data.candidate == 4, 1.15, 1.0)
+    plain, quick = (
+        learn.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).candidates
+        for tflops in (data.tflops, data.tflops * faster)
+    )
+    gain = (quick["offset"] - plain["offset"]).to_numpy()
+    assert np.argmax(gain) == 4
+    assert 0 < gain[4] < np.log(1.15)
+
+
+def test_scores_are_trees_plus_offsets(trained):
+    data = samples.measured()
+    booster = lightgbm.Booster(model_str=trained.model)
+    pairs = (data.problem, data.candidate, samples.product())
+    arguments = (booster, trained.spec, data.problems)
+    bare = learn.predict(*arguments, trained.candidates.assign(offset=0.0), *pairs)
+    scores = learn.predict(*arguments, trained.candidates, *pairs)
+    np.testing.assert_allclose(scores - bare, trained.candidates["offset"].to_numpy()[data.candidate], atol=1e-12)
+    assert trained.candidates["offset"].abs().max() > 0
+
+
+def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
+    data = samples.measured()
+    booster = lightgbm.Booster(model_str=trained.model)
+    arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
+    whole = learn.predict(*arguments, samples.product())
+    monkeypatch.setattr(learn, "BLOCK", 17)
+    np.testing.assert_array_equal(learn.predict(*arguments, samples.product()), whole)
+
+
+def test_candidates_that_never_ran_are_not_published(trained):
+    data = samples.measured()
+    fails = data.candidate == 2
+    broken = dataclasses.replace(
+        data, status=np.where(fails & (data.status == efficiency.OK), BAD, data.status),
+        tflops=np.where(fails, np.nan, data.tflops),
+    )  # fmt: skip
+    published = learn.train(broken, samples.product(), samples.SMALL).candidates["candidate"]
+    assert set(trained.candidates["candidate"]) - set(published) == {data.candidates["candidate"][2]}
+
+
+def test_nothing_to_learn_from_is_a_user_error():
+    data = samples.measured()
+    empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
+    with pytest.raises(UserError, match="no training problem"):
+        learn.train(empty, samples.product(), samples.SMALL)
+
+
+@pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])
+def test_settings_are_checked(field):
+    with pytest.raises(UserError, match=field):
+        ModelSettings.from_json(f'{{"{field}": -1}}')
+    with pytest.raises(UserError, match="n_jobs"):
+        ModelSettings.from_json('{"n_jobs": 8}')

@@ -1,0 +1,70 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tilewright import lock
+from tilewright.errors import UserError
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tilewright import lock
+with lock.exclusive("toy", Path(sys.argv[1]), 60) as waited:
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+def hold(folder, seconds):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder), str(seconds)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
+    for _ in range(2):
+        with lock.exclusive("toy", tmp_path / "locks", 1) as waited:
+            assert waited < 1
+            note = tmp_path / "locks/tilewright-toy.holder.json"
+            assert f"process {os.getpid()}" in lock.holder(note)
+        assert not note.exists()
+
+
+def test_two_devices_do_not_exclude_each_other(tmp_path):
+    with lock.exclusive("one", tmp_path, 1), lock.exclusive("other", tmp_path, 1):
+        pass
+
+
+def test_who_waits_is_told_who_holds_and_gives_up_in_time(tmp_path, capfd):
+    process = hold(tmp_path, 30)
+    try:
+        told = rf"toy was busy for \d+ s: held by process {process.pid}"
+        with pytest.raises(UserError, match=told), lock.exclusive("toy", tmp_path, 0.5):
+            pass
+        assert f"waiting for toy since 0 s: held by process {process.pid}" in capfd.readouterr().err
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(tmp_path, capfd):
+    process = hold(tmp_path, 30)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with lock.exclusive("toy", tmp_path, 5):
+        pass
+    assert f"took over toy: held by process {process.pid}" in capfd.readouterr().err
+
+
+def test_who_waits_goes_on_when_the_owner_is_done(tmp_path):
+    process = hold(tmp_path, 1)
+    start = time.monotonic()
+    with lock.exclusive("toy", tmp_path, 30) as waited:
+        assert 0.2 < waited <= time.monotonic() - start
+    process.wait()

@@ -1,0 +1,128 @@
+"""The published directory: complete, reproducible, and refused when it was changed."""
+
+import json
+import shutil
+
+import learning_samples as samples
+import pytest
+
+from tilewright import evaluate, learn, publish
+from tilewright.errors import UserError
+from tilewright.selection import load_booster
+
+OPERATIONS = ("forward", "bwd_weight")
+
+
+def make(folder, variant):
+    """Train and validate one operation; return its training folder and its report."""
+    data, product = samples.measured(variant), samples.product()
+    trained = learn.train(data, product, samples.SMALL)
+    training = folder / "training" / data.operation
+    publish.write_training(training, trained, product)
+    booster = load_booster(training / publish.MODEL, trained.spec)
+    ranking = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    report = folder / f"{data.operation}.json"
+    report.write_text(publish.json_text(evaluate.evaluate(data, *ranking, product)))
+    return training, report
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    trainings, reports = zip(*(make(folder, variant) for variant in OPERATIONS), strict=True)
+    return list(trainings), list(reports)
+
+
+@pytest.fixture
+def models(made, tmp_path):
+    publish.publish(*made, tmp_path / "models" / "gfx950")
+    return tmp_path / "models" / "gfx950"
+
+
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_what_is_published(models):
+    index = publish.verify(models)
+    folder = models / "grouped_conv_forward_bf16_gfx950"
+    assert {p.name for p in folder.iterdir()} == {*publish.TRAINING_FILES, publish.VALIDATION}
+    assert (index["arch"], index["device_kind"]) == ("gfx950", "simulated")
+    assert set(index["operations"]) == {"forward_bf16", "bwd_weight_bf16"}
+    spec = json.loads((folder / publish.SPEC).read_text())
+    assert spec["op_type"] == "grouped_conv"
+    assert spec["log_targets"] == ["tflops"]
+    assert spec["target"] == "relative"
+    assert json.loads((folder / publish.MANIFEST).read_text())["device_kind"] == "simulated"
+
+
+def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
+    trainings, reports = made
+    publish.publish(trainings[::-1], reports, tmp_path / "again")
+    assert content(tmp_path / "again") == content(models)
+    before = content(models)
+    publish.publish(trainings, reports, models)
+    assert content(models) == before
+    assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
+
+
+def test_files_name_no_place(models, tmp_path):
+    for name, data in content(models).items():
+        assert str(tmp_path).encode() not in data, name
+
+
+@pytest.mark.parametrize("name", [publish.MODEL, publish.CANDIDATES, publish.VALIDATION, publish.SPEC])
+def test_a_changed_file_is_refused(models, name):
+    path = models / "grouped_conv_forward_bf16_gfx950" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=name):
+        publish.verify(models)
+
+
+def test_a_missing_and_a_foreign_file_are_refused(models):
+    path = models / "grouped_conv_forward_bf16_gfx950" / publish.SPEC
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(UserError, match="missing"):
+        publish.verify(models)
+    path.write_bytes(kept)
+    (models / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"notes\.txt"):
+        publish.verify(models)
+
+
+def test_what_is_no_model_directory_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"index\.json"):
+        publish.verify(tmp_path)
+    (tmp_path / "index.json").write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        publish.verify(tmp_path)
+
+
+def test_a_report_of_another_operation_is_refused(made, tmp_path):
+    trainings, reports = made
+    with pytest.raises(UserError, match="forward_bf16"):
+        publish.publish(trainings[:1], reports[1:], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_kinds_of_device_are_not_mixed(made, tmp_path):
+    trainings, reports = made
+    other = tmp_path / "other"
+    shutil.copytree(trainings[1], other)
+    spec = json.loads((other / publish.SPEC).read_text())
+    (other / publish.SPEC).write_text(json.dumps({**spec, "device_kind": "measured"}))
+    with pytest.raises(UserError, match="device_kind"):
+        publish.publish([trainings[0], other], reports, tmp_path / "out")
+
+
+def test_a_training_without_its_model_is_refused(made, tmp_path):
+    trainings, reports = made
+    other = tmp_path / "other"
+    shutil.copytree(trainings[0], other)
+    (other / publish.MODEL).unlink()
+    with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
+        publish.publish([other], reports[:1], tmp_path / "out")

@@ -1,0 +1,269 @@
+"""The report page: what it shows, that it is complete in itself, and that the same results give the same bytes."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from copy import deepcopy
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tilewright.errors import UserError
+from tilewright.measurements import DEVICE_KINDS
+from tilewright.report import figures, page, results
+
+ROOT = Path(__file__).parents[2]
+TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
+HOSTILE = "<script>alert(1)</script>"
+ATTRIBUTE = '"><img src=x onerror=alert(2)>'
+VOID = {"meta", "link", "br", "img", "input"}
+
+
+def summary(mean: float) -> dict:
+    return {"mean": mean, "median": mean + 1.5, "p10": mean - 11.25, "min": mean - 30.75}
+
+
+def origin(operation: str, kind: str = "simulated") -> dict:
+    return {"operation": operation, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": kind}
+
+
+def validation(operation: str, kind: str = "simulated") -> dict:
+    networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
+    return {
+        **origin(operation, kind),
+        "n_problems": 1431,
+        "n_without_measurement": 7,
+        "n_candidates": 2222,
+        "mean_pool_size": 801.5,
+        "efficiency": summary(94.25),
+        "top1": 41.5,
+        "top3": 60.5,
+        "top5": 70.5,
+        "efficiency_best_of_3": summary(97.0),
+        "efficiency_best_of_5": summary(98.0),
+        "within_2_percent": 51.5,
+        "below_80_percent": 4.5,
+        "by_ndim": {"2d": {"n_problems": 1400, "efficiency": summary(95.0)}},
+        "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
+        "baselines": {
+            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, "efficiency": summary(62.75)},
+            "random_supported": {"meaning": "any", "efficiency": summary(33.5)},
+            "hand_rule": {"meaning": "reuse", "efficiency": summary(55.5)},
+        },
+        "worst": [
+            {
+                "problem_key": "00",
+                "network": HOSTILE,
+                "layer": ATTRIBUTE,
+                "problem": "N=1 C=64 Di=1 Hi=14 Z=1 stride_h=2 stride_w=1 pad_h=0 pad_w=1 dilation_h=1",
+                "pick": "picked_kernel",
+                "best": "fastest_kernel",
+                "efficiency": 12.25,
+            }
+        ],
+    }
+
+
+def write_training(folder: Path, operation: str, kind: str = "simulated") -> Path:
+    importances = {f"feature_{i:02}": 1000 - 10 * i for i in range(30)}
+    manifest = {**origin(operation, kind), "training_rows": 54321, "unique_problems": 987}
+    files = {
+        "train_manifest.json": {**manifest, "out_of_fold_efficiency": summary(95.5)},
+        "cv_metrics_tflops.json": [{"fold": i, "rmse": 0.25 + i / 100, "r2": 0.75} for i in range(3)],
+        "feature_importances_tflops.json": importances,
+    }
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content))
+    return folder
+
+
+def write_stages(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Write validation reports and training folders of three operations."""
+    reports = []
+    for operation in OPERATIONS:
+        reports.append(folder / f"{operation}.json")
+        reports[-1].write_text(json.dumps(validation(operation)))
+    return reports, [write_training(folder / "training" / operation, operation) for operation in OPERATIONS]
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> tuple[list[Path], list[Path]]:
+    return write_stages(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory) -> results.Results:
+    return results.load(*write_stages(tmp_path_factory.mktemp("stages")))
+
+
+@pytest.fixture(scope="module")
+def html(shown) -> str:
+    return page.render(shown, TEMPLATE)
+
+
+class Page(HTMLParser):
+    """The elements, attributes and texts of a page, and whether its elements are closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data.strip())
+
+
+def test_the_page_is_well_formed(html):
+    parsed = Page(html)
+    assert html.startswith("<!DOCTYPE html>")
+    assert parsed.open == []
+    identifiers = [attributes["id"] for _, attributes in parsed.elements if "id" in attributes]
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_every_section_shows_its_figure_and_its_tables(html, shown):
+    for section in page.SECTIONS:
+        inner = html.split(f'<section id="{section.name}"')[1].split("</section>")[0]
+        assert inner.count("<svg ") == (len(shown.operations) if section.draw else 0), section.name
+        wanted = sum(len(tabulate(shown)) for tabulate in section.tabulate)
+        assert inner.count("<table>") == wanted, section.name
+        assert section.draw or wanted
+
+
+def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html):
+    parsed = Page(html)
+    panels = [attributes["aria-label"] for tag, attributes in parsed.elements if attributes.get("role") == "img"]
+    assert len(panels) == html.count("<svg ")
+    captions = re.findall(r"<caption>(.*?)</caption>", html)
+    assert len(captions) == html.count("<table>")
+    assert all("(simulated)" in label for label in panels + captions)
+    assert html.count("<th scope=") == html.count("<th ")
+
+
+def test_the_numbers_of_the_validation_report_are_on_the_page(html):
+    texts = Page(html).texts
+    numbers = ("1,431", "94.2", "83.0", "63.5", "62.8", "41.5", "51.5", "12.2", "54,321")
+    worst = ("picked_kernel", "fastest_kernel", "N=1 C=64 Hi=14 stride_h=2 pad_w=1")
+    for expected in (*numbers, *worst, "one for all"):
+        assert expected in texts, expected
+
+
+def test_the_kind_of_device_stands_before_everything_else(html):
+    assert html.index("simulated – no GPU was measured") < html.index("<main>")
+    assert "fitted to one case only" in html.split("<main>")[0]
+
+
+@pytest.mark.parametrize("kind", DEVICE_KINDS)
+def test_only_simulated_times_are_called_simulated(tmp_path, kind):
+    report = tmp_path / "v.json"
+    report.write_text(json.dumps(validation("forward_bf16", kind)))
+    training = write_training(tmp_path / "t", "forward_bf16", kind)
+    html = page.render(results.load([report], [training]), TEMPLATE)
+    assert page.DEVICE_NOTES[kind].label in html
+    assert f"({kind})" in html
+    assert ("simulated" in html) == (kind == "simulated")
+
+
+def test_names_cannot_become_markup(html):
+    parsed = Page(html)
+    assert not {tag for tag, _ in parsed.elements} & {"script", "img", "iframe", "object", "link", "foreignobject"}
+    assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
+    assert HOSTILE in parsed.texts and f"{HOSTILE}: {ATTRIBUTE}" in parsed.texts
+
+
+def test_nothing_is_loaded(html):
+    parsed = Page(html)
+    loading = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
+    assert not [(tag, attributes) for tag, attributes in parsed.elements if loading & set(attributes)]
+    assert not re.search(r"url\(|@import", html)
+    assert "default-src 'none'" in html
+
+
+def test_the_same_results_give_the_same_bytes(html, stages):
+    reports, trainings = stages
+    again = page.render(results.load(reports[::-1], trainings[::-1]), TEMPLATE)
+    assert again == html
+
+
+def test_bars_are_ordered_and_cut(shown):
+    lowest = figures.networks(shown)[0]
+    assert lowest.words.index(HOSTILE) < lowest.words.index("alexnet") < lowest.words.index("resnet50")
+    drawn = figures.svg(figures.importances(shown)[0])
+    assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
+    assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
+
+
+def test_operations_come_in_the_order_of_the_directions(shown):
+    assert [result.validation.operation for result in shown.operations] == list(OPERATIONS)
+
+
+def test_a_field_that_is_missing_or_wrong_is_named(stages):
+    reports, trainings = stages
+    for field, value in (("top1", None), ("device_kind", "guessed"), ("baselines", {"x": {"meaning": 1}})):
+        broken = deepcopy(validation("forward_bf16"))
+        broken[field] = value
+        reports[0].write_text(json.dumps(broken))
+        with pytest.raises(UserError, match=rf"forward_bf16\.json: {field}"):
+            results.load(reports, trainings)
+
+
+def test_another_device_is_refused(stages):
+    reports, trainings = stages
+    reports[1].write_text(json.dumps({**validation(OPERATIONS[1]), "device": "other"}))
+    with pytest.raises(UserError, match="device is 'other'"):
+        results.load(reports, trainings)
+
+
+def test_every_report_needs_its_training(stages):
+    reports, trainings = stages
+    for given in ((reports, trainings[:2]), (reports[:2], trainings), ([*reports, reports[0]], trainings)):
+        with pytest.raises(UserError, match="one of each for every operation"):
+            results.load(*given)
+
+
+@pytest.mark.parametrize("text", ["{% if %}", "{{ nothing }}"])
+def test_a_broken_template_is_named(shown, tmp_path, text):
+    template = tmp_path / "broken.j2"
+    template.write_text(text)
+    with pytest.raises(UserError, match=re.escape(str(template))):
+        page.render(shown, template)
+
+
+def test_a_missing_template_is_named(shown, tmp_path):
+    with pytest.raises(UserError, match="there has to be a template"):
+        page.render(shown, tmp_path / "none.j2")
+
+
+def test_the_script_writes_the_page(stages, tmp_path, html, capsys):
+    spec = importlib.util.spec_from_file_location("report_script", ROOT / "workflow" / "scripts" / "report.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    reports, trainings = ([str(path) for path in paths] for paths in stages)
+    arguments = ["--validation", *reports, "--training", *trainings, "--template", str(TEMPLATE)]
+    output = tmp_path / "reports" / "gfx950.html"
+    assert script.main([*arguments, "--output", str(output)]) == 0
+    assert output.read_text(encoding="utf-8") == html
+    assert "simulated" in capsys.readouterr().out
+    stages[0][0].write_text("{")
+    assert script.main([*arguments, "--output", str(output)]) == 2
+    assert "is not JSON" in capsys.readouterr().err
+    assert output.read_text(encoding="utf-8") == html

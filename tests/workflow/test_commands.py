@@ -1,0 +1,47 @@
+"""The calls that a user types, on a workflow that has run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, environment
+
+SCRIPTS = sorted(path.name for path in (ROOT / "workflow/scripts").glob("*.py"))
+
+
+def test_dry_run_lint_and_graphs(copy):
+    assert "Nothing to be done" in copy.make("-n").output
+    assert "Congratulations" in copy.run("--lint").output
+    graph = copy.make("--rulegraph").output
+    for stage in ("arch_specs", "configs", "headers", "compile", "support", "benchmark", "dataset", "model", "publish"):
+        assert f'label = "{stage}"' in graph
+
+
+def test_snakemake_report_holds_our_report(copy):
+    copy.make("--report", "out.zip")
+    assert (copy.folder / "out.zip").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_runs_alone_with_help(script):
+    run = subprocess.run(
+        [sys.executable, f"workflow/scripts/{script}", "--help"],
+        cwd=ROOT, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0
+    assert "usage:" in run.stdout
+
+
+def test_the_selection_reads_what_the_workflow_published(made):
+    run = subprocess.run(
+        [
+            "tilewright", "select", "results/models/gfx950", "--variant", "forward", "--dtype", "bf16",
+            "--problem", "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1", "--top", "3",
+        ],
+        cwd=made[0].folder, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert "simulated" in run.stdout
+    assert run.stdout.count("grouped_conv_fwd_bf16_nhwgc_2d_") == 3

@@ -1,0 +1,196 @@
+"""Interruptions, concurrent runs and mistakes: nothing that was measured is lost or measured twice."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import signal
+import time
+
+import pytest
+from conftest import TARGETS
+
+from tilewright import publish
+
+RESULTS = (
+    "results/datasets/gfx950/forward_bf16.parquet",
+    "results/training/gfx950/forward_bf16/model_tflops.lgbm",
+    "results/validation/gfx950/forward_bf16.json",
+    "results/models/gfx950/index.json",
+    "results/reports/gfx950.html",
+)
+UNLOCKED = "results/datasets/gfx950/forward_bf16.parquet"
+
+
+def hashes(workflow):
+    bundles = sorted((workflow.folder / "results/headers").rglob("*.tar"))
+    files = [*bundles, *(workflow.folder / name for name in RESULTS)]
+    return {
+        path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
+
+
+def journal_lines(workflow):
+    return [line for path in journals(workflow) for line in path.read_text().splitlines()[1:]]
+
+
+def journals(workflow):
+    return sorted((workflow.folder / "results/journals").rglob("*.csv"))
+
+
+def wait_for(condition, seconds=120.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the moment to interrupt never came"
+        time.sleep(0.01)
+
+
+def slow(workflow):
+    """Write to the journal after every few pairs, so that there is a middle to interrupt."""
+    workflow.configure(benchmark={"seed": 1, "trace": "logs/device_use.txt", "batch_pairs": 2})
+
+
+def overlaps(uses):
+    return [(one, other) for one, other in itertools.pairwise(uses) if other[0] < one[1]]
+
+
+def finish_after_kill(workflow, made):
+    """Run to the end after an interruption and compare with the undisturbed run."""
+    before = journal_lines(workflow)
+    assert before
+    workflow.run("--unlock")
+    run = workflow.make()
+    after = journal_lines(workflow)
+    assert after[: len(before)] == before or set(before) <= {
+        *after,
+        *(line for line in before if line.count(",") != 35),
+    }
+    complete = [line for line in after if line.count(",") == 35]
+    assert len(set(complete)) == len(complete)
+    assert hashes(workflow) == hashes(made[0])
+    assert 0 < run.measured < made[1].measured
+    assert len(complete) == made[1].measured
+    assert not overlaps(workflow.uses())
+
+
+def test_two_runs_give_the_same_bytes(made, fresh):
+    fresh.configure(lock={"folder": "elsewhere"})
+    fresh.make("--cores", "1", "results/models/gfx950", "results/reports/gfx950.html")
+    assert hashes(fresh) == hashes(made[0])
+
+
+def test_kill_9_of_snakemake_in_the_middle_of_a_benchmark(made, fresh):
+    slow(fresh)
+    process = fresh.start()
+    wait_for(lambda: len(journal_lines(fresh)) > 20)
+    process.kill()
+    process.communicate()
+    finish_after_kill(fresh, made)
+
+
+def test_kill_9_of_the_benchmark_script(made, fresh):
+    slow(fresh)
+    process = fresh.start()
+    wait_for(lambda: len(journal_lines(fresh)) > 20)
+    os.kill(int(fresh.read("logs/device_use.txt").split()[0]), signal.SIGKILL)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    finish_after_kill(fresh, made)
+
+
+def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
+    path = journals(copy)[0]
+    os.truncate(path, path.stat().st_size - 30)
+    run = copy.make("--forcerun", "benchmark", "--", *TARGETS)
+    assert run.measured == 1
+    quarantine = copy.read("results/datasets/gfx950/forward_bf16.quarantine.tsv").decode()
+    assert quarantine.count("\n") == 2 and path.name in quarantine
+    assert hashes(copy) == hashes(made[0])
+
+
+def test_a_journal_that_lost_rows_is_noticed(copy):
+    path = journals(copy)[0]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-5]))
+    (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").unlink()
+    run = copy.run("--forcerun", "dataset", "--until", "dataset")
+    assert run.status != 0
+    assert path.name in run.output and "delete the receipt and run again" in run.output
+    assert "Traceback" not in run.output
+
+
+def test_two_workflows_never_use_the_device_at_once(fresh):
+    other = type(fresh)(fresh.folder.parent / "other")
+    shutil.copytree(fresh.folder, other.folder)
+    locks = str(fresh.folder / "locks")
+    for workflow in (fresh, other):
+        workflow.configure(
+            benchmark={"batch_pairs": 4, "trace": "logs/device_use.txt"}, lock={"folder": locks, "timeout_s": 300}
+        )
+    running = [workflow.start(UNLOCKED) for workflow in (fresh, other)]
+    outputs = [process.communicate(timeout=300)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0], outputs
+    assert len(fresh.uses()) > 20 and len(other.uses()) > 20
+    assert not overlaps(sorted(fresh.uses() + other.uses()))
+    assert "waiting for simulated-gfx950_mi355x" in "".join(outputs)
+
+
+@pytest.mark.parametrize("flags", [[], ["--resources", "mem_mb=1000"], ["--workflow-profile", "none"]])
+def test_one_gpu_is_the_limit_whatever_the_flags(fresh, flags):
+    run = fresh.make("results/problems/forward_bf16.parquet", *flags)
+    provided = [line for line in run.output.splitlines() if line.startswith("Provided resources:")]
+    assert len(provided) == 1 and 'gpu=Resource("gpu", 1)' in provided[0]
+
+
+def test_published_models_say_that_they_are_simulated(made):
+    workflow, _ = made
+    index = publish.verify(workflow.folder / "results/models/gfx950")
+    assert index["device_kind"] == "simulated"
+    assert b"simulated" in workflow.read("results/reports/gfx950.html")
+    folder = workflow.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950"
+    for name in ("feature_spec.json", "train_manifest.json", "validation.json"):
+        assert '"simulated"' in (folder / name).read_text()
+    assert all(",simulated," in line for line in journal_lines(workflow))
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        ({"arhc": "gfx950"}, "config: arhc: unknown field"),
+        ({"operations": ["sideways_bf16"]}, "'sideways_bf16' is no DIRECTION_DTYPE"),
+        ({"model": {"folds": "many"}}, "config: model.folds"),
+        ({"problems": {"validation": "../../etc/passwd; rm"}}, "config: problems.validation"),
+    ],
+)
+def test_a_wrong_config_is_one_clear_line(fresh, section, told):
+    fresh.configure(**section)
+    run = fresh.run("-n")
+    assert run.status != 0
+    assert sum(told in line for line in run.output.splitlines()) == 1
+    assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize(
+    ("arch", "told"),
+    [
+        ("gfx999", "gfx999"),
+        ("gfx908", "benchmark.products"),
+        ("gfx1201", "no kernel of the rule set is legal on gfx1201"),
+    ],
+)
+def test_an_arch_that_cannot_be_built_says_why(copy, arch, told):
+    run = copy.run(f"results/models/{arch}")
+    assert run.status != 0
+    assert told in run.output
+    assert "Traceback" not in run.output
+    assert "MissingOutputException" not in run.output, "the failing script's exit status was lost"
+
+
+def test_a_damaged_table_names_file_and_place(copy):
+    copy.edit("config/arch_specs.json", '"gfx950"', '"gfx95O",')
+    run = copy.run()
+    assert run.status != 0
+    assert "config/arch_specs.json" in run.output
+    assert "Traceback" not in run.output

@@ -1,0 +1,153 @@
+"""What an edit rebuilds: exactly what depends on it, down to the pair."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
+AFTER_DATASET = {"model": 1, "validation": 1, "publish": 1, "report": 1}
+
+
+def pairs(workflow):
+    table = pq.read_table(workflow.folder / "results/datasets/gfx950/forward_bf16.parquet")
+    rows = zip(*(table[name].to_pylist() for name in ("kernel", "split_k", "problem_key", "status")), strict=True)
+    return {row[:3]: row[3] for row in rows}
+
+
+def measurable(rows):
+    return {pair for pair, status in rows.items() if status != "unsupported"}
+
+
+def test_the_first_run_makes_everything(made):
+    workflow, run = made
+    chunks = len(workflow.read("results/configs/gfx950/forward_bf16.plan.tsv").splitlines()) - 1
+    assert chunks >= 2
+    expected = {"arch_specs": 1, "configs": 1, "problems": 1, "dataset": 1, **AFTER_DATASET}
+    assert run.jobs == expected | dict.fromkeys(CHUNK_STAGES, chunks)
+    rows = pairs(workflow)
+    assert run.measured == len(measurable(rows)) > 100
+    assert set(rows.values()) >= {"ok", "unsupported"}
+
+
+def test_nothing_changed_does_nothing(copy):
+    run = copy.make()
+    assert "Nothing to be done" in run.output
+    assert not run.jobs
+
+
+def test_new_time_stamps_change_nothing(copy):
+    for path in sorted(copy.folder.rglob("*")):
+        if path.is_file() and ".snakemake" not in path.parts:
+            os.utime(path)
+    assert not copy.make().jobs
+
+
+def test_white_space_in_the_arch_specs_stops_at_stage_1(copy):
+    copy.edit("config/arch_specs.json", "{", "{\n\n   ")
+    assert copy.make().jobs == {"arch_specs": 1}
+    assert not copy.make().jobs
+
+
+def test_another_arch_leaves_this_one_alone(copy):
+    path = copy.folder / "config/arch_specs.json"
+    specs = json.loads(path.read_text())
+    specs["archs"]["gfx959"] = specs["archs"]["gfx950"]
+    path.write_text(json.dumps(specs))
+    assert copy.make().jobs == {"arch_specs": 1}
+
+
+def test_one_more_tile_measures_only_its_pairs(copy):
+    before = pairs(copy)
+    path = copy.folder / "config/rule_sets/small.yaml"
+    rules = yaml.safe_load(path.read_text())
+    rules["tiles"].append({"tile": [64, 64, 64], "wave": [4, 1, 1], "warp_tile": [16, 16, 16], "vectors": [4, 8, 8]})
+    path.write_text(yaml.safe_dump(rules))
+    run = copy.make()
+    after = pairs(copy)
+    new = measurable(after) - measurable(before)
+    assert set(before.items()) <= set(after.items())
+    assert new and all("_64x64x64_" in kernel for kernel, _, _ in new)
+    assert run.measured == len(new)
+    assert run.jobs["benchmark"] == run.jobs["headers"] > 0
+    assert set(run.jobs) == {"configs", *CHUNK_STAGES, "dataset", *AFTER_DATASET}
+
+
+def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
+    path = copy.folder / "config/rule_sets/small.yaml"
+    rules = yaml.safe_load(path.read_text())
+    gone = "x".join(str(size) for size in rules["tiles"].pop()["tile"])
+    path.write_text(yaml.safe_dump(rules))
+    run = copy.make()
+    assert run.measured == 0
+    assert not any(f"_{gone}_" in kernel for kernel, _, _ in pairs(copy))
+
+
+def test_one_more_problem_measures_only_its_pairs(copy):
+    before = pairs(copy)
+    with (copy.folder / "config/problems/small.yaml").open("a") as stream:
+        stream.write("- {name: one more, choices: {C: [96], K: [224], 'Hi,Wi': [[23, 29]]}}\n")
+    run = copy.make()
+    after = pairs(copy)
+    new = set(after) - set(before)
+    assert set(before.items()) <= set(after.items())
+    assert len({key for _, _, key in new}) == 1
+    assert run.measured == len(new & measurable(after)) > 0
+    assert run.jobs["headers"] == run.jobs["compile"] == run.jobs["configs"] == 0
+
+
+def test_a_changed_feature_retrains_and_measures_nothing(copy):
+    copy.edit("src/tilewright/features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
+    run = copy.make()
+    assert run.jobs == AFTER_DATASET
+    assert run.measured == 0
+
+
+def test_a_changed_plot_rebuilds_the_report_only(copy):
+    copy.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
+    assert copy.make().jobs == {"report": 1}
+    figures = copy.folder / "src/tilewright/report/figures.py"
+    figures.write_text(figures.read_text() + "\n# changed\n")
+    assert copy.make().jobs == {"report": 1}
+
+
+@pytest.mark.parametrize(
+    ("module", "stages"),
+    [
+        ("arch_render.py", {"arch_specs"}),
+        ("rules/validity.py", {"configs"}),
+        ("problem_sets.py", {"problems"}),
+        ("emit.py", {"headers"}),
+        ("bundle.py", {"headers", "compile"}),
+        ("toolchain/none.py", {"compile"}),
+        ("lock.py", {"benchmark"}),
+        ("bench/journal.py", {"benchmark", "dataset"}),
+        ("assembly.py", {"dataset"}),
+        ("learn.py", {"model", "validation", "publish", "report"}),
+        ("evaluate.py", {"validation"}),
+    ],
+)
+def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, stages):
+    path = copy.folder / "src/tilewright" / module
+    path.write_text(path.read_text() + "\n# A comment changes no result.\n")
+    run = copy.make()
+    assert set(run.jobs) == stages
+    assert run.measured == 0
+
+
+def test_another_seed_measures_everything_again(copy):
+    copy.configure(benchmark={"seed": 2})
+    run = copy.make()
+    assert run.measured == len(measurable(pairs(copy)))
+    assert run.jobs["compile"] == 0
+
+
+def test_another_arch_is_built_beside(copy):
+    run = copy.make("results/models/gfx942")
+    assert run.jobs["arch_specs"] == run.jobs["problems"] == 0
+    assert run.jobs["configs"] == run.jobs["publish"] == 1
+    assert b'"arch": "gfx942"' in copy.read("results/models/gfx942/index.json")

@@ -1,0 +1,17 @@
+# Stage 1: normalise the facts about GPU targets.
+checkpoint arch_specs:
+    input:
+        modules=modules("arch_specs"),
+        script="workflow/scripts/arch_specs.py",
+        source=SETTINGS.arch_specs,
+        template="workflow/templates/arch_specs.py.j2",
+    output:
+        json="results/arch_specs/arch_specs.json",
+        python="results/arch_specs/arch_specs.py",
+    log:
+        "logs/arch_specs.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    shell:
+        "python {input.script} --source {input.source:q} --template {input.template}"
+        " --out-json {output.json} --out-python {output.python} 2>&1 | tee {log}"

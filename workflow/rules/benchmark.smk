@@ -1,0 +1,35 @@
+# Stage 6: measure the pairs of a chunk, one job at a time on the GPU.
+#
+# The journal is no output: Snakemake would remove it before the job, and with it what was measured.
+checkpoint benchmark:
+    input:
+        modules=modules("benchmark"),
+        script="workflow/scripts/benchmark.py",
+        hardware=SETTINGS.hardware,
+        coefficients="config/simulated_device.yaml",
+        build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
+        support=ancient("results/support/{arch}/{op}/{chunk}.parquet"),
+        problems=ancient("results/problems/{op}.parquet"),
+    output:
+        "results/benchmark/{arch}/{op}/{chunk}.json",
+    log:
+        "logs/{arch}/{op}/benchmark/{chunk}.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    resources:
+        gpu=1,
+    params:
+        made=content(
+            "results/build/{arch}/{op}/{chunk}.parquet",
+            "results/support/{arch}/{op}/{chunk}.parquet",
+            "results/problems/{op}.parquet",
+        ),
+        journal="results/journals/{arch}/{op}/{chunk}.csv",
+        lock=SETTINGS.lock.to_json(),
+        product=product,
+        settings=SETTINGS.benchmark.to_json(),
+    shell:
+        "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --chunk {wildcards.chunk}"
+        " --support {input.support} --build {input.build} --problems {input.problems}"
+        " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
+        " --settings {params.settings:q} --lock {params.lock:q} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"

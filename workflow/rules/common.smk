@@ -1,0 +1,110 @@
+# What all stages share: the checked configuration, the wildcards, and how a rule names its inputs.
+#
+# Every stage is a checkpoint, takes the files of earlier stages as ancient() and their content in params.
+# So a stage runs exactly when the content of an input differs from the one it last saw, even if the stage
+# that made that input has run in between (docs/decisions/0002-early-cutoff.md).
+import hashlib
+import os
+import sys
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, os.path.join(workflow.basedir, "src"))
+
+from snakemake.exceptions import WorkflowError
+from tilewright import modules as package_modules
+from tilewright import plan
+from tilewright.errors import UserError
+from tilewright.settings.config import ARCH_PATTERN, check
+
+try:
+    SETTINGS = check(config)
+except UserError as error:
+    raise WorkflowError(str(error)) from None
+
+# The default of the GPU limit, for those who replace the profile's resources by their own.
+workflow.global_resources.setdefault("gpu", 1)
+
+# The first part is Snakemake's own prefix, which ours replaces.
+shell.prefix(
+    'set -euo pipefail; export PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}"; '
+)
+
+
+wildcard_constraints:
+    arch=ARCH_PATTERN,
+    op="|".join(SETTINGS.operations),
+    chunk=r"\d+",
+
+
+def modules(name):
+    """Return the package modules that the script of a stage uses."""
+    return package_modules.used_by(Path(f"workflow/scripts/{name}.py"), Path("src"))
+
+
+@cache
+def _digest(path, modified, size):
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+
+
+def digest(path):
+    """Return a digest of a file's content, or a mark for one that is still to be made."""
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return "absent"
+    return _digest(path, stat.st_mtime_ns, stat.st_size)
+
+
+def content(*patterns):
+    """Return a params function: the digests of the files that the patterns stand for."""
+    return lambda wildcards: [
+        digest(pattern.format(**wildcards)) for pattern in patterns
+    ]
+
+
+def chunks(wildcards):
+    """Return the chunks of an arch and operation; they are known once the configs stage has run."""
+    made = checkpoints.configs.get(arch=wildcards.arch, op=wildcards.op)
+    return list(plan.read(Path(made.output.plan)))
+
+
+def each_chunk(pattern):
+    """Return an input function: one ancient file a chunk."""
+    return lambda wildcards: [
+        ancient(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
+        for chunk in chunks(wildcards)
+    ]
+
+
+def each_content(*patterns):
+    """Return a params function: the digests of one file a chunk and pattern."""
+    return lambda wildcards: [
+        digest(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
+        for chunk in chunks(wildcards)
+        for pattern in patterns
+    ]
+
+
+def each_operation(*patterns):
+    """Return an input function: one ancient file an operation and pattern."""
+    return lambda wildcards: [
+        ancient(pattern.format(arch=wildcards.arch, op=op))
+        for op in SETTINGS.operations
+        for pattern in patterns
+    ]
+
+
+def each_operation_content(*patterns):
+    """Return a params function: the digests of one file an operation and pattern."""
+    return lambda wildcards: [
+        digest(pattern.format(arch=wildcards.arch, op=op))
+        for op in SETTINGS.operations
+        for pattern in patterns
+    ]
+
+
+def product(wildcards):
+    """Return the GPU product that stands for an arch; the scripts explain an empty one."""
+    return SETTINGS.benchmark.products.get(wildcards.arch, "")

@@ -1,0 +1,27 @@
+# Stage 7: bring the journals of all chunks together.
+checkpoint dataset:
+    input:
+        modules=modules("dataset"),
+        script="workflow/scripts/dataset.py",
+        problems=ancient("results/problems/{op}.parquet"),
+        build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
+        support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
+        receipts=each_chunk("results/benchmark/{arch}/{op}/{chunk}.json"),
+    output:
+        table="results/datasets/{arch}/{op}.parquet",
+        quarantine="results/datasets/{arch}/{op}.quarantine.tsv",
+    log:
+        "logs/{arch}/{op}/dataset.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    params:
+        made=each_content(
+            "results/problems/{op}.parquet",
+            "results/build/{arch}/{op}/{chunk}.parquet",
+            "results/support/{arch}/{op}/{chunk}.parquet",
+            "results/benchmark/{arch}/{op}/{chunk}.json",
+        ),
+    shell:
+        "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
+        " --build {input.build} --support {input.support} --receipts {input.receipts}"
+        " --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"

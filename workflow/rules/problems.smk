@@ -1,0 +1,19 @@
+# What is trained on and what is held out: the same problems for every arch.
+checkpoint problems:
+    input:
+        modules=modules("problems"),
+        script="workflow/scripts/problems.py",
+        training=SETTINGS.problems.training,
+        validation=SETTINGS.problems.validation,
+    output:
+        "results/problems/{op}.parquet",
+    log:
+        "logs/problems/{op}.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    params:
+        ndims=",".join(str(ndim) for ndim in SETTINGS.configs.ndims),
+        settings=SETTINGS.problems.to_json(),
+    shell:
+        "python {input.script} --operation {wildcards.op} --ndims {params.ndims} --settings {params.settings:q}"
+        " --output {output} 2>&1 | tee {log}"

@@ -1,0 +1,21 @@
+# Stage 10: the directory that a client loads.
+rule publish:
+    input:
+        modules=modules("publish"),
+        script="workflow/scripts/publish.py",
+        trained=each_operation(*TRAINED.values()),
+        validation=each_operation("results/validation/{arch}/{op}.json"),
+    output:
+        directory("results/models/{arch}"),
+    log:
+        "logs/{arch}/publish.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    params:
+        made=each_operation_content(
+            "results/validation/{arch}/{op}.json", *TRAINED.values()
+        ),
+        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
+    shell:
+        "python {input.script} --training {params.training} --validation {input.validation}"
+        " --output {output} 2>&1 | tee {log}"

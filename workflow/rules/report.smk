@@ -1,0 +1,27 @@
+# Stage 11: one page that shows what came out.
+SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances")]
+
+
+rule report:
+    input:
+        modules=modules("report"),
+        script="workflow/scripts/report.py",
+        trained=each_operation(*SHOWN),
+        template="workflow/templates/report.html.j2",
+        validation=each_operation("results/validation/{arch}/{op}.json"),
+    output:
+        report(
+            "results/reports/{arch}.html",
+            category="Tilewright",
+            labels={"arch": "{arch}"},
+        ),
+    log:
+        "logs/{arch}/report.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    params:
+        made=each_operation_content("results/validation/{arch}/{op}.json", *SHOWN),
+        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
+    shell:
+        "python {input.script} --template {input.template} --validation {input.validation}"
+        " --training {params.training} --output {output} 2>&1 | tee {log}"

@@ -1,0 +1,30 @@
+#!/usr/bin/env python3
+"""Show what training and validation of one arch gave, as one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tilewright.atomic import write_text
+from tilewright.errors import reports_user_errors
+from tilewright.report import page, results
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Read validation reports and training folders, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--validation", required=True, nargs="+", type=Path, help="reports of validation.py, any order")
+    parser.add_argument("--training", required=True, nargs="+", type=Path, help="folders of model.py, any order")
+    parser.add_argument("--template", required=True, type=Path, help="Jinja2 template of the page")
+    parser.add_argument("--output", required=True, type=Path, help="HTML file to write")
+    args = parser.parse_args(argv)
+
+    shown = results.load(args.validation, args.training)
+    write_text(args.output, page.render(shown, args.template))
+    print(f"{shown.arch} ({shown.device_kind}): {args.output} shows {len(shown.operations)} operations")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
