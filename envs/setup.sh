@@ -19,6 +19,7 @@ pip="$venv/bin/python -m pip --disable-pip-version-check --no-input"
 awk '/^[a-z]/ { wanted = /^setuptools==/ } wanted' envs/requirements.lock > "$venv/setuptools.lock"
 echo "installing the locked packages into $venv"
 $pip install --quiet --require-hashes --requirement "$venv/setuptools.lock"
-$pip install --quiet --require-hashes --no-build-isolation --requirement envs/requirements.lock
+$pip install --quiet --require-hashes --no-build-isolation --use-pep517 \
+    --requirement envs/requirements.lock
 $pip install --quiet --no-deps --no-build-isolation --editable .
 "$venv/bin/python" envs/openmp.py

@@ -9,6 +9,7 @@ from tilewright.measurements import STATUSES, Measurements
 NOT_IN_POOL = ("unsupported", "compile_error", "compile_timeout")
 """Statuses known before a selection: such a pair is never offered. Every other failure is the selection's risk."""
 OK = STATUSES.index("ok")
+PERCENTILES = tuple(range(0, 101, 2))
 
 
 def in_pool(measurements: Measurements) -> np.ndarray:
@@ -65,6 +66,11 @@ def summary(efficiency: np.ndarray) -> dict[str, float]:
         "min": efficiency.min(),
     }
     return {name: percent(value) for name, value in values.items()}
+
+
+def percentiles(efficiency: np.ndarray) -> list[float]:
+    """Return the ``PERCENTILES`` of efficiencies, in percent with four decimals: their distribution."""
+    return [percent(value) for value in np.percentile(efficiency, PERCENTILES)]
 
 
 def percent(share: float) -> float:

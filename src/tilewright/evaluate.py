@@ -109,6 +109,7 @@ def evaluate(
         "n_candidates": len(measurements.candidates),
         "mean_pool_size": round(float(pool.sum(axis=1).mean()), 2),
         **_pick_metrics(ranked),
+        "pipelines": _pipelines(measurements, order[:, 0], achieved),
         "by_ndim": {f"{ndim}d": _stratum(picked[part]) for ndim, part in _parts(problems["ndim"])},
         "by_network": {str(network): _stratum(picked[part]) for network, part in _parts(problems["network"])},
         "baselines": _baselines(measurements, rows, achieved, supported, hardware),
@@ -121,7 +122,7 @@ def _pick_metrics(ranked: np.ndarray) -> dict[str, Any]:
     picked = ranked[:, 0]
     first = {k: ranked[:, :k].max(axis=1) for k in (1, 3, 5)}
     return {
-        "efficiency": efficiency.summary(picked),
+        **_figures(picked),
         **{f"top{k}": efficiency.percent(np.mean(best >= 1.0)) for k, best in first.items()},
         "efficiency_best_of_3": efficiency.summary(first[3]),
         "efficiency_best_of_5": efficiency.summary(first[5]),
@@ -152,16 +153,30 @@ def _baselines(
         "best_single_kernel": {
             "meaning": "the candidate with the best mean efficiency on the training problems, one a dimensionality",
             "candidates": names,
-            "efficiency": efficiency.summary(possible[everything, fixed]),
+            **_figures(possible[everything, fixed]),
         },
         "random_supported": {
             "meaning": "expectation over the supported candidates of each problem",
-            "efficiency": efficiency.summary(possible.sum(axis=1) / np.maximum(pool.sum(axis=1), 1)),
+            **_figures(possible.sum(axis=1) / np.maximum(pool.sum(axis=1), 1)),
         },
         "hand_rule": {
             "meaning": "largest tile reuse times tile fill times compute units kept busy, then the widest vectors",
-            "efficiency": efficiency.summary(possible[everything, ruled]),
+            **_figures(possible[everything, ruled]),
         },
+    }
+
+
+def _figures(picked: np.ndarray) -> dict[str, Any]:
+    return {"efficiency": efficiency.summary(picked), "percentiles": efficiency.percentiles(picked)}
+
+
+def _pipelines(measurements: Measurements, picks: np.ndarray, achieved: np.ndarray) -> dict[str, dict[str, int]]:
+    """Return on how many problems a kernel of each pipeline was picked, and on how many one was the best."""
+    pipelines = measurements.candidates["pipeline"].to_numpy()
+    picked, best = pipelines[picks], pipelines[achieved.argmax(axis=1)]
+    return {
+        str(name): {"picked": int((picked == name).sum()), "best": int((best == name).sum())}
+        for name in sorted(set(picked) | set(best))
     }
 
 

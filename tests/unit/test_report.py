@@ -27,8 +27,16 @@ def summary(mean: float) -> dict:
     return {"mean": mean, "median": mean + 1.5, "p10": mean - 11.25, "min": mean - 30.75}
 
 
+def percentiles(mean: float) -> list[float]:
+    return [mean - 25 + i / 2 for i in range(51)]
+
+
 def origin(operation: str, kind: str = "simulated") -> dict:
     return {"operation": operation, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": kind}
+
+
+def of(mean: float) -> dict:
+    return {"efficiency": summary(mean), "percentiles": percentiles(mean)}
 
 
 def validation(operation: str, kind: str = "simulated") -> dict:
@@ -39,7 +47,8 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "n_without_measurement": 7,
         "n_candidates": 2222,
         "mean_pool_size": 801.5,
-        "efficiency": summary(94.25),
+        **of(94.25),
+        "pipelines": {"compv3": {"picked": 1000, "best": 731}, "mem": {"picked": 431, "best": 700}},
         "top1": 41.5,
         "top3": 60.5,
         "top5": 70.5,
@@ -50,9 +59,9 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "by_ndim": {"2d": {"n_problems": 1400, "efficiency": summary(95.0)}},
         "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
         "baselines": {
-            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, "efficiency": summary(62.75)},
-            "random_supported": {"meaning": "any", "efficiency": summary(33.5)},
-            "hand_rule": {"meaning": "reuse", "efficiency": summary(55.5)},
+            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75)},
+            "random_supported": {"meaning": "any", **of(33.5)},
+            "hand_rule": {"meaning": "reuse", **of(55.5)},
         },
         "worst": [
             {
@@ -210,6 +219,15 @@ def test_bars_are_ordered_and_cut(shown):
     drawn = figures.svg(figures.importances(shown)[0])
     assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
     assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
+
+
+def test_each_chooser_has_a_line_and_each_pipeline_two_bars(shown):
+    drawn = figures.distribution(shown)[0]
+    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', figures.svg(drawn)))) == 4
+    assert "model 81.8, best single kernel 50.2" in drawn.words
+    drawn = figures.pipelines(shown)[0]
+    assert figures.svg(drawn).count('aria-roledescription="bar"') == 4
+    assert "mem best 700, picked 431" in drawn.words
 
 
 def test_operations_come_in_the_order_of_the_directions(shown):

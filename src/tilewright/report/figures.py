@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import altair as alt
 import vl_convert
 
+from tilewright.efficiency import PERCENTILES
 from tilewright.report.results import OperationResult, Results
 
 WIDTH = 340
@@ -22,6 +23,9 @@ TOP_FEATURES = 20
 _FEWEST_ROWS = 3
 
 INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(--baseline)"
+# The model, then the baselines in the order of the validation report; dashes serve those who do not see the colours.
+LINES = [MODEL, BASELINE, "var(--third)", "var(--fourth)"]
+DASHES = [[1, 0], [6, 2], [2, 2], [8, 3, 2, 3]]
 # The first font comes with vl_convert: texts have one width on every machine. The second has the same metrics.
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _TEXT = {"labelColor": INK, "titleColor": INK, "labelFont": _FONT, "titleFont": _FONT, "titleFontWeight": "normal"}
@@ -45,6 +49,7 @@ class Panel:
     words: str
 
 
+Drawn = TypeVar("Drawn", alt.Chart, alt.LayerChart)
 Draw = Callable[[Results], list[Panel]]
 
 
@@ -75,6 +80,71 @@ def _choosers(result: OperationResult) -> Panel:
     )
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
     return Panel(_sized(chart, len(rows), 26), result.label, f"Efficiency in percent: {words}.")
+
+
+def distribution(results: Results) -> list[Panel]:
+    """Draw the cumulative distribution of the efficiency of the model and of each baseline."""
+    return [_distribution(result) for result in results.operations]
+
+
+def _distribution(result: OperationResult) -> Panel:
+    distributions = result.validation.distributions()
+    rows = [
+        {"chooser": name, "share": share, "efficiency": value}
+        for name, values in distributions.items()
+        for share, value in zip(PERCENTILES, values, strict=True)
+    ]
+    colour = alt.Color(
+        "chooser:N",
+        scale=alt.Scale(domain=list(distributions), range=LINES),
+        legend=alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke", labelColor=INK),
+    )
+    dash = alt.StrokeDash("chooser:N", scale=alt.Scale(domain=list(distributions), range=DASHES))
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=_percent("efficiency"),
+            y=alt.Y("share:Q", title="problems at or below, %", axis=alt.Axis(values=[0, 20, 40, 60, 80, 100])),
+            order="share:Q",
+            color=colour,
+            strokeDash=dash,
+        )
+    )
+    half = PERCENTILES.index(50)
+    words = ", ".join(f"{name} {values[half]:.1f}" for name, values in distributions.items())
+    return Panel(_sized(chart, 13, 16), result.label, f"Half of the problems reach at least, in percent: {words}.")
+
+
+def pipelines(results: Results) -> list[Panel]:
+    """Draw how often a kernel of each pipeline is picked, and how often one is the best."""
+    return [_pipelines(result) for result in results.operations]
+
+
+def _pipelines(result: OperationResult) -> Panel:
+    counts, total = result.validation.pipelines, result.validation.n_problems
+    rows = [
+        {"pipeline": name, "which": which, "share": 100 * problems / total}
+        for name, count in counts.items()
+        for which, problems in (("best", count.best), ("picked", count.picked))
+    ]
+    colour = alt.Color(
+        "which:N",
+        scale=alt.Scale(domain=["best", "picked"], range=[BASELINE, MODEL]),
+        legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
+    )
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_bar(opacity=0.6)
+        .encode(
+            y=alt.Y("pipeline:N", title=None, sort=list(counts)),
+            yOffset="which:N",
+            x=alt.X("share:Q", title="problems, %", scale=alt.Scale(zero=True)),
+            color=colour,
+        )
+    )
+    words = ", ".join(f"{name} best {count.best}, picked {count.picked}" for name, count in counts.items())
+    return Panel(_sized(chart, len(counts), 34), result.label, f"Problems of {total}: {words}.")
 
 
 def networks(results: Results) -> list[Panel]:
@@ -135,7 +205,7 @@ def _percent(name: str) -> alt.X:
     )
 
 
-def _sized(chart: alt.LayerChart, rows: int, row_height: int) -> alt.LayerChart:
+def _sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
     """Return the chart with the panel's width and a height for ``rows`` labels, everything included."""
     height = max(rows, _FEWEST_ROWS) * row_height + 60
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))

@@ -41,6 +41,18 @@ SECTIONS = (
         (tables.choosers, tables.baselines),
     ),
     Section(
+        "distribution",
+        "Distribution of the efficiency",
+        "How many problems stay at or below an efficiency: the farther right and down a line, the better.",
+        figures.distribution,
+    ),
+    Section(
+        "pipelines",
+        "Pipelines that win and that are picked",
+        "Of how many problems a kernel of each pipeline is the best, and of how many the model picks one.",
+        figures.pipelines,
+    ),
+    Section(
         "networks",
         "By network",
         "Mean efficiency on the layers of each network, lowest first.",

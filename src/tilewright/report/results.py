@@ -8,15 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tilewright import publish
+from tilewright.efficiency import PERCENTILES
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS
 from tilewright.operation import VARIANTS, Operation
 from tilewright.tables import checked
+
+Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_length=len(PERCENTILES))]
+"""Efficiencies in percent at ``efficiency.PERCENTILES``."""
 
 
 class _Part(BaseModel):
@@ -44,6 +48,14 @@ class Baseline(_Part):
 
     meaning: str
     efficiency: Summary
+    percentiles: Percentiles
+
+
+class PipelineCount(_Part):
+    """On how many problems a kernel of one pipeline was picked, and on how many one was the best."""
+
+    picked: int
+    best: int
 
 
 class WorstPick(_Part):
@@ -72,6 +84,8 @@ class Validation(_Origin):
     n_candidates: int
     mean_pool_size: float
     efficiency: Summary
+    percentiles: Percentiles
+    pipelines: dict[str, PipelineCount]
     top1: float
     top3: float
     top5: float
@@ -92,6 +106,11 @@ class Validation(_Origin):
             "best of the model's top 5": self.efficiency_best_of_5,
             **{name.replace("_", " "): baseline.efficiency for name, baseline in self.baselines.items()},
         }
+
+    def distributions(self) -> dict[str, list[float]]:
+        """Return the percentiles of the model and of the baselines."""
+        baselines = {name.replace("_", " "): baseline.percentiles for name, baseline in self.baselines.items()}
+        return {"model": self.percentiles, **baselines}
 
 
 class Manifest(_Origin):
