@@ -1,0 +1,156 @@
+"""The dataset says of every pair what became of it: refused, failed to build, failed to run, or measured."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tilewright import (
+    assembly,
+    build,
+    candidates,
+    dataset,
+    hardware,
+    kernel_table,
+    parquet,
+    plan,
+    problem_table,
+    support_table,
+)
+from tilewright.arch import ArchSpecs
+from tilewright.bench import journal, receipt, run
+from tilewright.devices.base import Times
+from tilewright.devices.coefficients import load_coefficients
+from tilewright.errors import UserError
+from tilewright.measurements import STATUSES
+from tilewright.operation import Operation
+from tilewright.problem import Problem
+from tilewright.problem_sets import Entry
+from tilewright.rules import sweep
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.none import NoToolchain
+
+ROOT = Path(__file__).parents[2]
+FORWARD = Operation("forward", "bf16")
+
+
+class ToyDevice:
+    """Every pair takes as many microseconds as its candidate's number plus one; the first pair asked for crashes."""
+
+    name, kind = "toy", "recorded"
+
+    def identity(self):
+        return "toy"
+
+    def measure(self, problems, candidates, problem_index, candidate_index):
+        status = np.zeros(len(problem_index), np.uint8)
+        status[0] = STATUSES.index("crash")
+        latency = np.where(status == 0, 1e-3 * (candidate_index + 1.0), np.nan)
+        return Times(status, latency, np.where(status == 0, 0.01, np.nan), np.where(status == 0, 3, 0).astype(np.int32))
+
+
+@pytest.fixture
+def chunk(tmp_path):
+    """Four kernels, of which one did not compile, and three problems, of which one has three channels."""
+    rules = sweep.load(ROOT / "config/rule_sets/sweep.yaml")
+    specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
+    kernels = sweep.enumerate_kernels(rules, specs, "gfx950", FORWARD, [2]).kernels[:4]
+    rows = kernel_table.table(kernels, [1], 1)
+    toolchain = NoToolchain(
+        hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x"),
+        load_coefficients(ROOT / "config/simulated_device.yaml"),
+    )
+    built = build.build([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain).to_pylist()
+    built[3] |= {"build_status": "compile_error", "build_reason": "error: no such type"}
+    built = pa.Table.from_pylist(built, schema=build.SCHEMA)
+    problems = problem_table.table(
+        [Entry(Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8), "grid", "") for c in (64, 32, 3)], []
+    )
+    batch = run.Batch("gfx950", "forward", 1, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
+    pairs = support_table.table(batch.problems, batch.candidates, "forward", 64)
+    files = assembly.Chunk(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
+    parquet.write(built, files.build)
+    parquet.write(pairs, files.support)
+    assert plan.text(kernel_table.planned(rows)).count("\n") == 2
+    return batch, files, pairs, problems, tmp_path / "journal.csv"
+
+
+def measured(chunk):
+    batch, files, pairs, _, path = chunk
+    wanted = pairs.filter(pa.compute.equal(pairs["rule"].cast("string"), support_table.SUPPORTED))
+    book = journal.Journal(path)
+    run.measure(batch, *run.missing(batch, wanted, journal.read(path)[0]), book, 100)
+    book.close()
+    rows = receipt.counted(journal.read(path)[0], batch.measurement_id, wanted)
+    receipt.Receipt(
+        "gfx950", "forward_bf16", 0, "toy", "recorded", batch.measurement_id, str(path), wanted.num_rows,
+        receipt.status_counts(rows), 0, receipt.digest(rows),
+    ).write(files.receipt)  # fmt: skip
+    return files
+
+
+def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
+    table, quarantine = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    assert quarantine == []
+    rows = pd.DataFrame(table.to_pylist())
+    assert len(rows) == 12 and table.schema.equals(dataset.SCHEMA)
+    assert rows.value_counts(["status", "reason"]).to_dict() == {
+        ("ok", ""): 5,
+        ("crash", "crash"): 1,
+        ("compile_error", "error: no such type"): 3,
+        ("unsupported", "vector"): 3,
+    }
+    assert (rows["tflops"].notna() == (rows["status"] == "ok")).all()
+    ok = rows[rows["status"] == "ok"]
+    flops = 2.0 * ok["C"] * 64 * 64
+    assert np.allclose(ok["tflops"], flops / ok["latency_ms"] * 1e-9)
+
+
+def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
+    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    parquet.write(table, tmp_path / "d.parquet")
+    m = dataset.load(tmp_path / "d.parquet")
+    assert (m.arch, m.operation, m.device, m.device_kind) == ("gfx950", "forward_bf16", "toy", "recorded")
+    assert (len(m.problems), len(m.candidates)) == (3, 4)
+    names = m.candidates["kernel"].to_numpy()[m.candidate]
+    assert names.tolist() == table["kernel"].to_pylist()
+    assert m.problems["problem_key"].to_numpy()[m.problem].tolist() == table["problem_key"].to_pylist()
+    assert [STATUSES[code] for code in m.status] == table["status"].to_pylist()
+    provenance = json.loads(parquet.read(tmp_path / "d.parquet").schema.metadata[b"tilewright"])
+    assert provenance["device_kind"] == "recorded"
+    assert provenance["rows_by_status"] == {"ok": 5, "crash": 1, "compile_error": 3, "unsupported": 3}
+
+
+def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
+    files = measured(chunk)
+    path = chunk[4]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], "half a li\n", *lines[2:]]))
+    table, quarantine = assembly.assemble([files], chunk[3], "gfx950", "forward_bf16")
+    assert table.num_rows == 12
+    assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
+    assert "1 fields instead of 36" in quarantine[0].reason
+
+
+@pytest.mark.parametrize("damage", ["lost", "changed"])
+def test_a_journal_that_does_not_fit_its_receipt_stops_the_stage(chunk, damage):
+    files = measured(chunk)
+    path = chunk[4]
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-1]) if damage == "lost" else path.read_text().replace(",0.002,", ",0.003,"))
+    with pytest.raises(UserError, match=r"journal\.csv: .*delete the receipt and run again"):
+        assembly.assemble([files], chunk[3], "gfx950", "forward_bf16")
+
+
+def test_a_file_that_is_no_dataset_is_refused(tmp_path):
+    parquet.write(pa.table({"a": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="no Tilewright dataset"):
+        dataset.load(tmp_path / "x.parquet")
+    (tmp_path / "y.parquet").write_bytes(b"PAR1 half a file")
+    with pytest.raises(UserError, match=r"y\.parquet: this is no readable Parquet file"):
+        dataset.load(tmp_path / "y.parquet")

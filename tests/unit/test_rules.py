@@ -1,0 +1,127 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tilewright import kernel as kernels
+from tilewright.arch import ArchSpecs
+from tilewright.errors import UserError
+from tilewright.kernel import KernelConfig, parse
+from tilewright.operation import Operation
+from tilewright.rules import sweep, validity
+
+ROOT = Path(__file__).parents[2]
+SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
+SWEEP = ROOT / "config/rule_sets/sweep.yaml"
+
+
+def enumerated(arch, operation, ndims=(2,), rules=None):
+    return sweep.enumerate_kernels(rules or sweep.load(SWEEP), SPECS, arch, Operation.parse(operation), list(ndims))
+
+
+@pytest.mark.parametrize(
+    ("operation", "count", "split_k"),
+    [("forward_bf16", 292, [1]), ("bwd_data_bf16", 120, [1]), ("bwd_weight_bf16", 240, [1, 8, 64])],
+)
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_the_sweep_pool_has_the_published_size_on_gfx950(operation, count, split_k, ndim):
+    result = enumerated("gfx950", operation, [ndim])
+    assert len(result.kernels) == count
+    assert result.rejected == []
+    assert result.split_k == split_k
+
+
+def test_forward_has_the_observed_combinations_only():
+    combinations = {
+        (k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image)
+        for k in enumerated("gfx950", "forward_bf16").kernels
+    }
+    assert len(combinations) == 30
+    assert {p for p, *_ in combinations} == {"basic_v1", "mem", "compv3", "compv4", "compv5", "compv6"}
+    assert {s for p, s, *_ in combinations if p == "compv3"} == {"intrawave"}
+    assert {d for p, _, d, _ in combinations if p == "compv4"} == {True}
+
+
+def test_what_an_arch_cannot_do_is_refused_with_a_reason_and_never_changed():
+    result = enumerated("gfx942", "forward_bf16")
+    refused = {parse(r.kernel).wave for r in result.rejected if r.rule == "waves_on_arch"}
+    assert refused == {(4, 4, 1), (8, 2, 1)}
+    assert not {k.wave for k in result.kernels} & refused
+    assert all(r.reason for r in result.rejected)
+
+
+def test_a_rule_set_without_a_legal_kernel_is_an_error():
+    with pytest.raises(UserError, match="no kernel of the rule set is legal on gfx1201"):
+        enumerated("gfx1201", "forward_bf16")
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda r: r.pop("tiles"), "tiles: this field is required"),
+        (lambda r: r["tiles"][0].update(tile=[16, 64]), r"tiles\.0\.tile"),
+        (lambda r: r["tiles"][0].update(tile=[16, 64, -1]), r"tiles\.0\.tile\.2"),
+        (lambda r: r["variants"].update(sideways={}), "variants"),
+        (lambda r: r["variants"]["forward"].update(split_k=[1, 2]), "only bwd_weight splits K"),
+        (lambda r: r["variants"]["forward"]["options"][0].update(pipeline="compv9"), "pipeline is 'compv9'"),
+        (lambda r: r["variants"].pop("forward"), r"no entry variants\.forward"),
+    ],
+)
+def test_a_wrong_rule_set_is_named(tmp_path, edit, told):
+    rules = yaml.safe_load(SWEEP.read_text())
+    edit(rules)
+    path = tmp_path / "r.yaml"
+    path.write_text(yaml.safe_dump(rules))
+    with pytest.raises(UserError, match=told):
+        enumerated("gfx950", "forward_bf16", rules=sweep.load(path))
+
+
+def legal(**changes):
+    fields = {
+        "variant": "forward", "dtype": "bf16", "layout": "nhwgc", "ndim": 2, "pipeline": "compv3",
+        "epilogue": "cshuffle", "scheduler": "intrawave", "tile_m": 64, "tile_n": 128, "tile_k": 64,
+        "wave_m": 2, "wave_n": 2, "wave_k": 1, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16,
+    }  # fmt: skip
+    return KernelConfig(**(fields | changes))
+
+
+BREAKING = [
+    ("waves_on_arch", {"wave_m": 3}, "gfx950"),
+    ("waves_on_arch", {"wave_m": 8, "wave_n": 2, "tile_m": 256}, "gfx942"),
+    ("warp_tile_on_arch", {"warp_tile_k": 64}, "gfx950"),
+    ("tile_divides", {"tile_m": 96, "tile_n": 96}, "gfx950"),
+    ("threads_fit", {"wave_m": 8, "wave_n": 4, "tile_m": 256}, "gfx950"),
+    ("trait_allowed", {"scheduler": "interwave"}, "gfx950"),
+    ("pipeline_fits_variant", {"pipeline": "compv5", "variant": "bwd_data"}, "gfx950"),
+    ("options_fit_variant", {"two_stage": True}, "gfx950"),
+    ("options_fit_variant", {"streamk": "tree"}, "gfx950"),
+    ("buffering_fits_pipeline", {"pipeline": "compv4"}, "gfx950"),
+    ("vector_widths", {"vec_a": 6}, "gfx950"),
+    ("lds_fits", {"tile_m": 512, "tile_n": 512, "tile_k": 128}, "gfx950"),
+    ("lds_fits", {"tile_m": 256, "tile_n": 128, "double_smem_buffer": True}, "gfx942"),
+    ("full_load_per_thread", {"pipeline": "compv6", "tile_n": 64, "tile_k": 16, "tile_m": 64}, "gfx950"),
+]
+
+
+def test_every_rule_has_a_kernel_that_breaks_it():
+    assert {rule for rule, *_ in BREAKING} == {rule.__name__ for rule in validity.RULES}
+
+
+@pytest.mark.parametrize(("rule", "changes", "arch"), BREAKING)
+def test_a_rule_refuses_and_says_why(rule, changes, arch):
+    verdicts = {name: (passed, reason) for name, passed, reason in validity.explain(legal(**changes), arch, SPECS)}
+    passed, reason = verdicts[rule]
+    assert not passed and reason
+    assert validity.first_fault(legal(**changes), arch, SPECS)[0]
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
+def test_a_legal_kernel_passes_every_rule(arch):
+    assert validity.first_fault(legal(), arch, SPECS) == ("", "")
+    assert all(passed and not reason for _, passed, reason in validity.explain(legal(), arch, SPECS))
+
+
+def test_every_kernel_of_the_pool_round_trips_through_its_name():
+    for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
+        for kernel in enumerated("gfx950", operation, [2, 3]).kernels:
+            assert parse(kernels.name(kernel)) == kernel
