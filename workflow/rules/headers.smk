@@ -1,9 +1,7 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-TEMPLATES = sorted(
-    path.as_posix()
-    for path in Path("workflow/templates").rglob("*.j2")
-    if path.name != "arch_specs.py.j2"
-)
+from tilewright.emit import template_files
+
+TEMPLATES = [path.as_posix() for path in template_files(Path("workflow/templates"))]
 
 
 checkpoint headers:
@@ -23,4 +21,26 @@ checkpoint headers:
         kernels=chunk_content,
     shell:
         "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
+        " --templates workflow/templates --api {input.api} --output {output} 2>&1 | tee {log}"
+
+
+# For people and their builds: all C++ of an operation in a folder of its own, registration included.
+rule sources:
+    input:
+        modules=modules("sources"),
+        script="workflow/scripts/sources.py",
+        templates=TEMPLATES,
+        api="config/ck_api.yaml",
+        configs=ancient("results/configs/{arch}/{op}.parquet"),
+        bundles=each_chunk("results/headers/{arch}/{op}/{chunk}.tar"),
+    output:
+        directory("results/sources/{arch}/{op}"),
+    log:
+        "logs/{arch}/{op}/sources.log",
+    conda:
+        "../../envs/tilewright.yaml"
+    params:
+        made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
+    shell:
+        "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"
         " --templates workflow/templates --api {input.api} --output {output} 2>&1 | tee {log}"

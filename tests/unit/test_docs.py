@@ -1,0 +1,135 @@
+"""The documentation says what the code says: fields, columns, names, links, files and make targets."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tilewright import kernel
+from tilewright.bench import journal
+from tilewright.dataset import SCHEMA
+from tilewright.errors import UserError
+from tilewright.measurements import STATUSES
+from tilewright.rules.validity import RULES as VALIDITY_RULES
+from tilewright.support import RULES as SUPPORT_RULES
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TOP = (
+    ".ci/", "benchmarks/", "config/", "docs/", "envs/", "profiles/", "src/", "tests/", "tools/", "workflow/",
+)  # fmt: skip
+KERNEL = re.compile(r"grouped_conv_(?:fwd|bwd_data|bwd_weight)_\w*\d+x\d+x\d+\w*")
+
+
+def ids(paths):
+    return [path.relative_to(ROOT).as_posix() for path in paths]
+
+
+def section(page, heading):
+    """Return the text below one second-level heading."""
+    return page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def table_rows(text):
+    """Return (names in the first cell, second cell) of each row of the tables in ``text``."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `")]
+    return [(re.findall(r"`([^`]+)`", row[0]), row[1].strip()) for row in rows]
+
+
+def word(type_):
+    """Return what the dataset page calls an Arrow type."""
+    if pa.types.is_integer(type_):
+        return "int"
+    return "float" if pa.types.is_floating(type_) else "text"
+
+
+def anchors(page):
+    titles = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize(
+    ("heading", "columns"), [("Dataset", SCHEMA), ("Journal", journal.SCHEMA)], ids=["dataset", "journal"]
+)
+def test_every_column_is_documented_with_its_type_and_in_order(heading, columns):
+    text = section((DOCS / "dataset.md").read_text(), heading)
+    said = [(name, type_) for names, type_ in table_rows(text) for name in names]
+    assert said == [(field.name, word(field.type)) for field in columns]
+
+
+def test_every_status_is_documented():
+    rows = table_rows(section((DOCS / "dataset.md").read_text(), "Statuses"))
+    assert {name for names, _ in rows for name in names} == set(STATUSES)
+
+
+def test_the_configuration_page_has_every_field_as_the_schema_has_it():
+    run = subprocess.run(
+        [sys.executable, "tools/configuration_page.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_kernel_names_lists_every_word():
+    page = (DOCS / "kernel-names.md").read_text()
+    for word_ in (*kernel.PIPELINES, *kernel.EPILOGUES, *kernel.SCHEDULERS):
+        assert f"`{word_}`" in page
+    for word_ in (*kernel.SPECIALIZATIONS[1:], *(f"streamk_{name}" for name in kernel.STREAMK[1:])):
+        assert f"`_{word_}`" in page
+    for field in kernel.FIELDS[kernel.FIELDS.index("vec_a") :]:
+        assert f"`{field}`" in page
+
+
+def test_kernel_names_in_the_documentation_are_names():
+    found = [name for path in PAGES for name in KERNEL.findall(path.read_text())]
+    assert found
+    for name in found:
+        try:
+            kernel.parse(name)
+        except UserError as error:
+            pytest.fail(str(error))
+
+
+def test_the_architecture_page_has_every_stage_and_counts_the_rules():
+    page = (DOCS / "architecture.md").read_text()
+    for path in (ROOT / "workflow/rules").glob("*.smk"):
+        assert f"`{path.name}`" in page
+    for path in (ROOT / "workflow/scripts").glob("*.py"):
+        assert f"`{path.name}`" in page
+    assert f"{len(VALIDITY_RULES)} predicates" in page and f"{len(SUPPORT_RULES)} rules" in page
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_links_lead_somewhere(page):
+    for target in LINK.findall(FENCE.sub("", page.read_text())):
+        assert not target.startswith(("/", "file:")), target
+        if re.match(r"\w+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        assert path.exists(), f"{target}: there is no such file"
+        assert not anchor or anchor in anchors(path), f"{target}: there is no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
+def test_files_and_make_targets_that_are_named_exist(page):
+    text = page.read_text()
+    known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE):
+        assert target in known, f"make {target}"
+    for words in re.findall(r"`([^`\n]+)`", FENCE.sub("", text)):
+        for path in words.split():
+            if path.startswith(TOP) and not re.search(r"[*{<]", path):
+                assert (ROOT / path.rstrip(":,")).exists(), path
+    for test in re.findall(r"`(test_\w+)`", text):
+        assert any(f"def {test}(" in path.read_text() for path in (ROOT / "tests").rglob("test_*.py")), test
+
+
+def test_every_decision_is_listed():
+    files = {path.name for path in (DOCS / "decisions").glob("[0-9]*.md")}
+    assert files == set(LINK.findall((DOCS / "decisions/README.md").read_text()))
