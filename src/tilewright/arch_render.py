@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from tilewright.arch import ArchSpecs
-from tilewright.errors import UserError
+from tilewright.templates import mistakes_named
 
 LINE_LENGTH = 120
 
@@ -28,14 +28,8 @@ def render_python(specs: ArchSpecs, template: str | Path) -> str:
         autoescape=False,
         keep_trailing_newline=True,
     )
-    try:
+    with mistakes_named(path):
         return environment.get_template(path.name).render(specs=specs, constant=_constant)
-    except jinja2.TemplateSyntaxError as error:
-        raise UserError(f"{template}:{error.lineno}: broken template: {error.message}") from error
-    except (OSError, UnicodeDecodeError, jinja2.TemplateNotFound) as error:
-        raise UserError(f"{template}: cannot be read: there has to be a template, in UTF-8") from error
-    except jinja2.TemplateError as error:
-        raise UserError(f"{template}: cannot be filled in: {error.message}") from error
 
 
 def _constant(head: str, value: object) -> str:

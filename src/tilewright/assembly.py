@@ -56,8 +56,10 @@ def assemble(
         quarantine += [Quarantined(receipt.journal, m.line, m.reason, m.text) for m in malformed]
         parts.append(_chunk_rows(chunk, receipt, measured, problems))
     table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    keys = (table["split_k"].to_numpy(), _ranks(table["kernel"]), _ranks(table["problem_key"]))
-    table = table.take(pa.array(np.lexsort(keys)))
+    # The order of names in a dictionary would tell how the kernels were dealt to chunks.
+    table = pa.table([_sorted_names(c) if c.type == NAME else c for c in table.columns], schema=SCHEMA)
+    codes = (table[name].combine_chunks().indices.to_numpy() for name in ("kernel", "problem_key"))
+    table = table.take(pa.array(np.lexsort((table["split_k"].to_numpy(), *codes))))
     return table.replace_schema_metadata(_provenance(receipts, table, arch, operation)), quarantine
 
 
@@ -108,12 +110,13 @@ def _text(table: pa.Table, column: str) -> pa.Array:
     return table[column].cast(pa.string()).combine_chunks()
 
 
-def _ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Return numbers that sort as the names of a dictionary column do."""
-    column = values.combine_chunks()
-    order = np.empty(len(column.dictionary), np.int64)
-    order[pc.array_sort_indices(column.dictionary).to_numpy()] = np.arange(len(order))
-    return order[column.indices.to_numpy()]
+def _sorted_names(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    """Return the same names over a dictionary in alphabetical order: codes then sort as the names do."""
+    names = column.combine_chunks()
+    order = pc.array_sort_indices(names.dictionary)
+    code = np.empty(len(order), np.int32)
+    code[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(code[names.indices.to_numpy()]), names.dictionary.take(order))
 
 
 def _as(values: pa.Array, type_: pa.DataType) -> pa.Array:

@@ -18,6 +18,7 @@ from tilewright.ck_api import CkApi
 from tilewright.errors import UserError
 from tilewright.kernel import KernelConfig, name
 from tilewright.operation import VARIANTS
+from tilewright.templates import mistakes_named
 
 CHUNK_SIZE = 25
 """Kernels of one registration source, as many as one compiler run takes."""
@@ -169,20 +170,14 @@ class Emitter:
         }
 
     def _compiled(self, environment: jinja2.Environment, template: str) -> jinja2.Template:
-        try:
+        with mistakes_named(self._where / template):
             return environment.get_template(template)
-        except jinja2.TemplateSyntaxError as error:
-            raise UserError(f"{self._where / template}:{error.lineno}: broken template: {error.message}") from error
-        except (UnicodeDecodeError, jinja2.TemplateNotFound) as error:
-            raise UserError(f"{self._where / template}: cannot be read as UTF-8: {error}") from error
 
     def _render(self, template: str, **context: object) -> str:
         if template not in self._templates:
             raise UserError(f"{self._where}: the template {template} is missing")
-        try:
+        with mistakes_named(self._where / template):
             return self._templates[template].render(context)
-        except jinja2.TemplateError as error:
-            raise UserError(f"{self._where / template}: cannot be filled in: {error}") from error
 
 
 def _checked(arch: str) -> str:

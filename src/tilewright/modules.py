@@ -7,6 +7,7 @@ by hand: it holds the transitive imports inside the package, wherever in a file 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "tilewright"
@@ -29,7 +30,7 @@ def used_by(script: Path, source: Path) -> list[str]:
 
 def _imports(path: Path, source: Path) -> set[Path]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(), filename=str(path))):
+    for node in _run_time_nodes(ast.parse(path.read_text(), filename=str(path))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -37,6 +38,14 @@ def _imports(path: Path, source: Path) -> set[Path]:
             # ``from tilewright.devices import simulated`` may name a module or a member.
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
     return {file for name in names if name.split(".")[0] == PACKAGE for file in _files(name, source)}
+
+
+def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Walk a tree without what only type checkers read."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
+            yield node
+            yield from _run_time_nodes(node)
 
 
 def _files(name: str, source: Path) -> list[Path]:

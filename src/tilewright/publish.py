@@ -19,7 +19,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -27,7 +27,10 @@ from tilewright import parquet
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.learn import Trained
+
+if TYPE_CHECKING:
+    # Only the type: LightGBM takes seconds to import, and who reads a published model may not need it.
+    from tilewright.learn import Trained
 
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"

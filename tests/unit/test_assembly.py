@@ -84,7 +84,8 @@ def measured(chunk):
     batch, files, pairs, _, path = chunk
     wanted = pairs.filter(pa.compute.equal(pairs["rule"].cast("string"), support_table.SUPPORTED))
     book = journal.Journal(path)
-    run.measure(batch, *run.missing(batch, wanted, journal.read(path)[0]), book, 100)
+    missing = run.missing(batch, wanted, journal.read(path)[0])
+    run.measure(batch, *run.rows_of(batch, missing), book, 100)
     book.close()
     rows = receipt.counted(journal.read(path)[0], batch.measurement_id, wanted)
     receipt.Receipt(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bench import journal, receipt
+from tilewright.bench import adopt, journal, receipt
 from tilewright.bench.journal import COLUMNS, Journal
 from tilewright.errors import UserError
 
@@ -149,6 +149,15 @@ def test_only_measurements_of_this_device_for_wanted_pairs_count_once():
     found = receipt.counted(book, "c" * 16, wanted(1, 0, 2))
     assert found["latency_ms"].to_pylist() == [1.125]
     assert receipt.counted(book, "c" * 16, wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
+
+
+def test_measurements_in_the_journal_of_another_chunk_are_found(tmp_path):
+    append(tmp_path / "0.csv", measurement(0))
+    append(tmp_path / "1.csv", measurement(1), measurement(1, latency_ms=9.0))
+    append(tmp_path / "2.csv", measurement(2), measurement(3, measurement_id="d" * 16))
+    found = adopt.from_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), "c" * 16)
+    assert found["kernel_id"].to_pylist() == [f"{n:016x}" for n in (2, 1)]
+    assert found["latency_ms"].to_pylist() == [2.125, 1.125]
 
 
 def test_the_digest_is_about_measurements_not_about_their_order_or_index():

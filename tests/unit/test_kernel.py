@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kernel_samples import a_kernel
 
 from tilewright import kernel as kernels
 from tilewright.errors import UserError
@@ -35,15 +36,6 @@ def configs(draw):
         pad_n=draw(st.booleans()),
         pad_k=draw(st.booleans()),
     )
-
-
-def a_kernel(**changes):
-    fields = {
-        "variant": "forward", "dtype": "bf16", "layout": "nhwgc", "ndim": 2, "pipeline": "compv3",
-        "epilogue": "cshuffle", "scheduler": "intrawave", "tile_m": 64, "tile_n": 128, "tile_k": 64,
-        "wave_m": 2, "wave_n": 2, "wave_k": 1, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16,
-    }  # fmt: skip
-    return KernelConfig(**(fields | changes))
 
 
 @given(configs())

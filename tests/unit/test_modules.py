@@ -51,6 +51,16 @@ def test_imports_inside_functions_and_of_members_are_found(tmp_path):
     assert found == ["__init__.py", "late.py", "sub/__init__.py", "sub/deep.py"]
 
 
+def test_imports_for_type_checkers_only_do_not_count(tmp_path):
+    package = tmp_path / "tilewright"
+    package.mkdir()
+    for name in ("__init__.py", "typed.py"):
+        (package / name).write_text("")
+    script = tmp_path / "script.py"
+    script.write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tilewright.typed import X\n")
+    assert modules.used_by(script, tmp_path) == []
+
+
 def test_the_package_knows_no_workflow_system():
     for path in (ROOT / "src").rglob("*.py"):
         assert "import snakemake" not in path.read_text(), path

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kernel_samples import a_kernel
 
 from tilewright import kernel as kernels
 from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig, parse
+from tilewright.kernel import parse
 from tilewright.operation import Operation
 from tilewright.rules import sweep, validity
 
@@ -76,15 +77,6 @@ def test_a_wrong_rule_set_is_named(tmp_path, edit, told):
         enumerated("gfx950", "forward_bf16", rules=sweep.load(path))
 
 
-def legal(**changes):
-    fields = {
-        "variant": "forward", "dtype": "bf16", "layout": "nhwgc", "ndim": 2, "pipeline": "compv3",
-        "epilogue": "cshuffle", "scheduler": "intrawave", "tile_m": 64, "tile_n": 128, "tile_k": 64,
-        "wave_m": 2, "wave_n": 2, "wave_k": 1, "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16,
-    }  # fmt: skip
-    return KernelConfig(**(fields | changes))
-
-
 BREAKING = [
     ("waves_on_arch", {"wave_m": 3}, "gfx950"),
     ("waves_on_arch", {"wave_m": 8, "wave_n": 2, "tile_m": 256}, "gfx942"),
@@ -109,16 +101,16 @@ def test_every_rule_has_a_kernel_that_breaks_it():
 
 @pytest.mark.parametrize(("rule", "changes", "arch"), BREAKING)
 def test_a_rule_refuses_and_says_why(rule, changes, arch):
-    verdicts = {name: (passed, reason) for name, passed, reason in validity.explain(legal(**changes), arch, SPECS)}
+    verdicts = {name: (passed, reason) for name, passed, reason in validity.explain(a_kernel(**changes), arch, SPECS)}
     passed, reason = verdicts[rule]
     assert not passed and reason
-    assert validity.first_fault(legal(**changes), arch, SPECS)[0]
+    assert validity.first_fault(a_kernel(**changes), arch, SPECS)[0]
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
 def test_a_legal_kernel_passes_every_rule(arch):
-    assert validity.first_fault(legal(), arch, SPECS) == ("", "")
-    assert all(passed and not reason for _, passed, reason in validity.explain(legal(), arch, SPECS))
+    assert validity.first_fault(a_kernel(), arch, SPECS) == ("", "")
+    assert all(passed and not reason for _, passed, reason in validity.explain(a_kernel(), arch, SPECS))
 
 
 def test_every_kernel_of_the_pool_round_trips_through_its_name():

@@ -127,7 +127,8 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("lock.py", {"benchmark"}),
         ("bench/journal.py", {"benchmark", "dataset"}),
         ("assembly.py", {"dataset"}),
-        ("learn.py", {"model", "validation", "publish", "report"}),
+        ("learn.py", {"model", "validation"}),
+        ("publish.py", {"model", "validation", "publish", "report"}),
         ("evaluate.py", {"validation"}),
     ],
 )
@@ -144,6 +145,15 @@ def test_another_seed_measures_everything_again(copy):
     run = copy.make()
     assert run.measured == len(measurable(pairs(copy)))
     assert run.jobs["compile"] == 0
+
+
+def test_other_chunks_measure_nothing_again(copy):
+    before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
+    copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": 2})
+    run = copy.make()
+    assert run.jobs["benchmark"] == 2
+    assert run.measured == 0
+    assert copy.read("results/datasets/gfx950/forward_bf16.parquet") == before
 
 
 def test_another_arch_is_built_beside(copy):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from tilewright import candidates, hardware, lock, parquet, support_table
-from tilewright.bench import journal, receipt, run
+from tilewright.bench import adopt, journal, receipt, run
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.devices.simulated import SimulatedDevice
 from tilewright.devices.trace import TracingDevice
@@ -60,8 +60,12 @@ def main(argv: list[str] | None = None) -> None:
         start = time.monotonic()
         book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
-        measured, _ = journal.read(args.journal)
-        problem, candidate = run.missing(batch, wanted, measured)
+        missing = run.missing(batch, wanted, journal.read(args.journal)[0])
+        if missing.num_rows:
+            adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
+            book.append(adopted)
+            missing = run.missing(batch, missing, adopted)
+        problem, candidate = run.rows_of(batch, missing)
         run.measure(batch, problem, candidate, book, settings.batch_pairs)
         book.close()
         seconds = time.monotonic() - start

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,13 +109,8 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
         malformed.append(Malformed(row.number, reason, _printable(row.text)))
         return "skip"
 
-    text = pa_csv.read_csv(
-        path,
-        # One thread: only then does the reader know the line numbers of what it skips.
-        read_options=pa_csv.ReadOptions(use_threads=False, encoding="latin-1"),
-        parse_options=pa_csv.ParseOptions(quote_char=False, invalid_row_handler=keep, ignore_empty_lines=False),
-        convert_options=pa_csv.ConvertOptions(column_types=dict.fromkeys(COLUMNS, pa.string())),
-    )
+    # One thread: only then does the reader know the line numbers of what it skips.
+    text = _columns(path, COLUMNS, keep, use_threads=False)
     lines = np.setdiff1d(np.arange(2, 2 + text.num_rows + len(malformed)), [m.line for m in malformed])
     good, faults = _typed(text)
     for row, reason in faults.items():
@@ -125,6 +121,26 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
             Malformed(int(lines[row]), "an empty line" if empty else reason, "" if empty else _printable(line))
         )
     return good, sorted(malformed, key=lambda m: m.line)
+
+
+def kernel_ids(path: Path) -> pa.Array:
+    """Return the distinct entries of the column ``kernel_id``, unchecked: a quick look at what a journal is about."""
+    return pc.unique(_columns(path, ["kernel_id"], lambda row: "skip", use_threads=True)["kernel_id"])
+
+
+def _columns(
+    path: Path, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str], use_threads: bool
+) -> pa.Table:
+    return pa_csv.read_csv(
+        path,
+        read_options=pa_csv.ReadOptions(use_threads=use_threads, encoding="latin-1"),
+        parse_options=pa_csv.ParseOptions(quote_char=False, invalid_row_handler=on_invalid, ignore_empty_lines=False),
+        convert_options=pa_csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, pa.string()),
+            include_columns=list(columns),
+            include_missing_columns=True,
+        ),
+    )
 
 
 def _printable(text: str) -> str:

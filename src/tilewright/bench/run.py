@@ -39,14 +39,18 @@ class Batch:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (problem row, candidate row) of the wanted pairs without a measurement, by problem, then candidate."""
+def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
+    """Return the wanted pairs that the journal has no measurement of."""
     have = receipt.counted(journal, batch.measurement_id, wanted)
-    todo = wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
-    problem = pd.Index(batch.problems["problem_key"]).get_indexer(todo["problem_key"].to_pandas())
+    return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+
+
+def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (problem row, candidate row) of pairs, by problem and then by candidate."""
+    problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
     keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
-    rows = todo.select(["kernel_id", "split_k"]).to_pandas()
-    candidate = keys.get_indexer(pd.MultiIndex.from_frame(rows.astype({"kernel_id": str, "split_k": "int64"})))
+    wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
+    candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
     order = np.lexsort((candidate, problem))
     return problem[order].astype(np.int32), candidate[order].astype(np.int32)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import jinja2
 
-from tilewright.errors import UserError
 from tilewright.report import figures, tables
 from tilewright.report.results import Results
+from tilewright.templates import mistakes_named
 
 
 @dataclass(frozen=True)
@@ -127,16 +127,10 @@ def render(results: Results, template: Path) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["number"] = number
-    try:
+    with mistakes_named(template):
         return environment.get_template(template.name).render(
             results=results, note=DEVICE_NOTES[results.device_kind], sections=[_shown(s, results) for s in SECTIONS]
         )
-    except jinja2.TemplateSyntaxError as error:
-        raise UserError(f"{template}:{error.lineno}: broken template: {error.message}") from error
-    except (OSError, UnicodeDecodeError, jinja2.TemplateNotFound) as error:
-        raise UserError(f"{template}: cannot be read: there has to be a template, in UTF-8") from error
-    except jinja2.TemplateError as error:
-        raise UserError(f"{template}: cannot be filled in: {error.message}") from error
 
 
 def number(value: int | float) -> str:
