@@ -36,8 +36,10 @@ lock:
 	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" -o envs/requirements.lock
 
+# Write what is generated from the settings classes: the JSON schema and the table of docs/configuration.md.
 schema: $(READY)
 	$(RUN) python -m tilewright.settings.config > config/schema/config.schema.json
+	$(RUN) python tools/configuration_page.py
 
 # Remove what can be made again. What was measured, in results/journals, stays.
 clean:
