@@ -1,0 +1,155 @@
+"""The rule sets of the reference generator by name: ``default``, ``full``, and its samples ``full-tests`` and ``tiny``.
+
+A set holds what the reference enumerates; whether its architecture filter would then refuse a kernel is said beside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tilewright import depthwise, kernel
+from tilewright.arch import ArchSpecs
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.errors import UserError
+from tilewright.kernel import KernelConfig
+from tilewright.operation import DTYPES, VARIANTS
+from tilewright.rules import full_set, reference_filter, sampling
+from tilewright.rules.full_set import Cell
+from tilewright.rules.named_tables import RuleTables, Sample
+
+RULE_SETS = ("default", "full", "full-tests", "tiny")
+NDIMS = (1, 2, 3)
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty."""
+
+    kernel: KernelConfig | DepthwiseConfig
+    name: str
+    rule: str
+    reason: str
+
+    @property
+    def passes_arch_filter(self) -> bool:
+        """Tell whether the reference's architecture filter keeps the kernel."""
+        return not self.rule
+
+
+def enumerate_rule_set(
+    name: str,
+    arch: str,
+    variants: Sequence[str],
+    ndims: Sequence[int],
+    dtypes: Sequence[str],
+    specs: ArchSpecs,
+    tables: RuleTables,
+) -> list[Enumerated]:
+    """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+
+    Order and, for the samples, content depend on the request as a whole.
+    """
+    return Enumerator(specs, tables).enumerate(name, arch, variants, ndims, dtypes)
+
+
+def parse_name(text: str) -> KernelConfig | DepthwiseConfig:
+    """Return the kernel called ``text``, of either family; any other text is a ``UserError``."""
+    is_depthwise = text.startswith("grouped_conv_fwd_depthwise_")
+    return depthwise.parse(text) if is_depthwise else kernel.parse(text)
+
+
+class Enumerator:
+    """Enumerates for many requests, each cell of ``full`` once."""
+
+    def __init__(self, specs: ArchSpecs, tables: RuleTables) -> None:
+        """Keep the tables; nothing is enumerated yet."""
+        self._specs = specs
+        self._tables = tables
+        self._cells: dict[Cell, list[Enumerated]] = {}
+
+    def enumerate(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> list[Enumerated]:
+        """Return what ``enumerate_rule_set`` says."""
+        _check("rule set", [name], RULE_SETS)
+        _check("variant", variants, VARIANTS)
+        _check("ndim", ndims, NDIMS)
+        _check("dtype", dtypes, DTYPES)
+        _check("arch", [arch], self._specs.supported_archs())
+        if name == "default":
+            return list(self._default(arch, variants, ndims, dtypes))
+        return self._full(name, arch, variants, ndims, dtypes)
+
+    def _full(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> list[Enumerated]:
+        sample = self._tables.full.samples.get(name)
+        if sample is None:
+            return list(self._whole(arch, variants, ndims, dtypes))
+        return _drawn(self._full(sample.of, arch, variants, ndims, dtypes), sample)
+
+    def _whole(
+        self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> Iterator[Enumerated]:
+        for variant in variants:
+            for ndim in ndims:
+                for dtype in dtypes:
+                    yield from self._cell(Cell(arch, variant, ndim, dtype))
+            if variant == depthwise.VARIANT and depthwise.NDIM in ndims:
+                for config in full_set.depthwise_kernels(list(dtypes), self._tables.full):
+                    yield Enumerated(config, depthwise.name(config), "", "")
+
+    def _cell(self, cell: Cell) -> list[Enumerated]:
+        if cell not in self._cells:
+            kernels = full_set.gemm_kernels(cell, self._tables.full, self._specs)
+            self._cells[cell] = [self._judged(config, cell.arch) for config in kernels]
+        return self._cells[cell]
+
+    def _default(
+        self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> Iterator[Enumerated]:
+        """Cross tiles and pipelines; every kernel is made for every data type, suited or not."""
+        for variant in variants:
+            for ndim in ndims:
+                for config in self._default_kernels(variant, ndim, dtypes):
+                    if not reference_filter.config_fault(config, arch, self._specs, tagged=False)[0]:
+                        yield self._judged(config, arch)
+
+    def _default_kernels(self, variant: str, ndim: int, dtypes: Sequence[str]) -> Iterator[KernelConfig]:
+        rules = self._tables.default
+        for row in rules.variants.get(variant, []):
+            for tile in (tile for tile in rules.tiles if row.pipeline not in tile.not_with):
+                m, n, k = tile.tile
+                for two_stage in row.two_stage:
+                    for dtype in dtypes:
+                        yield KernelConfig(
+                            variant, dtype, rules.layout, ndim, row.pipeline, row.epilogue, "intrawave",
+                            m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors,
+                            double_smem_buffer=row.double_smem_buffer, two_stage=two_stage,
+                        )  # fmt: skip
+
+    def _judged(self, config: KernelConfig, arch: str) -> Enumerated:
+        return Enumerated(config, kernel.name(config), *reference_filter.arch_fault(config, arch, self._specs))
+
+
+def _drawn(items: list[Enumerated], sample: Sample) -> list[Enumerated]:
+    if sample.every is not None:
+        return sampling.every_nth(items, _kernel_of, sample.every)
+    return sampling.in_turn(items, _kernel_of, sample.at_least or 0)
+
+
+def _kernel_of(item: Enumerated) -> KernelConfig | DepthwiseConfig:
+    return item.kernel
+
+
+def _check(what: str, values: Sequence[object], allowed: Sequence[object]) -> None:
+    """Refuse an empty request, unknown words and repeated ones, which would enumerate kernels twice."""
+    known = ", ".join(str(value) for value in allowed)
+    if not values:
+        raise UserError(f"no {what} is given; use some of {known}")
+    for value in values:
+        if value not in allowed:
+            raise UserError(f"unknown {what} {value!r}; use one of {known}")
+    if len(set(values)) != len(values):
+        raise UserError(f"a {what} is given twice in {list(values)}")
