@@ -9,6 +9,7 @@ import sys
 from tilewright.errors import reports_user_errors
 
 COMMANDS = {
+    "codegen": "list the kernels of a named rule set",
     "select": "rank the kernels of a published model for one convolution",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tilewright.commands.NAME``, with - as _."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from tilewright.arch import ArchSpecs, Triple
@@ -92,23 +93,21 @@ def _job(
     return _Job(row, pairs_of(row, cell.arch, cell.dtype, specs), tile_class.vectors, pipelines, options)
 
 
-def _of_job(
-    cell: Cell, job: _Job, rules: FullRules, variant: VariantRules, specs: ArchSpecs
-) -> Iterator[KernelConfig]:
+def _of_job(cell: Cell, job: _Job, rules: FullRules, variant: VariantRules, specs: ArchSpecs) -> Iterator[KernelConfig]:
     element_bytes = specs.element_size(cell.dtype)
-    for pair in job.pairs:
-        for vectors in job.vectors:
-            if vectors_fit(vectors, job.row.tile, pair.waves, element_bytes):
-                for pipeline, scheduler in job.pipelines:
-                    if pipeline == "wavelet" and job.options.get("explicit_gemm"):
-                        continue
-                    warp_k = warp_tile_k(job.row.tile, pair, cell.is_float, _is_small(job, pipeline, variant))
-                    for specialization in _specializations(cell.variant, job.row.tile):
-                        yield KernelConfig(
-                            cell.variant, cell.dtype, rules.layout, cell.ndim, pipeline, rules.epilogue, scheduler,
-                            *job.row.tile, *pair.waves, pair.warp_m, pair.warp_n, warp_k, *vectors,
-                            double_smem_buffer=pipeline == "compv4", specialization=specialization, **job.options,
-                        )  # fmt: skip
+    tile, specializations = job.row.tile, _specializations(cell.variant, job.row.tile)
+    for pair, vectors in product(job.pairs, job.vectors):
+        if not vectors_fit(vectors, tile, pair.waves, element_bytes):
+            continue
+        for (pipeline, scheduler), specialization in product(job.pipelines, specializations):
+            if pipeline == "wavelet" and job.options.get("explicit_gemm"):
+                continue
+            warp_k = warp_tile_k(tile, pair, cell.is_float, _is_small(job, pipeline, variant))
+            yield KernelConfig(
+                cell.variant, cell.dtype, rules.layout, cell.ndim, pipeline, rules.epilogue, scheduler,
+                *tile, *pair.waves, pair.warp_m, pair.warp_n, warp_k, *vectors,
+                double_smem_buffer=pipeline == "compv4", specialization=specialization, **job.options,
+            )  # fmt: skip
 
 
 def _is_small(job: _Job, pipeline: str, variant: VariantRules) -> bool:

@@ -45,7 +45,9 @@ def _expanded(text: str) -> list[tuple[str, str]]:
     pipeline, slash, choice = text.partition("/")
     schedulers = {"": ("intrawave",), "/interwave": ("interwave",), "/both": ("interwave", "intrawave")}
     if pipeline not in PIPELINES or slash + choice not in schedulers:
-        raise ValueError(f"{text!r}: write PIPELINE, PIPELINE/interwave or PIPELINE/both; known: {', '.join(PIPELINES)}")
+        raise ValueError(
+            f"{text!r}: write PIPELINE, PIPELINE/interwave or PIPELINE/both; known: {', '.join(PIPELINES)}"
+        )
     return [(pipeline, scheduler) for scheduler in schedulers[slash + choice]]
 
 
@@ -157,7 +159,7 @@ class DepthwiseRow(Table):
 class Sample(Table):
     """A set that is drawn from another one."""
 
-    of: str
+    of: Literal["full", "full-tests"]
     every: Count | None = None
     """Take every n-th kernel of a category."""
     at_least: Count | None = None
@@ -178,6 +180,14 @@ class FullRules(Table):
     samples: dict[Literal["full-tests", "tiny"], Sample]
     variants: dict[Variant, VariantRules]
     depthwise: list[DepthwiseRow]
+
+    @model_validator(mode="after")
+    def _samples_are_defined(self) -> Self:
+        if set(self.samples) != {"full-tests", "tiny"}:
+            raise ValueError("samples needs full-tests and tiny")
+        if self.samples["full-tests"].of != "full":
+            raise ValueError("full-tests is drawn from full: write of: full")
+        return self
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,330 @@
+"""The named rule sets are those of the reference generator: counts, names, order, filter, command."""
+
+import csv
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import depthwise, kernel
+from tilewright.arch import ArchSpecs
+from tilewright.cli import main
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.errors import UserError
+from tilewright.operation import DTYPES, VARIANTS
+from tilewright.rules import reference_filter
+from tilewright.rules.named import NDIMS, RULE_SETS, Enumerator, enumerate_rule_set, parse_name
+from tilewright.rules.named_tables import RuleTables
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parent / "data"
+CONFIG = ROOT / "config"
+SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
+TABLES = RuleTables.load(CONFIG / "rule_sets")
+COUNTS = list(csv.DictReader((DATA / "reference_counts.csv").open()))
+HASHES = list(csv.DictReader((DATA / "reference_name_hashes.csv").open()))
+COUNTED = (
+    "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
+    "of_which_depthwise",
+)  # fmt: skip
+ARCHS = sorted({row["arch"] for row in COUNTS})
+
+
+@pytest.fixture(scope="module")
+def enumerator():
+    return Enumerator(SPECS, TABLES)
+
+
+def request_of(row):
+    """Return variants, ndims and dtypes of a row."""
+    return (
+        list(VARIANTS) if row["variant"] == "all" else [row["variant"]],
+        [int(ndim) for ndim in row["ndim"].split("+")],
+        list(DTYPES) if row["dtype"] == "all" else [row["dtype"]],
+    )
+
+
+def passed(items):
+    return [item for item in items if item.passes_arch_filter]
+
+
+def counts(items):
+    kept = passed(items)
+    families = sum(isinstance(item.kernel, DepthwiseConfig) for item in items)
+    return len(items), len({i.name for i in items}), len(kept), len({i.name for i in kept}), families
+
+
+def test_the_reference_covers_every_set_and_cell_of_four_archs():
+    cells = {
+        tuple(r[k] for k in ("arch", "rule_set", "variant", "ndim", "dtype")) for r in COUNTS if r["scope"] == "cell"
+    }
+    assert len(cells) == len(ARCHS) * len(RULE_SETS) * len(VARIANTS) * len(NDIMS) * len(DTYPES) == 432
+    assert len(COUNTS) == 496 and len(HASHES) == 216
+
+
+@pytest.mark.parametrize("rule_set", RULE_SETS)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_counts_are_those_of_the_reference(enumerator, arch, rule_set):
+    rows = [row for row in COUNTS if row["arch"] == arch and row["rule_set"] == rule_set]
+    assert len(rows) == 31
+    for row in rows:
+        items = enumerator.enumerate(rule_set, arch, *request_of(row))
+        assert counts(items) == tuple(int(row[column]) for column in COUNTED), row
+
+
+@pytest.mark.parametrize(("arch", "rule_set"), sorted({(row["arch"], row["rule_set"]) for row in HASHES}))
+def test_names_are_those_of_the_reference(enumerator, arch, rule_set):
+    rows = [row for row in HASHES if row["arch"] == arch and row["rule_set"] == rule_set]
+    assert len(rows) == 54
+    for row in rows:
+        items = enumerator.enumerate(rule_set, arch, *request_of(row))
+        names = sorted({item.name for item in (passed(items) if row["column"] == "arch_filtered" else items)})
+        assert len(names) == int(row["names"]), row
+        assert hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest() == row["sha256"], row
+
+
+@pytest.mark.parametrize("rule_set", ["default", "full"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx950", "gfx1250"])
+def test_every_name_reads_back_as_its_kernel(enumerator, arch, rule_set):
+    for item in enumerator.enumerate(rule_set, arch, VARIANTS, NDIMS, DTYPES):
+        assert parse_name(item.name) == item.kernel
+
+
+@pytest.mark.parametrize(
+    ("arch", "rule_set", "expected"),
+    [
+        ("gfx908", "default", (372, 278)), ("gfx908", "full", (9936, 5352)),
+        ("gfx908", "full-tests", (1982, 1070)), ("gfx908", "tiny", (35, 25)),
+        ("gfx1250", "default", (288, 168)), ("gfx1250", "full", (15792, 8200)),
+        ("gfx1250", "full-tests", (3154, 1632)), ("gfx1250", "tiny", (23, 11)),
+    ],
+)  # fmt: skip
+def test_totals_of_the_other_archs(enumerator, arch, rule_set, expected):
+    items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
+    assert (len(items), len(passed(items))) == expected
+
+
+def test_samples_are_drawn_from_the_whole_request(enumerator):
+    whole = {item.name for item in enumerator.enumerate("full", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    tests = {item.name for item in enumerator.enumerate("full-tests", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    tiny = {item.name for item in enumerator.enumerate("tiny", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    assert tiny < tests < whole
+    alone = {item.name for item in enumerator.enumerate("tiny", "gfx950", ["bwd_data"], [2, 3], DTYPES)}
+    assert alone and not alone & tiny
+
+
+def test_a_sample_has_every_pipeline_and_scheduler_of_the_whole(enumerator):
+    def traits(rule_set):
+        items = enumerator.enumerate(rule_set, "gfx950", ["bwd_weight"], [2], ["bf16"])
+        return {(item.kernel.pipeline, item.kernel.scheduler) for item in items}
+
+    assert traits("full-tests") == traits("full")
+
+
+def test_refused_kernels_say_which_rule_and_why(enumerator):
+    items = enumerator.enumerate("full", "gfx950", ["bwd_data"], [2, 3], DTYPES)
+    assert {item.rule for item in items} == {"backward_pipeline"}
+    assert all(item.kernel.pipeline in item.reason for item in items)
+
+
+KERNEL = kernel.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
+"""Passes both stages on gfx950."""
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "arch", "tagged"),
+    [
+        ("trait_allowed", {"scheduler": "interwave"}, "gfx950", True),
+        ("trait_allowed", {"pipeline": "basic_async_v1", "scheduler": "interwave"}, "gfx950", True),
+        ("streamk_is_bwd_weight", {"streamk": "tree"}, "gfx950", True),
+        ("compv5_is_forward", {"pipeline": "compv5", "variant": "bwd_data"}, "gfx950", True),
+        ("vectors_one_or_even", {"vec_b": 3}, "gfx950", True),
+        ("waves_listed", {"wave_k": 2}, "gfx950", True),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", True),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", False),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "tile_k": 8}, "gfx1201", False),
+        (
+            "wave32_instruction",
+            {"variant": "bwd_weight", "wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "streamk": "tree"},
+            "gfx1201",
+            False,
+        ),
+        ("compv6_has_loads", {"pipeline": "compv6", "tile_k": 1}, "gfx950", True),
+    ],
+)
+def test_enumeration_rules(rule, change, arch, tagged):
+    assert reference_filter.config_fault(KERNEL, "gfx950", SPECS, True) == ("", "")
+    found, reason = reference_filter.config_fault(replace(KERNEL, **change), arch, SPECS, tagged)
+    assert found == rule and reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("tile_limits", {"tile_n": 8}),
+        ("tile_covers_waves", {"tile_m": 32}),
+        ("flat_waves_listed", {"wave_m": 2, "wave_n": 3, "tile_n": 192}),
+        ("warp_tile_listed", {"warp_tile_k": 64}),
+        ("backward_pipeline", {"variant": "bwd_data", "pipeline": "compv4"}),
+        ("listed_trait_allowed", {"scheduler": "interwave"}),
+        ("lds_limit", {"tile_k": 256}),
+        ("tile_divides", {"tile_m": 96}),
+    ],
+)
+def test_rules_of_the_architecture_filter(rule, change):
+    assert reference_filter.arch_fault(KERNEL, "gfx950", SPECS) == ("", "")
+    found, reason = reference_filter.arch_fault(replace(KERNEL, **change), "gfx950", SPECS)
+    assert found == rule and reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wave_k": 2, "tile_k": 16},  # waves_k is taken as 1
+        {"pipeline": "basic_async_v1", "scheduler": "interwave"},  # not in the filter's table
+        {"pipeline": "comp_async", "double_smem_buffer": True, "tile_k": 128},  # the second buffer is not counted
+    ],
+)
+def test_quirks_of_the_architecture_filter(change):
+    assert reference_filter.arch_fault(replace(KERNEL, **change), "gfx950", SPECS) == ("", "")
+
+
+def test_wave32_depth_is_asked_of_tagged_kernels_only():
+    shallow = replace(KERNEL, wave_m=2, wave_n=4, warp_tile_m=16, warp_tile_n=16, warp_tile_k=16)
+    assert reference_filter.config_fault(shallow, "gfx1201", SPECS, tagged=False) == ("", "")
+    for dtype in DTYPES:
+        fault = reference_filter.config_fault(replace(shallow, dtype=dtype), "gfx1201", SPECS, tagged=True)
+        assert fault[0] == "wave32_instruction"
+
+
+SIZE = st.integers(1, 300)
+
+
+@given(st.builds(DepthwiseConfig, st.sampled_from(DTYPES), *[SIZE] * 10))
+def test_depthwise_names_read_back(config):
+    assert depthwise.parse(depthwise.name(config)) == config
+
+
+@pytest.mark.parametrize(
+    "edit", [("_p1x1", "_p2x2"), ("nb8", "nb08"), ("ngchw", "nhwgc"), ("_2d", "_3d"), ("fp16", "int8")]
+)
+def test_other_depthwise_names_are_refused(edit):
+    name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_8x8_f3_s1x1_p1x1_nb8_sub2x2_vec2_2"
+    assert depthwise.name(depthwise.parse(name)) == name
+    with pytest.raises(UserError, match="kernel name"):
+        depthwise.parse(name.replace(*edit))
+
+
+def test_the_depthwise_list_can_run(enumerator):
+    items = enumerator.enumerate("full", "gfx1201", ["forward"], [2], DTYPES)
+    configs = [item.kernel for item in items if isinstance(item.kernel, DepthwiseConfig)]
+    assert len(configs) == 60
+    assert {depthwise.fault(config) for config in configs} == {""}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"filter_size": 4}, "odd"),
+        ({"filter_size": 1}, "at least 3"),
+        ({"vec_in": 3}, "powers of two"),
+        ({"sub_w": 64}, "larger than the tile"),
+        ({"stride_w": 3}, "1 or even"),
+        ({"sub_h": 1, "sub_w": 1}, "threads"),
+        ({"sub_h": 8, "sub_w": 2}, "no multiple"),
+        ({"tile_h": 128, "sub_h": 16, "tile_w": 128, "sub_w": 16, "dtype": "fp32"}, "LDS"),
+        ({"tile_w": 256, "sub_w": 256, "vec_in": 2}, "loads"),
+    ],
+)
+def test_depthwise_faults(change, told):
+    good = DepthwiseConfig("fp16", 32, 32, 3, 1, 1, 4, 4, 1, 8, 8)
+    assert depthwise.fault(good) == ""
+    assert told in depthwise.fault(replace(good, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "profiler"}, "unknown rule set 'profiler'; use one of default, full, full-tests, tiny"),
+        ({"arch": "gfx000"}, "unknown arch 'gfx000'"),
+        ({"variants": ["fwd"]}, "unknown variant 'fwd'"),
+        ({"ndims": [4]}, "unknown ndim 4; use one of 1, 2, 3"),
+        ({"dtypes": ["int8"]}, "unknown dtype 'int8'"),
+        ({"dtypes": []}, "no dtype is given"),
+        ({"ndims": [2, 2]}, "given twice"),
+    ],
+)
+def test_wrong_requests_are_named(change, told):
+    request = {"name": "tiny", "arch": "gfx950", "variants": ["forward"], "ndims": [2], "dtypes": ["bf16"]}
+    with pytest.raises(UserError, match=told):
+        enumerate_rule_set(**(request | change), specs=SPECS, tables=TABLES)
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "told"),
+    [
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0].update(tile="16x16"), "tiles.0.tile"),
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0].update(tile="16x0x64"), "write sizes as 16x64x64"),
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0]["half"].update(pipelines=["m"]), "'m': write PIPELINE"),
+        ("full", lambda t: t["variants"]["forward"]["tiles"].append(t["variants"]["forward"]["tiles"][0]), "two rows"),
+        ("full", lambda t: t["variants"]["forward"]["features"][0].update(tiles=["1x1x1"]), "no row under tiles"),
+        ("full", lambda t: t["samples"].pop("tiny"), "samples needs"),
+        ("full", lambda t: t["samples"]["tiny"].update(every=2), "one of every and at_least"),
+        ("full", lambda t: t["samples"]["full-tests"].update(of="full-tests"), "drawn from full"),
+        ("default", lambda t: t["tiles"][0].update(not_with=["fast"]), "tiles.0.not_with.0"),
+    ],
+)
+def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
+    for name in ("default", "full"):
+        content = yaml.safe_load((CONFIG / f"rule_sets/{name}.yaml").read_text())
+        if name == file:
+            edit(content)
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError) as caught:
+        RuleTables.load(tmp_path)
+    assert told in str(caught.value) and f"{file}.yaml" in str(caught.value)
+
+
+def listed(capsys, *options):
+    assert main(["codegen", "--config", str(CONFIG), "--list-names", *options]) == 0
+    return capsys.readouterr()
+
+
+def test_the_command_lists_the_names(capsys, enumerator):
+    cell = ("--arch", "gfx950", "--rule-set", "tiny", "--variant", "bwd_weight", "--ndim", "2", "--datatype", "fp16")
+    items = enumerator.enumerate("tiny", "gfx950", ["bwd_weight"], [2], ["fp16"])
+    assert listed(capsys, *cell).out.splitlines() == sorted(item.name for item in items)
+    kept = listed(capsys, *cell, "--arch-filtered").out.splitlines()
+    assert kept == sorted(item.name for item in passed(items)) and 0 < len(kept) < len(items)
+
+
+def test_the_command_asks_for_everything_unless_told(capsys):
+    assert len(listed(capsys, "--arch", "gfx950").out.splitlines()) == 456
+
+
+def test_the_command_says_that_a_list_is_empty(capsys):
+    shown = listed(capsys, "--arch", "gfx1201")
+    assert shown.out == "" and "no such kernel on gfx1201" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--arch", "gfx950", "--rule-set", "huge", "--list-names"], "full-tests"),
+        (["--arch", "gfx950", "--variant", "fwd", "--list-names"], "bwd_weight"),
+        (["--arch", "gfx000", "--list-names"], "gfx950"),
+        (["--arch", "gfx950"], "--list-names"),
+        (["--list-names"], "--arch"),
+    ],
+)
+def test_the_command_explains_mistakes(capsys, options, told):
+    try:
+        status = main(["codegen", "--config", str(CONFIG), *options])
+    except SystemExit as stop:
+        status = stop.code
+    assert status not in (0, None)
+    assert told in f"{status} {capsys.readouterr().err}"
