@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, environment
+from small_workflow import ROOT, environment
 
 SCRIPTS = sorted(path.name for path in (ROOT / "workflow/scripts").glob("*.py"))
 

@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from conftest import TARGETS
+from small_workflow import TARGETS
 
 from tilewright import publish
 

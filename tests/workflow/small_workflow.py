@@ -1,0 +1,124 @@
+"""A small copy of the workflow to run for real: one operation, a few kernels and problems, a small model."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
+TARGETS = ("results/models/gfx950", "results/reports/gfx950.html")
+
+CONFIG = {
+    "arch": "gfx950",
+    "operations": ["forward_bf16"],
+    "configs": {"rule_set": "config/rule_sets/small.yaml", "chunks": 3},
+    "problems": {
+        "training": ["config/problems/small.yaml"],
+        "validation": "config/problems/small.csv",
+        "min_validation": 10,
+    },
+    "benchmark": {"seed": 1, "trace": "logs/device_use.txt"},
+    "lock": {"folder": "locks"},
+    "model": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7},
+}
+
+
+@dataclass
+class Run:
+    """What one call of Snakemake did."""
+
+    status: int
+    output: str
+
+    @property
+    def jobs(self) -> Counter:
+        """How many jobs of each rule ran to their end."""
+        return Counter(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M))
+
+    @property
+    def measured(self) -> int:
+        """How many pairs were measured."""
+        return sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) pairs measured", self.output))
+
+
+class Workflow:
+    """A folder with a workflow in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def command(self, *arguments: str) -> list[str]:
+        return [str(Path(sys.executable).parent / "snakemake"), "--cores", "2", *arguments]
+
+    def start(self, *arguments: str, **options) -> subprocess.Popen:
+        """Start Snakemake in a process group of its own."""
+        return subprocess.Popen(
+            self.command(*(arguments or TARGETS)), cwd=self.folder, env=environment(), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options,
+        )  # fmt: skip
+
+    def run(self, *arguments: str) -> Run:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=300)
+        return Run(process.returncode, output)
+
+    def make(self, *arguments: str) -> Run:
+        """Run and insist on success."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.output
+        return run
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        path = self.folder / name
+        text = path.read_text()
+        assert old in text, f"{name} does not hold {old!r}"
+        path.write_text(text.replace(old, new, 1))
+
+    def configure(self, **sections) -> None:
+        path = self.folder / "config/config.yaml"
+        path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | sections))
+
+    def read(self, name: str) -> bytes:
+        return (self.folder / name).read_bytes()
+
+    def uses(self) -> list[tuple[int, int, int]]:
+        """When the device was used: (begin, end, pairs), by beginning."""
+        lines = self.read("logs/device_use.txt").decode().splitlines()
+        return sorted(tuple(int(field) for field in line.split()[1:]) for line in lines)
+
+
+def environment() -> dict[str, str]:
+    tools = Path(sys.executable).parent
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE"))}
+    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+
+
+def lay_out(folder: Path) -> Workflow:
+    """Copy the workflow into ``folder`` and make it small."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy2(source, folder / part)
+    rules = yaml.safe_load((ROOT / "config/rule_sets/sweep.yaml").read_text())
+    rules["tiles"] = rules["tiles"][:2]
+    rules["variants"]["forward"]["options"] = rules["variants"]["forward"]["options"][2:4]
+    (folder / "config/rule_sets/small.yaml").write_text(yaml.safe_dump(rules))
+    sections = yaml.safe_load((ROOT / "config/problems/training.yaml").read_text())["sections"]
+    wanted = [section | {"count": 12} for section in sections if section["name"] in ("dense 3x3", "volumes 3x3x3")]
+    (folder / "config/problems/small.yaml").write_text(yaml.safe_dump({"sections": wanted}))
+    rows = (ROOT / "config/problems/networks.csv").read_text().splitlines()
+    (folder / "config/problems/small.csv").write_text("\n".join([rows[0], *rows[1::20]]) + "\n")
+    (folder / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
+    return Workflow(folder)
