@@ -14,8 +14,8 @@ models: $(READY)
 test: $(READY)
 	$(RUN) python -m pytest
 
+# ruff without its cache: how imports are sorted depends on which modules there are.
 lint: $(READY)
-	# No cache: what is sorted where depends on which modules there are.
 	$(RUN) ruff check --no-cache .
 	$(RUN) ruff format --no-cache --check .
 	$(RUN) snakefmt --check Snakefile workflow/rules
