@@ -67,7 +67,7 @@ def _chunk_rows(chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa
     """Return one row (``SCHEMA``) for every pair of the support table of a chunk."""
     pairs = parquet.read(chunk.support)
     rule = _text(pairs, "rule")
-    supported = pc.equal(rule, support_table.SUPPORTED)
+    supported = support_table.supported(pairs)
     results = _results(chunk, receipt, measured, pairs.filter(supported), np.flatnonzero(supported), len(rule))
     build = parquet.read(chunk.build)
     kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tilewright.support import RULES, check
 
@@ -38,6 +39,11 @@ def table(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_s
         ],
         schema=SCHEMA,
     )
+
+
+def supported(pairs: pa.Table) -> pa.ChunkedArray:
+    """Return which rows of a support table are pairs that can run."""
+    return pc.equal(pairs["rule"].cast(pa.string()), SUPPORTED)
 
 
 def _dictionary(index: np.ndarray, values: list[str]) -> pa.DictionaryArray:

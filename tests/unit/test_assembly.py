@@ -82,7 +82,7 @@ def chunk(tmp_path):
 
 def measured(chunk):
     batch, files, pairs, _, path = chunk
-    wanted = pairs.filter(pa.compute.equal(pairs["rule"].cast("string"), support_table.SUPPORTED))
+    wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
     missing = run.missing(batch, wanted, journal.read(path)[0])
     run.measure(batch, *run.rows_of(batch, missing), book, 100)

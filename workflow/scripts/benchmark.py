@@ -7,8 +7,6 @@ import argparse
 import time
 from pathlib import Path
 
-import pyarrow.compute as pc
-
 from tilewright import candidates, hardware, lock, parquet, support_table
 from tilewright.bench import adopt, journal, receipt, run
 from tilewright.devices.coefficients import load_coefficients
@@ -54,22 +52,22 @@ def main(argv: list[str] | None = None) -> None:
         candidates=candidates.from_build(parquet.read(args.build)),
     )
     pairs = parquet.read(args.support)
-    wanted = pairs.filter(pc.equal(pairs["rule"].cast("string"), support_table.SUPPORTED))
+    wanted = pairs.filter(support_table.supported(pairs))
 
     with lock.exclusive(f"{device.kind}-{device.name}", lock.lock_folder(locking.folder), locking.timeout_s) as waited:
         start = time.monotonic()
         book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
-        missing = run.missing(batch, wanted, journal.read(args.journal)[0])
+        measured, malformed = journal.read(args.journal)
+        missing = run.missing(batch, wanted, measured)
         if missing.num_rows:
             adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
-        problem, candidate = run.rows_of(batch, missing)
-        run.measure(batch, problem, candidate, book, settings.batch_pairs)
+            run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs)
+            measured, malformed = journal.read(args.journal)
         book.close()
         seconds = time.monotonic() - start
-    measured, malformed = journal.read(args.journal)
     rows = receipt.counted(measured, batch.measurement_id, wanted)
     counts = receipt.status_counts(rows)
     receipt.Receipt(
@@ -87,8 +85,8 @@ def main(argv: list[str] | None = None) -> None:
     ).write(args.receipt)
     failed = wanted.num_rows - counts.get("ok", 0)
     print(
-        f"{args.arch} {args.operation} chunk {args.chunk}: {len(problem):,} pairs measured ({device.kind}), "
-        f"{wanted.num_rows - len(problem):,} kept, {failed:,} failed, {len(malformed):,} malformed lines, "
+        f"{args.arch} {args.operation} chunk {args.chunk}: {missing.num_rows:,} pairs measured ({device.kind}), "
+        f"{wanted.num_rows - missing.num_rows:,} kept, {failed:,} failed, {len(malformed):,} malformed lines, "
         f"{seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
 

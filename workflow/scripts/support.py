@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
         hardware.get(args.hardware, args.product).wave_size,
     )
     parquet.write(table, args.output)
-    supported = pc.sum(pc.equal(table["rule"].cast("string"), support_table.SUPPORTED)).as_py() or 0
+    supported = pc.sum(support_table.supported(table)).as_py() or 0
     print(f"{supported:,} of {table.num_rows:,} pairs can run")
 
 
