@@ -11,14 +11,13 @@ import re
 from dataclasses import dataclass, fields
 
 from tilewright.errors import UserError
-from tilewright.operation import DTYPES
+from tilewright.operation import DTYPES, ELEMENT_BYTES
 
 LAYOUT = "ngchw"
 NDIM = 2
 VARIANT = "forward"
 BLOCK_THREADS = 64
 LDS_BYTES = 65536
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 
 
 @dataclass(frozen=True, order=True)

@@ -21,10 +21,7 @@ import numpy as np
 import pandas as pd
 
 from tilewright.errors import UserError
-from tilewright.operation import DTYPES, VARIANTS
-
-ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
-"""Bytes of one tensor element by data type."""
+from tilewright.operation import DTYPES, ELEMENT_BYTES, VARIANTS
 
 _AXES = (
     ("Di", "Z", "stride_d", "pad_d", "dilation_d"),

@@ -9,6 +9,8 @@ from tilewright.errors import UserError
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
 DTYPES = ("fp16", "bf16", "fp32")
+ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
+"""Bytes of one tensor element by data type."""
 
 
 @dataclass(frozen=True)
