@@ -12,7 +12,7 @@ models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
 
 test: $(READY)
-	$(RUN) python -m pytest
+	$(RUN) python -m pytest --numprocesses auto
 
 # ruff without its cache: how imports are sorted depends on which modules there are.
 lint: $(READY)
@@ -34,7 +34,7 @@ $(READY): envs/requirements.lock pyproject.toml envs/setup.sh
 
 # Resolve the dependencies of pyproject.toml again. Needs uv, which is not part of the environment.
 lock:
-	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
+	uv pip compile pyproject.toml --extra workflow --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" -o envs/requirements.lock
 
 # Write what is generated from the settings classes: the JSON schema and the table of docs/configuration.md.

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).parents[2]
-CONDA_NAMES = {"snakemake": "snakemake-minimal"}
+CONDA_NAMES = {"msgpack": "msgpack-python", "snakemake": "snakemake-minimal"}
 
 
 def locked():
@@ -25,7 +25,8 @@ def test_every_locked_package_has_a_hash():
 
 def test_conda_and_lock_file_agree_on_the_direct_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    direct = [re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in project["dependencies"]]
+    requirements = project["dependencies"] + project["optional-dependencies"]["workflow"]
+    direct = [re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in requirements]
     conda = yaml.safe_load((ROOT / "envs/tilewright.yaml").read_text())["dependencies"]
     pinned = dict(re.fullmatch(r"([a-z0-9-]+) =(\S+)", entry).groups() for entry in conda)
     assert pinned.pop("python") == "3.11"
