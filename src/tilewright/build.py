@@ -10,7 +10,7 @@ import pyarrow as pa
 from tilewright.errors import UserError
 from tilewright.kernel import name
 from tilewright.kernel_table import kernels
-from tilewright.toolchain.base import CompileUnit, Toolchain
+from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Toolchain
 
 SCHEMA = pa.schema(
     [
@@ -19,19 +19,39 @@ SCHEMA = pa.schema(
         ("split_k", pa.list_(pa.int32())),
         ("build_status", pa.string()),
         ("build_reason", pa.string()),
+        ("error_digest", pa.string()),
+        ("artefact", pa.string()),
+        ("code_hash", pa.string()),
+        ("alias_of", pa.string()),
         ("resources_from", pa.string()),
         ("vgprs", pa.float64()),
+        ("agprs", pa.int32()),
+        ("sgprs", pa.int32()),
         ("lds_bytes", pa.int32()),
+        ("scratch_bytes", pa.int32()),
+        ("vgpr_spills", pa.int32()),
+        ("sgpr_spills", pa.int32()),
         ("occupancy", pa.float64()),
+        ("code_bytes", pa.int32()),
+        *((f"n_{field}", pa.int32()) for field in InstructionMix.__dataclass_fields__),
     ]
 )
-"""``vgprs`` a lane, ``lds_bytes`` a block, ``occupancy`` in blocks a CU; ``resources_from`` estimated|code_object."""
+"""``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
+CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. ``artefact`` is the name of
+the built file in the cache. ``alias_of`` is the first kernel of the chunk with the same code, empty for that one."""
+
+COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64())])
+"""What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
 
 
-def kernel_id(unit: CompileUnit, toolchain: Toolchain) -> str:
-    """Return 16 hex digits that stand for the config, the emitted text, the toolchain and the arch."""
-    parts = (name(unit.kernel), unit.arch, toolchain.identity(), hashlib.sha256(unit.header).hexdigest())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+def kernel_id(unit: CompileUnit, toolchain: Toolchain, code_hash: str = "") -> str:
+    """Return 16 hex digits that stand for the config, the arch, and what runs there.
+
+    That is the code, where there is some: a new compiler that makes the same code makes the same kernel. Else it is
+    the emitted text and the toolchain.
+    """
+    made_from = code_hash or f"{toolchain.identity()}\n{hashlib.sha256(unit.header).hexdigest()}"
+    return hashlib.sha256("\n".join((name(unit.kernel), unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
 def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
@@ -45,16 +65,45 @@ def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, where: str) -
     return found
 
 
-def build(chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain) -> pa.Table:
-    """Compile a chunk; return one row a kernel in the given order. A failed kernel keeps its row."""
-    rows = []
-    for unit, splits, result in zip(chunk, split_k, toolchain.compile(chunk), strict=True):
-        resources = result.resources
-        rows.append(
-            (
-                name(unit.kernel), kernel_id(unit, toolchain), splits, result.status, result.reason,
-                resources.source, resources.vgprs, resources.lds_bytes, resources.occupancy,
-            )
-        )  # fmt: skip
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    return pa.table([list(column) for column in columns], schema=SCHEMA)
+def build(
+    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain
+) -> tuple[pa.Table, pa.Table]:
+    """Compile a chunk; return the build table and the costs, one row a kernel in the given order.
+
+    A failed kernel keeps its row.
+    """
+    results = toolchain.compile(chunk)
+    names = [name(unit.kernel) for unit in chunk]
+    aliases = _aliases(names, results)
+    rows = [
+        _row(unit, splits, result, alias, toolchain)
+        for unit, splits, result, alias in zip(chunk, split_k, results, aliases, strict=True)
+    ]
+    costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
+    return _table(rows, SCHEMA), _table(costs, COSTS)
+
+
+def _aliases(names: Sequence[str], results: Sequence[CompileResult]) -> list[str]:
+    """Return for each kernel the first one, by name, with the same code; empty if it is that one or has no code."""
+    first: dict[str, str] = {}
+    for stem, result in sorted(zip(names, results, strict=True), key=lambda pair: pair[0]):
+        if result.code_hash:
+            first.setdefault(result.code_hash, stem)
+    found = [first.get(result.code_hash, "") for result in results]
+    return ["" if alias == stem else alias for stem, alias in zip(names, found, strict=True)]
+
+
+def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str, toolchain: Toolchain) -> tuple:
+    r = result.resources
+    mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
+    return (
+        name(unit.kernel), kernel_id(unit, toolchain, result.code_hash), splits, result.status, result.reason,
+        result.error_digest, result.artefact.name if result.artefact else "", result.code_hash, alias,
+        r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
+        r.occupancy, r.code_bytes, *mix,
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[tuple], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([list(column) for column in columns], schema=schema)

@@ -65,7 +65,8 @@ def chunk(tmp_path):
         hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x"),
         load_coefficients(ROOT / "config/simulated_device.yaml"),
     )
-    built = build.build([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain).to_pylist()
+    table, _ = build.build([CompileUnit(k, "gfx950", b"text") for k in kernels], [[1]] * 4, toolchain)
+    built = table.to_pylist()
     built[3] |= {"build_status": "compile_error", "build_reason": "error: no such type"}
     built = pa.Table.from_pylist(built, schema=build.SCHEMA)
     problems = problem_table.table(

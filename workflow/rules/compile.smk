@@ -8,7 +8,8 @@ checkpoint compile:
         configs=ancient("results/configs/{arch}/{op}.parquet"),
         headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
     output:
-        "results/build/{arch}/{op}/{chunk}.parquet",
+        table="results/build/{arch}/{op}/{chunk}.parquet",
+        costs="results/build/{arch}/{op}/{chunk}.costs.parquet",
     log:
         "logs/{arch}/{op}/compile/{chunk}.log",
     conda:
@@ -21,4 +22,5 @@ checkpoint compile:
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --chunk {wildcards.chunk}"
         " --headers {input.headers} --hardware {input.hardware:q} --product={params.product}"
-        " --coefficients {input.coefficients} --settings {params.settings:q} --output {output} 2>&1 | tee {log}"
+        " --coefficients {input.coefficients} --settings {params.settings:q} --output {output.table}"
+        " --costs {output.costs} 2>&1 | tee {log}"

@@ -11,7 +11,7 @@ from tilewright import build, bundle, hardware, kernel_table, parquet
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import reports_user_errors
 from tilewright.settings.compile import CompileSettings
-from tilewright.toolchain.none import NoToolchain
+from tilewright.toolchain.registry import Target, make
 
 
 @reports_user_errors
@@ -27,13 +27,16 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--coefficients", required=True, type=Path)
     parser.add_argument("--settings", default="{}", help="section compile of config.yaml as JSON")
     parser.add_argument("--output", required=True, type=Path)
+    parser.add_argument("--costs", required=True, type=Path, help="CPU seconds and memory of the builds, to write")
     args = parser.parse_args(argv)
 
-    CompileSettings.from_json(args.settings)
-    toolchain = NoToolchain(hardware.get(args.hardware, args.product), load_coefficients(args.coefficients))
+    gpu = hardware.get(args.hardware, args.product)
+    target = Target(args.arch, gpu, load_coefficients(args.coefficients))
+    toolchain = make(CompileSettings.from_json(args.settings), target)
     rows = kernel_table.read_chunk(args.configs, args.chunk)
     units = build.units(rows, bundle.read(args.headers), args.arch, str(args.headers))
-    table = build.build(units, rows["split_k"].to_pylist(), toolchain)
+    table, costs = build.build(units, rows["split_k"].to_pylist(), toolchain)
+    parquet.write(costs, args.costs)
     parquet.write(table, args.output)
     counts = Counter(table["build_status"].to_pylist())
     print(f"{args.arch} chunk {args.chunk}: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts)))

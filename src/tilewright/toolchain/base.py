@@ -9,8 +9,11 @@ from typing import Protocol
 
 from tilewright.kernel import KernelConfig
 
-BUILD_STATUSES = ("ok", "compile_error", "compile_timeout", "unsupported_by_ck", "resource_limit")
-"""``resource_limit``: the kernel cannot be launched on this GPU whatever the problem."""
+BUILD_STATUSES = (
+    "ok", "compile_error", "compile_timeout", "compile_memory", "unsupported_by_ck", "resource_limit", "pruned",
+)  # fmt: skip
+"""``resource_limit``: no launch of the kernel fits on this GPU, whatever the problem. ``pruned``: it was built, and a
+limit of the configuration (``compile.limits``) says that it is not worth measuring."""
 RESOURCE_SOURCES = ("estimated", "code_object")
 
 
@@ -24,28 +27,64 @@ class CompileUnit:
 
 
 @dataclass(frozen=True)
+class InstructionMix:
+    """How many instructions of a kind a kernel's code has; loops count once."""
+
+    mfma: int
+    """Matrix instructions: MFMA, WMMA, or their like elsewhere."""
+    buffer_loads: int
+    """Loads from global memory to registers or LDS."""
+    buffer_stores: int
+    lds_reads: int
+    lds_writes: int
+    barriers: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Resources:
-    """What one kernel occupies; ``source`` says whether a compiler said so or a formula did."""
+    """What one kernel occupies. ``None`` is what the source does not know; a formula knows little."""
 
     source: str
-    vgprs: float
-    """Vector registers a lane."""
-    lds_bytes: int
+    """One of ``RESOURCE_SOURCES``: whether a compiler said so or a formula did."""
+    vgprs: float | None = None
+    """Vector registers a lane, without accumulation registers."""
+    lds_bytes: int | None = None
     """LDS a block."""
-    occupancy: float
+    occupancy: float | None = None
     """Blocks resident on one CU."""
+    agprs: int | None = None
+    """Accumulation registers a lane."""
+    sgprs: int | None = None
+    """Scalar registers a wave."""
+    scratch_bytes: int | None = None
+    """Private memory a lane."""
+    vgpr_spills: int | None = None
+    sgpr_spills: int | None = None
+    code_bytes: int | None = None
+    mix: InstructionMix | None = None
 
 
 @dataclass(frozen=True)
 class CompileResult:
-    """What became of a unit. ``seconds`` is for logs: it must not reach a file that another stage reads."""
+    """What became of a unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
 
     status: str
+    """One of ``BUILD_STATUSES``."""
     reason: str
+    """Why it is not ``ok``, one line; else empty."""
     artefact: Path | None
+    """What was built: a code object or a shared library."""
     resources: Resources
     log: str
     seconds: float
+    """CPU seconds of this kernel's share of its compiler run; 0 if nothing ran."""
+    peak_mib: float = 0.0
+    """Peak resident memory of the compiler run, MiB."""
+    code_hash: str = ""
+    """16 hex digits of the machine code: equal for kernels with identical code; empty if there is none."""
+    error_digest: str = ""
+    """16 hex digits of the error without names and places: equal for kernels that fail alike."""
 
 
 class Toolchain(Protocol):
