@@ -17,10 +17,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from tilewright import implicit_gemm
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.implicit_gemm import element_bytes, implicit_gemm
+from tilewright.implicit_gemm import element_bytes
 from tilewright.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
+from tilewright.operation import ELEMENT_BYTES, Operation
 from tilewright.problem import DIMS
 from tilewright.resources import capped_vectors
 
@@ -351,30 +353,43 @@ def compute(
     own pair only, never on which other pairs are asked for. The array is stored by columns, which is how both the
     computation and LightGBM read it. ``UserError`` for an unknown feature name or mixed directions.
     """
+    dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
+    operation = Operation(_only(problems, "variant"), _only(problems, "dtype"))
+    return matrix(
+        problem_columns(dims, operation, hardware), candidate_columns(candidates, hardware),
+        problem_index, candidate_index, hardware, features, names,
+    )  # fmt: skip
+
+
+def matrix(
+    problems: Columns,
+    candidates: Columns,
+    problem_index: np.ndarray,
+    candidate_index: np.ndarray,
+    hardware: Hardware,
+    features: str = "tilewright",
+    names: Sequence[str] | None = None,
+) -> np.ndarray:
+    """Return what ``compute`` does, from ``problem_columns`` and ``candidate_columns``: a selector keeps the latter."""
     chosen = feature_set(features)
-    problem_columns = _problem_columns(problems, hardware)
-    candidate_columns = _candidate_columns(candidates, hardware)
     rows = chosen.names if names is None else tuple(names)
     unknown = sorted(set(rows) - set(chosen.names))
     if unknown:
         raise UserError(f"feature {unknown[0]!r} is not in feature set {features!r}")
-    matrix = np.empty((len(rows), len(problem_index)), np.float32)
-    fixed = [
-        (_tabulate(chosen.problem, rows, problem_columns), 0),
-        (_tabulate(chosen.candidate, rows, candidate_columns), 1),
-    ]
+    values = np.empty((len(rows), len(problem_index)), np.float32)
+    fixed = [(_tabulate(chosen.problem, rows, problems), 0), (_tabulate(chosen.candidate, rows, candidates), 1)]
     pair = [(rows.index(f.name), f.values) for f in chosen.pair if f.name in rows]
-    tables = (_as_float32(problem_columns), _as_float32(candidate_columns))
+    tables = (_as_float32(problems), _as_float32(candidates))
     for start in range(0, len(problem_index), CHUNK):
         part = slice(start, start + CHUNK)
         index = (problem_index[part].astype(np.intp), candidate_index[part].astype(np.intp))
         for columns, kind in fixed:
-            for row, values in columns:
-                matrix[row, part] = values.take(index[kind])
+            for row, column in columns:
+                values[row, part] = column.take(index[kind])
         pairs = Pairs(*tables, *index, hardware.compute_units)
-        for row, values in pair:
-            matrix[row, part] = values(pairs)
-    return matrix.T
+        for row, value in pair:
+            values[row, part] = value(pairs)
+    return values.T
 
 
 def _tabulate(features: tuple[Feature, ...], rows: Sequence[str], columns: Columns) -> list[tuple[int, np.ndarray]]:
@@ -402,27 +417,30 @@ def _only(table: pd.DataFrame, column: str) -> str:
     return values[0]
 
 
-def _problem_columns(problems: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Return what problem and pair features are made of, float64 [P] by name."""
-    gemm = implicit_gemm(problems, _only(problems, "variant"))
-    columns = {name: problems[name].to_numpy(np.float64) for name in ("ndim", *DIMS)}
-    columns |= {name: gemm[name].to_numpy(np.float64) for name in gemm}
-    is_fp32 = _only(problems, "dtype") == "fp32"
+def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
+    """Return what problem and pair features are made of, float64 [P] by name.
+
+    ``dims`` are ``ndim`` and the 19 dimensions, int64 [P] each. Plain arithmetic, as ``implicit_gemm.columns``.
+    """
+    gemm = implicit_gemm.columns(dims, operation.variant, ELEMENT_BYTES[operation.dtype])
+    columns = {name: dims[name].astype(np.float64) for name in ("ndim", *DIMS)}
+    columns |= {name: values.astype(np.float64) for name, values in gemm.items()}
+    peak = hardware.peak_tflops_fp32 if operation.dtype == "fp32" else hardware.peak_tflops_16bit
     l2_mib = hardware.l2_mib * hardware.xcds
     constants = {
-        "balance": (hardware.peak_tflops_fp32 if is_fp32 else hardware.peak_tflops_16bit) / hardware.hbm_tb_per_s,
+        "balance": peak / hardware.hbm_tb_per_s,
         "l2_bytes": l2_mib * MIB,
         "llc_bytes": max(hardware.llc_mib, l2_mib) * MIB,
         "compute_units": hardware.compute_units,
     }
-    columns |= {name: np.full(len(problems), float(value)) for name, value in constants.items()}
+    columns |= {name: np.ones_like(columns["N"]) * float(value) for name, value in constants.items()}
     columns["unique_bytes"] = _traffic(columns)
     columns["flops_per_cu"] = columns["flops"] / hardware.compute_units
     columns["output_elements"] = columns["gemm_m"] * columns["gemm_n"] * columns["gemm_batch"] * 4
     return columns
 
 
-def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return what candidate and pair features are made of, float64 [Q] by name.
 
     Loads: a thread loads ``ceil(tile_m * tile_k / (threads * vector))`` vectors of A in each step of k, likewise

@@ -17,11 +17,16 @@ position modulo t that a filter tap reaches. Source: the implicit-GEMM transform
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, ELEMENT_BYTES, VARIANTS
+from tilewright.problem import DIMS
+
+Columns = Mapping[str, np.ndarray]
 
 _AXES = (
     ("Di", "Z", "stride_d", "pad_d", "dilation_d"),
@@ -40,24 +45,38 @@ def element_bytes(dtypes: pd.Series) -> np.ndarray:
 
 
 def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 0) -> pd.DataFrame:
-    """Map P problems (columns of ``Problem``) to their matrix products, one row each, in the same order.
+    """Map P problems (columns of ``Problem``) to their matrix products (``columns``), one row each, in their order."""
+    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
+    return pd.DataFrame(
+        columns(dims, variant, element_bytes(problems["dtype"]), channel_multiple), index=problems.index
+    )
 
-    ``channel_multiple`` > 0 rounds the channels of a group up to that multiple before the mapping, as a
-    runner does that pads its tensors; ``flops`` still counts the problem as it was asked for.
+
+def columns(
+    dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
+) -> dict[str, np.ndarray]:
+    """Return the matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.
+
+    ``element_size`` is the bytes of one element. ``channel_multiple`` > 0 rounds the channels of a group up to that
+    multiple before the mapping, as a runner does that pads its tensors; ``flops`` still counts the problem as it was
+    asked for.
 
     Float64 columns: ``gemm_m, gemm_n, gemm_k`` (elements, one sub-GEMM of one group), ``gemm_batch``
     (groups), ``sub_gemms``, ``flops`` (useful, 2 N So K c F), ``input_bytes, filter_bytes, output_bytes``
     (whole tensors), ``bytes_read, bytes_written`` (each element that is used once), ``run_a, run_b, run_c``
     (contiguous channels of the operands, what a vector access has to divide), ``element_bytes``. Boolean
     columns: ``is_1x1, is_3x3`` (filter; 3 x 3 also with depth 3), ``stride1, pad0``.
+
+    Plain arithmetic on columns, free of pandas: a selection runs it for one problem, and the C++ selector is made by
+    running it on symbols (``tilewright.serving.symbols``).
     """
     if variant not in VARIANTS:
         raise UserError(f"variant is {variant!r}; use one of {', '.join(VARIANTS)}")
-    g = {name: problems[name].to_numpy(np.float64) for name in ("N", "C", "K", "G")}
-    axes = [_axis(problems, names) for names in _AXES]
+    g = {name: dims[name].astype(np.float64) for name in ("N", "C", "K", "G")}
+    axes = [_axis(dims, names) for names in _AXES]
     c, k = _padded(g["C"] / g["G"], channel_multiple), _padded(g["K"] / g["G"], channel_multiple)
     taps, inputs, outputs = (_over_axes(axes, name) for name in ("filter", "in", "out"))
-    size = element_bytes(problems["dtype"])
+    size = np.ones_like(g["N"]) * element_size
 
     table = _products(variant, g["N"], c, k, taps, outputs, axes)
     table["gemm_batch"] = g["G"]
@@ -70,15 +89,15 @@ def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 
     table["run_a"], table["run_b"], table["run_c"] = _channel_runs(variant, c, k)
     table["element_bytes"] = size
     table["is_1x1"] = taps == 1
-    table["is_3x3"] = _all_equal(problems, 3, "Y", "X") & problems["Z"].isin((1, 3)).to_numpy()
-    table["stride1"] = _all_equal(problems, 1, "stride_d", "stride_h", "stride_w")
-    table["pad0"] = _all_equal(problems, 0, "pad_d", "pad_h", "pad_w")
-    return pd.DataFrame(table, index=problems.index)
+    table["is_3x3"] = (dims["Y"] == 3) & (dims["X"] == 3) & ((dims["Z"] == 1) | (dims["Z"] == 3))
+    table["stride1"] = (dims["stride_d"] == 1) & (dims["stride_h"] == 1) & (dims["stride_w"] == 1)
+    table["pad0"] = (dims["pad_d"] == 0) & (dims["pad_h"] == 0) & (dims["pad_w"] == 0)
+    return table
 
 
-def _axis(problems: pd.DataFrame, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _axis(dims: Columns, names: tuple[str, ...]) -> dict[str, np.ndarray]:
     """Return extents and the factors of the input gradient along one axis; the formulas are the module's."""
-    i, f, s, p, d = (problems[name].to_numpy(np.int64) for name in names)
+    i, f, s, p, d = (dims[name] for name in names)
     period = s // np.gcd(s, d)
     return {
         "in": i.astype(np.float64),
@@ -97,10 +116,6 @@ def _over_axes(axes: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
 
 def _padded(channels: np.ndarray, multiple: int) -> np.ndarray:
     return np.ceil(channels / multiple) * multiple if multiple else channels
-
-
-def _all_equal(problems: pd.DataFrame, value: int, *names: str) -> np.ndarray:
-    return np.logical_and.reduce([problems[name].to_numpy() == value for name in names])
 
 
 def _products(

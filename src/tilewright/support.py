@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tilewright import implicit_gemm
 from tilewright import kernel as kernels
 from tilewright import problem as problem_tables
-from tilewright.implicit_gemm import implicit_gemm
 from tilewright.kernel import KernelConfig
 from tilewright.operation import DTYPES, VARIANTS
-from tilewright.problem import Problem
+from tilewright.problem import DIMS, Problem
 from tilewright.resources import capped_vectors, double_lds
 
 LARGEST_TENSOR = 2**31
@@ -184,14 +184,19 @@ def check_classes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; see ``check``."""
     problem = _problem_columns(problems, variant, channel_multiple)
-    kernel, classes = _kernel_classes(candidates, wave_size)
-    verdicts = np.zeros((len(problems), kernel["wave_size"].shape[1]), np.uint8)
+    kernel, classes = kernel_classes(candidates, wave_size)
+    return classes_verdicts(problem, kernel), classes
+
+
+def classes_verdicts(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Return the verdicts of problems (columns [P]) with kernel classes (columns [1, classes]), uint8 [P, classes]."""
     wide = {name: values[:, None] for name, values in problem.items()}
+    verdicts = np.zeros((len(problem["G"]), kernel["wave_size"].shape[1]), np.uint8)
     for number, rule in reversed(list(enumerate(RULES, start=1))):
         fails = ~rule.holds(wide, kernel)
         if fails.any():
             verdicts[np.broadcast_to(fails, verdicts.shape)] = number
-    return verdicts, classes
+    return verdicts
 
 
 def explain(
@@ -199,18 +204,35 @@ def explain(
 ) -> list[tuple[str, bool, str]]:
     """Return (rule, passed, reason) of every rule for one pair; the reason is what failing means."""
     candidate = kernels.frame([kernel]).assign(split_k=split_k)
-    one, _ = _kernel_classes(candidate, wave_size)
+    one, _ = kernel_classes(candidate, wave_size)
     columns = _problem_columns(problem_tables.frame([problem]), problem.variant, channel_multiple)
     return [(rule.name, bool(np.all(rule.holds(columns, one))), rule.reason) for rule in RULES]
 
 
 def _problem_columns(problems: pd.DataFrame, variant: str, channel_multiple: int) -> dict[str, np.ndarray]:
-    gemm = implicit_gemm(problems, variant, channel_multiple)
-    columns = {"signature": _signature(problems), "G": problems["G"].to_numpy()}
-    columns |= {f"run_{x}": gemm[f"run_{x}"].to_numpy().astype(np.int64) for x in "abc"}
-    columns |= {name: gemm[name].to_numpy() for name in ("is_1x1", "is_3x3", "stride1", "pad0")}
-    columns["largest_image"] = np.maximum(gemm["input_bytes"], gemm["output_bytes"]).to_numpy()
+    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
+    sizes = implicit_gemm.element_bytes(problems["dtype"])
+    return problem_columns(dims, variant, sizes, channel_multiple) | {"signature": _signature(problems)}
+
+
+def problem_columns(
+    dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
+) -> dict[str, np.ndarray]:
+    """Return what the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+
+    Plain arithmetic, as ``implicit_gemm.columns``.
+    """
+    gemm = implicit_gemm.columns(dims, variant, element_size, channel_multiple)
+    columns = {"G": dims["G"]}
+    columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
+    columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0")}
+    columns["largest_image"] = np.maximum(gemm["input_bytes"], gemm["output_bytes"])
     return columns
+
+
+def signature(variant: str, dtype: str, ndim: np.ndarray) -> np.ndarray:
+    """Return one number for direction, data type and dimensionality of each problem, int64, for quick comparison."""
+    return (VARIANTS.index(variant) * len(DTYPES) + DTYPES.index(dtype)) * 4 + ndim
 
 
 def _signature(table: pd.DataFrame) -> np.ndarray:
@@ -222,7 +244,7 @@ def _signature(table: pd.DataFrame) -> np.ndarray:
     return (variant * len(DTYPES) + dtype) * 4 + table["ndim"].to_numpy(np.int64)
 
 
-def _kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
     table = candidates[list(_KERNEL_FIELDS)].copy()
     table["signature"] = _signature(candidates)
