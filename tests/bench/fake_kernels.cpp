@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// Kernels for the host backend that behave and misbehave. Each computes the right convolution, the slow way, and says
+// how long that took; what is wrong with it is in its `disturb`.
+#include "host_runtime.hpp"
+
+#include "driver.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+using namespace tilewright;
+
+// Between -0.5 and 0.5, the same in every process.
+double jitter()
+{
+    static std::uint64_t state = 1;
+    state                      = state * 6364136223846793005ull + 1442695040888963407ull;
+    return static_cast<double>(state >> 40) / (1 << 24) - 0.5;
+}
+
+float reference_element(const ConvProblemC& problem, const Tensors& t, std::int64_t i)
+{
+    const Shape shape(problem);
+    const auto* a = static_cast<const float*>(t.a);
+    const auto* b = static_cast<const float*>(t.b);
+    float value   = 0;
+    switch(problem.direction)
+    {
+    case CONV_FORWARD: ForwardReference<Fp32>{shape, a, b, &value - i}(i); break;
+    case CONV_BWD_DATA: BackwardDataReference<Fp32>{shape, a, b, &value - i}(i); break;
+    default: BackwardWeightReference<Fp32>{shape, a, b, &value - i}(i); break;
+    }
+    return value;
+}
+
+// D has a name, a time in microseconds for launch number n, and a disturbance.
+template <typename D, int Direction = CONV_FORWARD>
+struct Fake
+{
+    static constexpr const char* name = D::name;
+    static constexpr int direction = Direction, ndim = 3, dtype = CONV_FP32;
+
+    static bool supports(const ConvProblemC& problem, std::string& why)
+    {
+        why = "C is above 64";
+        return problem.C <= 64;
+    }
+
+    static std::int64_t workspace_bytes(const ConvProblemC&) { return D::workspace; }
+
+    static void launch(const ConvProblemC& problem, const Tensors& tensors)
+    {
+        static int launches = 0;
+        const Sizes sizes(problem);
+        for(std::int64_t i = 0; i < sizes.c; ++i)
+        {
+            static_cast<float*>(tensors.c)[i] = reference_element(problem, tensors, i);
+        }
+        D::disturb(static_cast<float*>(tensors.c), sizes.c, launches);
+        tilewright_host_advance(D::microseconds(launches++));
+    }
+
+    static ConvResourcesC resources() { return {32, 1024, 0, 256, 8}; }
+};
+
+struct Good
+{
+    static constexpr const char* name         = "good";
+    static constexpr std::int64_t workspace   = 0;
+    static void disturb(float*, std::int64_t, int) {}
+    static double microseconds(int) { return 10 * (1 + 0.01 * jitter()); }
+};
+
+struct GoodData : Good
+{
+    static constexpr const char* name = "good_bwd_data";
+};
+
+struct GoodWeight : Good
+{
+    static constexpr const char* name       = "good_bwd_weight";
+    static constexpr std::int64_t workspace = 128;
+};
+
+struct Slow : Good
+{
+    static constexpr const char* name = "slow";
+    static double microseconds(int) { return 100; }
+};
+
+// Slower by half until it is warm, then steady.
+struct WarmsUp : Good
+{
+    static constexpr const char* name = "warms_up";
+    static double microseconds(int launch) { return launch < 100 ? 15 - 0.05 * launch : 10; }
+};
+
+// 5 % slower after every thousand launches.
+struct Drifts : Good
+{
+    static constexpr const char* name = "drifts";
+    static double microseconds(int launch) { return 10 * (1 + 0.05 * (launch / 1000)); }
+};
+
+struct Noisy : Good
+{
+    static constexpr const char* name = "noisy";
+    static double microseconds(int) { return 10 * (1 + 0.9 * jitter()); }
+};
+
+struct Segfault : Good
+{
+    static constexpr const char* name = "segfault";
+    static void disturb(float*, std::int64_t, int) { std::raise(SIGSEGV); }
+};
+
+// Crashes in the first process that launches it, and never again: a file remembers.
+struct SegfaultOnce : Good
+{
+    static constexpr const char* name = "segfault_once";
+    static void disturb(float*, std::int64_t, int)
+    {
+        const char* path = std::getenv("FAKE_KERNEL_MARK");
+        if(path != nullptr && access(path, F_OK) != 0)
+        {
+            std::fclose(std::fopen(path, "w"));
+            std::raise(SIGSEGV);
+        }
+    }
+};
+
+struct Hangs : Good
+{
+    static constexpr const char* name = "hangs";
+    static void disturb(float*, std::int64_t, int)
+    {
+        for(;;)
+        {
+            pause();
+        }
+    }
+};
+
+struct Exits : Good
+{
+    static constexpr const char* name = "exits";
+    static void disturb(float*, std::int64_t, int) { std::exit(0); }
+};
+
+// Garbage where people print; it must do no harm.
+struct Prints : Good
+{
+    static constexpr const char* name = "prints";
+    static void disturb(float*, std::int64_t, int)
+    {
+        std::printf("{\"done\": {\"code\": 0}}\n\xff\xfe garbage");
+        std::fflush(stdout);
+    }
+};
+
+// Garbage in every pipe that is open, also the one for replies.
+struct Scribbles : Good
+{
+    static constexpr const char* name = "scribbles";
+    static void disturb(float*, std::int64_t, int)
+    {
+        for(int file = 3; file < 64; ++file)
+        {
+            [[maybe_unused]] const auto written = write(file, "garbage\n", 8);
+        }
+    }
+};
+
+struct Wrong : Good
+{
+    static constexpr const char* name = "wrong";
+    static void disturb(float* c, std::int64_t count, int) { c[count / 2] += 0.01f; }
+};
+
+struct Unwritten : Good
+{
+    static constexpr const char* name = "unwritten";
+    static void disturb(float* c, std::int64_t count, int launch)
+    {
+        // The result of the first launch is checked: put back what was there before.
+        if(launch == 0)
+        {
+            std::memset(c + count / 2, 0xff, sizeof(float));
+        }
+    }
+};
+
+struct Throws : Good
+{
+    static constexpr const char* name = "throws";
+    static void disturb(float*, std::int64_t, int) { throw std::runtime_error("no, \"not\" this\none"); }
+};
+
+
+const Registration<Fake<Good>> good;
+const Registration<Fake<GoodData, CONV_BWD_DATA>> good_data;
+const Registration<Fake<GoodWeight, CONV_BWD_WEIGHT>> good_weight;
+const Registration<Fake<Slow>> slow;
+const Registration<Fake<WarmsUp>> warms_up;
+const Registration<Fake<Drifts>> drifts;
+const Registration<Fake<Noisy>> noisy;
+const Registration<Fake<Segfault>> segfault;
+const Registration<Fake<SegfaultOnce>> segfault_once;
+const Registration<Fake<Hangs>> hangs;
+const Registration<Fake<Exits>> exits;
+const Registration<Fake<Prints>> prints;
+const Registration<Fake<Scribbles>> scribbles;
+const Registration<Fake<Wrong>> wrong;
+const Registration<Fake<Unwritten>> unwritten;
+const Registration<Fake<Throws>> throws;
+
+} // namespace

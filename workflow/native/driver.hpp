@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: MIT
+// Measures registered kernels: operands, warm-up, samples, comparison with the reference. `Runtime` is a backend.
+#pragma once
+
+#include "reference.hpp"
+#include "runtime_errors.hpp"
+#include "statistics.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tilewright {
+
+// Throws BadArgument unless the problem is a convolution.
+inline void require_convolution(const ConvProblemC& p)
+{
+    const std::int32_t positive[] = {p.N,        p.G,        p.C,        p.K,          p.input_d,    p.input_h,   p.input_w,
+                                     p.filter_z, p.filter_y, p.filter_x, p.stride_d,   p.stride_h,   p.stride_w,
+                                     p.split_k,  p.dilation_d, p.dilation_h, p.dilation_w};
+    const bool all_positive = std::all_of(std::begin(positive), std::end(positive), [](auto v) { return v >= 1; });
+    if(!all_positive || p.pad_d < 0 || p.pad_h < 0 || p.pad_w < 0)
+    {
+        throw BadArgument("a dimension is less than 1, or a padding less than 0");
+    }
+    if(p.C % p.G != 0 || p.K % p.G != 0)
+    {
+        throw BadArgument("C or K is no multiple of G");
+    }
+    if(p.direction < CONV_FORWARD || p.direction > CONV_BWD_WEIGHT)
+    {
+        throw BadArgument("the direction is " + std::to_string(p.direction));
+    }
+    if(output_d(p) < 1 || output_h(p) < 1 || output_w(p) < 1)
+    {
+        throw BadArgument("the dilated filter is larger than the padded input");
+    }
+}
+
+inline std::size_t element_bytes(std::int32_t dtype) { return dtype == CONV_FP32 ? 4 : 2; }
+
+// Elements of the operands a, b and of the result c.
+struct Sizes
+{
+    std::int64_t a, b, c;
+
+    explicit Sizes(const ConvProblemC& p)
+    {
+        const Shape s(p);
+        switch(p.direction)
+        {
+        case CONV_FORWARD: a = s.inputs(), b = s.weights(), c = s.outputs(); break;
+        case CONV_BWD_DATA: a = s.outputs(), b = s.weights(), c = s.inputs(); break;
+        default: a = s.inputs(), b = s.outputs(), c = s.weights(); break;
+        }
+    }
+};
+
+// Device memory that only grows.
+template <typename Runtime>
+class Buffer
+{
+    public:
+    Buffer()                         = default;
+    Buffer(const Buffer&)            = delete;
+    Buffer& operator=(const Buffer&) = delete;
+    ~Buffer() { clear(); }
+
+    // At least `bytes` bytes; the content is lost when it has to grow.
+    char* reserve(std::size_t bytes)
+    {
+        if(bytes > size_)
+        {
+            clear();
+            memory_ = static_cast<char*>(Runtime::allocate(bytes));
+            size_   = bytes;
+        }
+        return memory_;
+    }
+
+    void clear()
+    {
+        if(memory_ != nullptr)
+        {
+            Runtime::release(memory_);
+        }
+        memory_ = nullptr;
+        size_   = 0;
+    }
+
+    private:
+    char* memory_     = nullptr;
+    std::size_t size_ = 0;
+};
+
+template <typename Runtime>
+class Driver
+{
+    public:
+    ConvDeviceC device() { return runtime_.device(); }
+
+    // Throws DeviceFault unless the device computes a known sum.
+    void probe()
+    {
+        constexpr std::int64_t count = 4096;
+        Buffer<Runtime> memory;
+        auto* numbers = reinterpret_cast<std::int64_t*>(memory.reserve(count * sizeof(std::int64_t)));
+        runtime_.for_each(count, ProbeSum{numbers});
+        std::vector<std::int64_t> found(count);
+        runtime_.copy_out(found.data(), numbers, count * sizeof(std::int64_t));
+        for(std::int64_t i = 0; i < count; ++i)
+        {
+            if(found[static_cast<std::size_t>(i)] != 3 * i + 1)
+            {
+                throw DeviceFault("the device computes wrong numbers");
+            }
+        }
+    }
+
+    // Runs the kernel once over a poisoned result and compares it with the reference.
+    ConvCheckC verify(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options)
+    {
+        prepare(kernel, problem, options);
+        const float* right     = reference(kernel.dtype, problem);
+        const Sizes sizes      = Sizes(problem);
+        const Tensors tensors  = tensors_of(0);
+        const std::size_t size = element_bytes(kernel.dtype);
+        // All ones is "not a number" in every type.
+        runtime_.fill(tensors.c, 0xff, static_cast<std::size_t>(sizes.c) * size);
+        if(workspace_bytes_ > 0)
+        {
+            runtime_.fill(tensors.workspace, 0xff, workspace_bytes_);
+        }
+        launch(kernel, problem, tensors);
+        runtime_.synchronize();
+        switch(kernel.dtype)
+        {
+        case CONV_FP16: return compare<Fp16>(problem, sizes, tensors.c, right);
+        case CONV_BF16: return compare<Bf16>(problem, sizes, tensors.c, right);
+        default: return compare<Fp32>(problem, sizes, tensors.c, right);
+        }
+    }
+
+    // Appends the samples (milliseconds a launch) to `samples`.
+    ConvResultC measure(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options,
+                        std::vector<double>& samples)
+    {
+        prepare(kernel, problem, options);
+        ConvResultC result     = time(kernel, problem, options, samples);
+        result.workspace_bytes = static_cast<std::int64_t>(workspace_bytes_);
+        result.copies          = copies_in_use_;
+        result.rotated_bytes =
+            options.cache == CONV_WARM ? 0 : static_cast<std::int64_t>(copies_in_use_) * static_cast<std::int64_t>(set_bytes_);
+        return result;
+    }
+
+    // The same with the caller's operands.
+    ConvResultC measure_given(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options,
+                              const void* a, const void* b, void* c, std::vector<double>& samples)
+    {
+        prepared_.reset();
+        prepare_workspace(kernel, problem);
+        copies_in_use_ = 1;
+        set_bytes_     = 0;
+        given_         = Tensors{a, b, c, workspace_.reserve(workspace_bytes_), runtime_.stream()};
+        ConvResultC result = time(kernel, problem, options, samples);
+        given_.reset();
+        return result;
+    }
+
+    private:
+    // What the operands in memory depend on.
+    struct Prepared
+    {
+        ConvProblemC problem;
+        std::int32_t dtype;
+        std::uint64_t seed;
+        std::int32_t copies;
+    };
+
+    static constexpr std::size_t alignment = 256;
+
+    static std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+    void prepare(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options)
+    {
+        const Sizes sizes      = Sizes(problem);
+        const std::size_t size = element_bytes(kernel.dtype);
+        a_bytes_               = aligned(static_cast<std::size_t>(sizes.a) * size);
+        b_bytes_               = aligned(static_cast<std::size_t>(sizes.b) * size);
+        set_bytes_             = a_bytes_ + b_bytes_ + aligned(static_cast<std::size_t>(sizes.c) * size);
+        copies_in_use_         = copies(options);
+        prepare_workspace(kernel, problem);
+
+        // Operands do not depend on split-K. Copies that are there already may stay.
+        ConvProblemC key = problem;
+        key.split_k      = 1;
+        if(prepared_ && std::memcmp(&prepared_->problem, &key, sizeof key) == 0 && prepared_->dtype == kernel.dtype &&
+           prepared_->seed == options.seed && prepared_->copies >= copies_in_use_)
+        {
+            return;
+        }
+        prepared_.reset();
+        reference_ready_ = false;
+        pool_.reserve(set_bytes_ * static_cast<std::size_t>(copies_in_use_));
+        for(std::int32_t copy = 0; copy < copies_in_use_; ++copy)
+        {
+            const Tensors tensors = tensors_of(copy);
+            // Every copy and operand has a stream of its own.
+            const std::uint64_t seed = (options.seed << 20) + 2 * static_cast<std::uint64_t>(copy);
+            switch(kernel.dtype)
+            {
+            case CONV_FP16: generate<Fp16>(tensors, sizes, seed); break;
+            case CONV_BF16: generate<Bf16>(tensors, sizes, seed); break;
+            default: generate<Fp32>(tensors, sizes, seed); break;
+            }
+        }
+        runtime_.synchronize();
+        prepared_ = Prepared{key, kernel.dtype, options.seed, copies_in_use_};
+    }
+
+    void prepare_workspace(const ConvKernelC& kernel, const ConvProblemC& problem)
+    {
+        const std::int64_t needed = kernel.workspace_bytes(&problem);
+        if(needed < 0)
+        {
+            throw Refused("the kernel cannot tell its workspace for this problem");
+        }
+        workspace_bytes_ = static_cast<std::size_t>(needed);
+        workspace_.reserve(workspace_bytes_);
+    }
+
+    std::int32_t copies(const ConvOptionsC& options)
+    {
+        if(options.cache == CONV_WARM)
+        {
+            return 1;
+        }
+        if(llc_bytes_ == 0)
+        {
+            llc_bytes_ = static_cast<std::size_t>(runtime_.device().llc_bytes);
+        }
+        const std::size_t rotate =
+            options.rotate_bytes > 0 ? static_cast<std::size_t>(options.rotate_bytes) : 2 * llc_bytes_;
+        const std::size_t wanted = (rotate + set_bytes_ - 1) / set_bytes_;
+        return static_cast<std::int32_t>(std::max<std::size_t>(1, std::min<std::size_t>(wanted, 1 << 20)));
+    }
+
+    Tensors tensors_of(std::int32_t copy)
+    {
+        if(given_)
+        {
+            return *given_;
+        }
+        char* set = pool_.reserve(0) + set_bytes_ * static_cast<std::size_t>(copy);
+        return Tensors{set, set + a_bytes_, set + a_bytes_ + b_bytes_, workspace_.reserve(0), runtime_.stream()};
+    }
+
+    template <typename T>
+    void generate(const Tensors& tensors, const Sizes& sizes, std::uint64_t seed)
+    {
+        using Bits = typename T::Bits;
+        runtime_.for_each(sizes.a, Generate<T>{static_cast<Bits*>(const_cast<void*>(tensors.a)), mixed(seed)});
+        runtime_.for_each(sizes.b, Generate<T>{static_cast<Bits*>(const_cast<void*>(tensors.b)), mixed(seed + 1)});
+    }
+
+    // Far apart for neighbouring seeds: the generator itself counts on from its seed.
+    static std::uint64_t mixed(std::uint64_t seed)
+    {
+        seed = (seed ^ (seed >> 33)) * 0xff51afd7ed558ccdull;
+        seed = (seed ^ (seed >> 33)) * 0xc4ceb9fe1a85ec53ull;
+        return seed ^ (seed >> 33);
+    }
+
+    // The right result in fp32; once for all kernels of a problem.
+    const float* reference(std::int32_t dtype, const ConvProblemC& problem)
+    {
+        const std::int64_t count = Sizes(problem).c;
+        auto* to = reinterpret_cast<float*>(reference_.reserve(static_cast<std::size_t>(count) * sizeof(float)));
+        if(!reference_ready_)
+        {
+            switch(dtype)
+            {
+            case CONV_FP16: compute_reference<Fp16>(problem, count, to); break;
+            case CONV_BF16: compute_reference<Bf16>(problem, count, to); break;
+            default: compute_reference<Fp32>(problem, count, to); break;
+            }
+            runtime_.synchronize();
+            reference_ready_ = true;
+        }
+        return to;
+    }
+
+    template <typename T>
+    void compute_reference(const ConvProblemC& problem, std::int64_t count, float* to)
+    {
+        using Bits            = typename T::Bits;
+        const Tensors tensors = tensors_of(0);
+        const auto* a         = static_cast<const Bits*>(tensors.a);
+        const auto* b         = static_cast<const Bits*>(tensors.b);
+        const Shape shape(problem);
+        switch(problem.direction)
+        {
+        case CONV_FORWARD: runtime_.for_each(count, ForwardReference<T>{shape, a, b, to}); break;
+        case CONV_BWD_DATA: runtime_.for_each(count, BackwardDataReference<T>{shape, a, b, to}); break;
+        default: runtime_.for_each(count, BackwardWeightReference<T>{shape, a, b, to}); break;
+        }
+    }
+
+    template <typename T>
+    ConvCheckC compare(const ConvProblemC& problem, const Sizes& sizes, const void* result, const float* right)
+    {
+        const Shape s(problem);
+        const double products = static_cast<double>(s.outputs()) * static_cast<double>(s.C) *
+                                static_cast<double>(s.filter[0] * s.filter[1] * s.filter[2]);
+        const double length    = std::max(1.0, products / static_cast<double>(sizes.c));
+        const double tolerance = relative_tolerance(T::half_ulp, length, problem.split_k);
+        // Operands are uniform in (-1, 1): the product of two has variance 1/9.
+        const double typical       = std::sqrt(length) / 3;
+        const std::int64_t strands = std::min<std::int64_t>(sizes.c, 1 << 15);
+        auto* partials             = reinterpret_cast<Partial*>(
+            partials_.reserve(static_cast<std::size_t>(strands) * sizeof(Partial)));
+        runtime_.for_each(strands, Compare<T>{static_cast<const typename T::Bits*>(result), right, sizes.c, strands,
+                                              tolerance, typical, partials});
+        std::vector<Partial> found(static_cast<std::size_t>(strands));
+        runtime_.copy_out(found.data(), partials, found.size() * sizeof(Partial));
+
+        ConvCheckC check{};
+        check.elements   = sizes.c;
+        check.tolerance  = tolerance * typical;
+        double error     = 0;
+        double reference = 0;
+        for(const Partial& p : found)
+        {
+            check.not_finite += p.not_finite;
+            check.wrong += p.wrong;
+            check.non_zero += p.non_zero;
+            check.worst = std::max(check.worst, p.worst);
+            error += p.error;
+            reference += p.reference;
+        }
+        check.relative_error = reference > 0 ? std::sqrt(error / reference) : (error > 0 ? 1 : 0);
+        return check;
+    }
+
+    void launch(const ConvKernelC& kernel, const ConvProblemC& problem, const Tensors& t)
+    {
+        char why[512] = "";
+        const int code = kernel.launch(&problem, t.a, t.b, t.c, t.workspace, t.stream, why, sizeof why);
+        if(code != CONV_OK)
+        {
+            runtime_.forget_errors();
+            throw Refused(why[0] != 0 ? why : "the launch failed without saying why");
+        }
+        runtime_.check_launch();
+    }
+
+    // One sample: milliseconds a launch of `launches` in a row.
+    double sample(const ConvKernelC& kernel, const ConvProblemC& problem, std::int32_t launches, std::int32_t* late)
+    {
+        runtime_.close_gate();
+        runtime_.begin();
+        try
+        {
+            for(std::int32_t i = 0; i < launches; ++i)
+            {
+                next_copy_ = (next_copy_ + 1) % copies_in_use_;
+                launch(kernel, problem, tensors_of(next_copy_));
+            }
+        }
+        catch(...)
+        {
+            runtime_.open_gate();
+            throw;
+        }
+        runtime_.end();
+        runtime_.open_gate();
+        const double milliseconds = runtime_.elapsed_ms() / launches;
+        *late += runtime_.gate_timed_out();
+        return milliseconds;
+    }
+
+    ConvResultC time(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options,
+                     std::vector<double>& samples)
+    {
+        ConvResultC result{};
+        const double start = runtime_.wall_ms();
+        std::int32_t late  = 0;
+        // The first launch loads the code.
+        launch(kernel, problem, tensors_of(0));
+        runtime_.synchronize();
+        const double first         = sample(kernel, problem, 1, &late);
+        result.launches_per_sample = 1;
+        if(options.hopeless_ms > 0 && first > options.hopeless_ms)
+        {
+            samples.push_back(first);
+            result.stop = CONV_STOP_HOPELESS;
+        }
+        else
+        {
+            result.launches_per_sample =
+                static_cast<std::int32_t>(std::clamp(std::ceil(options.sample_ms / std::max(first, 1e-6)), 1.0, 256.0));
+            warm_up(kernel, problem, options, start, result);
+            late        = 0;
+            result.stop = repeat(kernel, problem, options, start, result.launches_per_sample, samples, &late);
+        }
+        for(const double value : samples)
+        {
+            result.device_ms += value * result.launches_per_sample;
+        }
+        result.median_ms  = median(samples);
+        result.noise      = noise(samples);
+        result.samples    = static_cast<std::int32_t>(samples.size());
+        result.wall_ms    = runtime_.wall_ms() - start;
+        result.host_bound = late;
+        return result;
+    }
+
+    // Until two windows of samples agree, or half of the budget is spent.
+    void warm_up(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options, double start,
+                 ConvResultC& result)
+    {
+        constexpr int window = 3;
+        std::int32_t late    = 0;
+        double before        = -1;
+        while(runtime_.wall_ms() - start < options.budget_ms / 2)
+        {
+            std::vector<double> values;
+            for(int i = 0; i < window; ++i)
+            {
+                values.push_back(sample(kernel, problem, result.launches_per_sample, &late));
+            }
+            result.warmup_samples += window;
+            const double now = median(std::move(values));
+            if(before > 0 && std::abs(now - before) <= options.warmup_change * before)
+            {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    std::int32_t repeat(const ConvKernelC& kernel, const ConvProblemC& problem, const ConvOptionsC& options,
+                        double start, std::int32_t launches, std::vector<double>& samples, std::int32_t* late)
+    {
+        double device_ms = 0;
+        for(;;)
+        {
+            samples.push_back(sample(kernel, problem, launches, late));
+            device_ms += samples.back() * launches;
+            const auto count = static_cast<std::int32_t>(samples.size());
+            if(count >= options.min_samples && device_ms >= options.min_time_ms)
+            {
+                const double error = noise(samples);
+                if(error >= 0 && error <= options.max_noise)
+                {
+                    return CONV_STOP_CONVERGED;
+                }
+            }
+            if(count >= options.max_samples)
+            {
+                return CONV_STOP_SAMPLES;
+            }
+            if(runtime_.wall_ms() - start >= options.budget_ms)
+            {
+                return CONV_STOP_BUDGET;
+            }
+        }
+    }
+
+    Runtime runtime_;
+    Buffer<Runtime> pool_;
+    Buffer<Runtime> workspace_;
+    Buffer<Runtime> reference_;
+    Buffer<Runtime> partials_;
+    std::optional<Prepared> prepared_;
+    std::optional<Tensors> given_;
+    std::size_t a_bytes_         = 0;
+    std::size_t b_bytes_         = 0;
+    std::size_t set_bytes_       = 0;
+    std::size_t workspace_bytes_ = 0;
+    std::size_t llc_bytes_       = 0;
+    std::int32_t copies_in_use_  = 1;
+    std::int32_t next_copy_      = 0;
+    bool reference_ready_        = false;
+};
+
+} // namespace tilewright

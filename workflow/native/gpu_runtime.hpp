@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// What the driver needs of a GPU, for CUDA and HIP.
+#pragma once
+
+#include "gpu_api.hpp"
+#include "runtime_errors.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <string>
+
+#define TW_DEVICE __host__ __device__
+
+namespace tilewright {
+
+template <typename F>
+__global__ void for_each_kernel(F body, std::int64_t count)
+{
+    const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+    for(std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
+    {
+        body(i);
+    }
+}
+
+// Holds the stream until the host has queued a whole sample, so that the host's speed is no part of it. It lets go
+// by itself after `limit` clocks: a host that cannot queue while the device waits must not hang for ever.
+static __global__ void gate_kernel(volatile int* open, volatile int* timed_out, long long limit)
+{
+    const long long start = clock64();
+    while(*open == 0)
+    {
+        if(clock64() - start > limit)
+        {
+            *timed_out = 1;
+            break;
+        }
+    }
+}
+
+class Runtime
+{
+    public:
+    static constexpr const char* backend = TW_BACKEND;
+    using Event                          = TW_GPU(Event_t);
+
+    Runtime()
+    {
+        check(TW_GPU(StreamCreate)(&stream_), "create a stream");
+        check(TW_GPU(EventCreate)(&begin_), "create an event");
+        check(TW_GPU(EventCreate)(&end_), "create an event");
+        void* flags = nullptr;
+#if defined(TILEWRIGHT_CUDA)
+        check(cudaHostAlloc(&flags, 2 * sizeof(int), cudaHostAllocMapped), "allocate the gate");
+#else
+        check(hipHostMalloc(&flags, 2 * sizeof(int), hipHostMallocMapped | hipHostMallocCoherent), "allocate the gate");
+#endif
+        gate_ = static_cast<volatile int*>(flags);
+    }
+
+    Runtime(const Runtime&)            = delete;
+    Runtime& operator=(const Runtime&) = delete;
+
+    ~Runtime()
+    {
+        // The process may be ending, with the context gone: nothing to do about a failure.
+        (void)TW_GPU(EventDestroy)(begin_);
+        (void)TW_GPU(EventDestroy)(end_);
+        (void)TW_GPU(StreamDestroy)(stream_);
+    }
+
+    void* stream() const { return static_cast<void*>(stream_); }
+
+    static void* allocate(std::size_t bytes)
+    {
+        void* memory      = nullptr;
+        const auto status = TW_GPU(Malloc)(&memory, bytes);
+        if(status == TW_GPU(ErrorMemoryAllocation))
+        {
+            (void)TW_GPU(GetLastError)();
+            throw OutOfMemory("no device memory for " + std::to_string(bytes) + " bytes");
+        }
+        check(status, "allocate memory");
+        return memory;
+    }
+
+    static void release(void* memory) { (void)TW_GPU(Free)(memory); }
+
+    void fill(void* memory, int byte, std::size_t bytes)
+    {
+        check(TW_GPU(MemsetAsync)(memory, byte, bytes, stream_), "fill memory");
+    }
+
+    void copy_out(void* to, const void* from, std::size_t bytes)
+    {
+        check(TW_GPU(MemcpyAsync)(to, from, bytes, TW_GPU(MemcpyDeviceToHost), stream_), "copy from the device");
+        synchronize();
+    }
+
+    template <typename F>
+    void for_each(std::int64_t count, F body)
+    {
+        if(count <= 0)
+        {
+            return;
+        }
+        const std::int64_t blocks = (count + 255) / 256;
+        for_each_kernel<<<dim3(static_cast<unsigned int>(blocks < 65536 ? blocks : 65536)), dim3(256), 0, stream_>>>(
+            body, count);
+        check(TW_GPU(GetLastError)(), "launch a computation");
+    }
+
+    void synchronize() { check(TW_GPU(StreamSynchronize)(stream_), "run on the device"); }
+
+    // Throws if a launch was refused (wrong grid, too much shared memory): the context lives on.
+    static void check_launch()
+    {
+        const auto status = TW_GPU(GetLastError)();
+        if(status != TW_GPU(Success))
+        {
+            throw Refused(std::string("the launch failed: ") + TW_GPU(GetErrorString)(status));
+        }
+    }
+
+    static void forget_errors() { (void)TW_GPU(GetLastError)(); }
+
+    void close_gate()
+    {
+        gate_[0] = 0;
+        gate_[1] = 0;
+        gate_kernel<<<1, 1, 0, stream_>>>(gate_, gate_ + 1, gate_clocks);
+        check(TW_GPU(GetLastError)(), "launch the gate");
+    }
+
+    void open_gate() { gate_[0] = 1; }
+
+    // Whether the gate let go before the host opened it. Valid after synchronizing.
+    bool gate_timed_out() const { return gate_[1] != 0; }
+
+    void begin() { check(TW_GPU(EventRecord)(begin_, stream_), "record an event"); }
+
+    void end() { check(TW_GPU(EventRecord)(end_, stream_), "record an event"); }
+
+    double elapsed_ms()
+    {
+        check(TW_GPU(EventSynchronize)(end_), "run on the device");
+        float milliseconds = 0;
+        check(TW_GPU(EventElapsedTime)(&milliseconds, begin_, end_), "read the events");
+        return static_cast<double>(milliseconds);
+    }
+
+    static double wall_ms()
+    {
+        return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+    }
+
+    static ConvDeviceC device();
+
+    private:
+    static constexpr long long gate_clocks = 200'000'000;
+
+    static void check(TW_GPU(Error_t) status, const char* what)
+    {
+        if(status != TW_GPU(Success))
+        {
+            throw DeviceFault(std::string("cannot ") + what + ": " + TW_GPU(GetErrorString)(status));
+        }
+    }
+
+    TW_GPU(Stream_t) stream_{};
+    Event begin_{};
+    Event end_{};
+    volatile int* gate_{};
+};
+
+inline ConvDeviceC Runtime::device()
+{
+    ConvDeviceC found{};
+    int number = 0;
+    check(TW_GPU(GetDevice)(&number), "find a device");
+#if defined(TILEWRIGHT_CUDA)
+    cudaDeviceProp properties{};
+    const std::size_t llc_of_l2 = 1;
+#else
+    hipDeviceProp_t properties{};
+    // The runtime does not tell the size of the memory-side cache (256 MiB on MI300 and MI350) behind the L2s.
+    const std::size_t llc_of_l2 = 64;
+#endif
+    check(TW_GPU(GetDeviceProperties)(&properties, number), "read the device's properties");
+    std::snprintf(found.name, sizeof found.name, "%.127s", properties.name);
+    const auto* bytes = reinterpret_cast<const unsigned char*>(properties.uuid.bytes);
+    std::snprintf(found.uuid, sizeof found.uuid,
+                  "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2],
+                  bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8], bytes[9], bytes[10], bytes[11], bytes[12],
+                  bytes[13], bytes[14], bytes[15]);
+    (void)TW_GPU(DeviceGetPCIBusId)(found.pci, sizeof found.pci, number);
+#if defined(TILEWRIGHT_CUDA)
+    std::snprintf(found.arch, sizeof found.arch, "sm_%d%d", properties.major, properties.minor);
+    (void)cudaDeviceGetAttribute(&found.clock_khz, cudaDevAttrClockRate, number);
+#else
+    std::snprintf(found.arch, sizeof found.arch, "%.31s", properties.gcnArchName);
+    (void)hipDeviceGetAttribute(&found.clock_khz, hipDeviceAttributeClockRate, number);
+#endif
+    found.llc_bytes     = static_cast<std::int64_t>(properties.l2CacheSize) * llc_of_l2;
+    found.memory_bytes  = static_cast<std::int64_t>(properties.totalGlobalMem);
+    found.compute_units = properties.multiProcessorCount;
+    (void)TW_GPU(DriverGetVersion)(&found.driver_version);
+    (void)TW_GPU(RuntimeGetVersion)(&found.runtime_version);
+    return found;
+}
+
+} // namespace tilewright

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// A device made of the host's memory and a clock that stands still unless a kernel moves it: for tests. A kernel
+// takes as long as it says with tilewright_host_advance(), so every time is exact and the same on every machine.
+#pragma once
+
+#include "launcher.hpp"
+#include "runtime_errors.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#define TW_DEVICE
+
+extern "C" inline double* tilewright_host_clock()
+{
+    static double microseconds = 0;
+    return &microseconds;
+}
+
+extern "C" __attribute__((used)) inline void tilewright_host_advance(double microseconds)
+{
+    *tilewright_host_clock() += microseconds;
+}
+
+namespace tilewright {
+
+class Runtime
+{
+    public:
+    static constexpr const char* backend = "host";
+
+    static void* stream() { return nullptr; }
+
+    static void* allocate(std::size_t bytes)
+    {
+        if(bytes > memory_bytes)
+        {
+            throw OutOfMemory("no device memory for " + std::to_string(bytes) + " bytes");
+        }
+        return std::malloc(bytes > 0 ? bytes : 1);
+    }
+
+    static void release(void* memory) { std::free(memory); }
+
+    static void fill(void* memory, int byte, std::size_t bytes) { std::memset(memory, byte, bytes); }
+
+    static void copy_out(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
+
+    template <typename F>
+    static void for_each(std::int64_t count, F body)
+    {
+        for(std::int64_t i = 0; i < count; ++i)
+        {
+            body(i);
+        }
+    }
+
+    static void synchronize() {}
+    static void check_launch() {}
+    static void forget_errors() {}
+    static void close_gate() {}
+    static void open_gate() {}
+    static bool gate_timed_out() { return false; }
+
+    void begin() { begin_ = *tilewright_host_clock(); }
+
+    void end()
+    {
+        // Events have a price, however short the kernel.
+        tilewright_host_advance(0.01);
+        end_ = *tilewright_host_clock();
+    }
+
+    double elapsed_ms() const { return (end_ - begin_) / 1000; }
+
+    static double wall_ms() { return *tilewright_host_clock() / 1000; }
+
+    static ConvDeviceC device()
+    {
+        ConvDeviceC found{};
+        std::strcpy(found.name, "host memory");
+        std::strcpy(found.uuid, "00000000-0000-0000-0000-000000000000");
+        std::strcpy(found.arch, "host");
+        found.llc_bytes     = 1 << 16;
+        found.memory_bytes  = memory_bytes;
+        found.compute_units = 1;
+        return found;
+    }
+
+    private:
+    static constexpr std::size_t memory_bytes = std::size_t{1} << 28;
+
+    double begin_ = 0;
+    double end_   = 0;
+};
+
+} // namespace tilewright

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// How a kernel family plugs in: a class with static members, and one object that registers it.
+//
+//   struct MyKernel {
+//       static constexpr const char* name = "...";
+//       static constexpr int direction = CONV_FORWARD, ndim = 2, dtype = CONV_FP16;
+//       static bool supports(const ConvProblemC& problem, std::string& why);   // touches no GPU
+//       static std::int64_t workspace_bytes(const ConvProblemC& problem);
+//       static void launch(const ConvProblemC& problem, const tilewright::Tensors& tensors);   // may throw
+//       static ConvResourcesC resources();
+//   };
+//   static const tilewright::Registration<MyKernel> registration;
+//
+// Nothing but this header and tilewright_conv.h is needed; the driver is linked in or loaded before.
+#pragma once
+
+#include "tilewright_conv.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+namespace tilewright {
+
+// Addresses of one launch, on the device.
+struct Tensors
+{
+    const void* a;
+    const void* b;
+    void* c;
+    void* workspace;
+    void* stream;
+};
+
+inline ConvResourcesC unknown_resources() { return {-1, -1, -1, -1, -1}; }
+
+inline std::int32_t output_extent(std::int64_t in, std::int64_t filter, std::int64_t stride, std::int64_t pad, std::int64_t dilation)
+{
+    const std::int64_t room = in + 2 * pad - dilation * (filter - 1) - 1;
+    return room < 0 ? 0 : static_cast<std::int32_t>(room / stride + 1);
+}
+
+inline std::int32_t output_d(const ConvProblemC& p)
+{
+    return output_extent(p.input_d, p.filter_z, p.stride_d, p.pad_d, p.dilation_d);
+}
+
+inline std::int32_t output_h(const ConvProblemC& p)
+{
+    return output_extent(p.input_h, p.filter_y, p.stride_h, p.pad_h, p.dilation_h);
+}
+
+inline std::int32_t output_w(const ConvProblemC& p)
+{
+    return output_extent(p.input_w, p.filter_x, p.stride_w, p.pad_w, p.dilation_w);
+}
+
+// A 2D kernel runs what has no depth.
+inline bool has_depth(const ConvProblemC& p)
+{
+    return p.input_d != 1 || p.filter_z != 1 || p.stride_d != 1 || p.pad_d != 0 || p.dilation_d != 1;
+}
+
+template <typename K>
+class Registration
+{
+    public:
+    Registration() { conv_dispatcher_register(&kernel_); }
+
+    private:
+    static int supports(const ConvProblemC* problem, char* why, int size)
+    {
+        try
+        {
+            std::string reason;
+            const bool fits = K::supports(*problem, reason);
+            std::snprintf(why, static_cast<std::size_t>(size), "%s", reason.c_str());
+            return fits ? 1 : 0;
+        }
+        catch(const std::exception& error)
+        {
+            std::snprintf(why, static_cast<std::size_t>(size), "%s", error.what());
+            return 0;
+        }
+    }
+
+    static int launch(const ConvProblemC* problem, const void* a, const void* b, void* c, void* workspace, void* stream,
+                      char* why, int size)
+    {
+        try
+        {
+            K::launch(*problem, Tensors{a, b, c, workspace, stream});
+            return CONV_OK;
+        }
+        catch(const std::exception& error)
+        {
+            std::snprintf(why, static_cast<std::size_t>(size), "%s", error.what());
+        }
+        catch(...)
+        {
+            std::snprintf(why, static_cast<std::size_t>(size), "an exception of unknown type");
+        }
+        return CONV_UNSUPPORTED;
+    }
+
+    static std::int64_t workspace_bytes(const ConvProblemC* problem) { return K::workspace_bytes(*problem); }
+
+    static int resources(ConvResourcesC* resources)
+    {
+        *resources = K::resources();
+        return CONV_OK;
+    }
+
+    static constexpr ConvKernelC kernel_ = {K::name,  K::direction,     K::ndim, K::dtype,
+                                            supports, workspace_bytes, launch,  resources};
+};
+
+} // namespace tilewright
