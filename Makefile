@@ -37,10 +37,11 @@ lock:
 	uv pip compile pyproject.toml --extra workflow --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" -o envs/requirements.lock
 
-# Write what is generated from the settings classes: the JSON schema and the table of docs/configuration.md.
+# Write what is generated: the JSON schema and the tables of docs/configuration.md and docs/features.md.
 schema: $(READY)
 	$(RUN) python -m tilewright.settings.config > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
+	$(RUN) python tools/features_page.py
 
 # Remove what can be made again. What was measured, in results/journals, stays.
 clean:

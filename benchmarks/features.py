@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Feature rows per CPU-second of one core: the sweep pool against the training problems, pairs in random order."""
+"""Feature rows per CPU-second of one core: the sweep pool against the training problems, pairs in random order.
+
+The matrix is made in blocks, as a prediction makes it: fresh memory costs what the operating system charges for it,
+which is not what is asked here. `--block 0` makes it in one piece.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import candidates, features, hardware, kernel, problem, problem_sets, resources
+from tilewright import candidates, features, hardware, kernel, learn, problem, problem_sets, resources
 from tilewright.arch import ArchSpecs
 from tilewright.devices.simulated import load_coefficients
 from tilewright.operation import Operation
@@ -35,25 +39,36 @@ def tables(operation: Operation):
     return problem.frame([entry.problem for entry in entries]), table, product
 
 
+def measure(tables, draws, block: int, feature_set: str) -> tuple[float, int]:
+    """Return rows per CPU-second of one pass over the drawn pairs, and the number of features."""
+    problems, pool, product = tables
+    rows, columns = draws
+    start = time.process_time()
+    for first in range(0, len(rows), block):
+        part = slice(first, first + block)
+        matrix = features.compute(problems, pool, rows[part], columns[part], product, feature_set)
+    return len(rows) / (time.process_time() - start), matrix.shape[1]
+
+
 def main() -> None:
     """Time several repetitions and print the slowest, median and fastest rate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
+    parser.add_argument("--features", choices=list(features.FEATURE_SETS), default="tilewright")
     parser.add_argument("--rows", default=1_000_000, type=int)
+    parser.add_argument("--block", default=learn.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)
     args = parser.parse_args()
 
-    problems, pool, product = tables(args.operation)
+    made = tables(args.operation)
     draw = np.random.default_rng(0)
-    rows = draw.integers(0, len(problems), args.rows)
-    columns = draw.integers(0, len(pool), args.rows)
-    rates = []
-    for _ in range(args.repeats):
-        start = time.process_time()
-        matrix = features.compute(problems, pool, rows, columns, product)
-        rates.append(args.rows / (time.process_time() - start))
+    draws = draw.integers(0, len(made[0]), args.rows), draw.integers(0, len(made[1]), args.rows)
+    results = [measure(made, draws, args.block or args.rows, args.features) for _ in range(args.repeats)]
+    rates, width = [rate for rate, _ in results], results[0][1]
     middle = statistics.median(rates)
-    print(f"{args.operation}: {matrix.shape[0]:,} rows x {matrix.shape[1]} features")
+    print(
+        f"{args.operation}, {args.features}: {args.rows:,} rows x {width} features, {args.block or args.rows:,} a time"
+    )
     print(f"rows per CPU-second: min {min(rates):,.0f}, median {middle:,.0f}, max {max(rates):,.0f}")
     print(f"median / reference ({REFERENCE:,}): {middle / REFERENCE:.1f}")
 

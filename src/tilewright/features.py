@@ -1,7 +1,6 @@
 """The one definition of the learning features, used for training and for selection alike.
 
-A feature belongs to the problem, to the candidate, or to the pair of them. Problem and candidate columns are
-computed once a row of their table and gathered; only pair features cost time for every pair. Sizes are those of
+``FEATURE_SETS`` has ours, defined here, and the reference's (``reference_features``). In ours, sizes are those of
 the implicit GEMM (``implicit_gemm``), tiles are the kernel's own (m, n, k), a batch is a group after merging.
 
 No logarithms on pair features: a tree splits on the order of values only, so a monotone transform would cost
@@ -10,8 +9,7 @@ time and change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,14 +17,14 @@ import pandas as pd
 
 from tilewright import implicit_gemm
 from tilewright.errors import UserError
+from tilewright.feature_table import Columns, Feature, FeatureSet, Pairs, column, only, raw
 from tilewright.hardware import Hardware
 from tilewright.implicit_gemm import element_bytes
 from tilewright.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
 from tilewright.operation import ELEMENT_BYTES, Operation
 from tilewright.problem import DIMS
+from tilewright.reference_features import REFERENCE
 from tilewright.resources import capped_vectors
-
-Columns = Mapping[str, np.ndarray]
 
 MIB = 2**20
 ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
@@ -35,48 +33,8 @@ CHUNK = 8192
 """Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""
 
 
-@dataclass(frozen=True)
-class Feature:
-    """One column: its name, unit, meaning (the formula, in words), and how it is computed."""
-
-    name: str
-    unit: str
-    meaning: str
-    values: Callable[..., np.ndarray]
-    categorical: bool = False
-
-
-@dataclass(frozen=True)
-class FeatureSet:
-    """Features by kind. Their order in a matrix: problem, candidate, pair."""
-
-    problem: tuple[Feature, ...]
-    candidate: tuple[Feature, ...]
-    pair: tuple[Feature, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every feature's name, in matrix order."""
-        return tuple(feature.name for feature in (*self.problem, *self.candidate, *self.pair))
-
-    @property
-    def categorical(self) -> tuple[str, ...]:
-        """Names of the features whose values are codes without an order."""
-        every = (*self.problem, *self.candidate, *self.pair)
-        return tuple(feature.name for feature in every if feature.categorical)
-
-
-def _column(name: str) -> Callable[[Columns], np.ndarray]:
-    return lambda columns: columns[name]
-
-
-def _raw(unit: str, **meanings: str) -> tuple[Feature, ...]:
-    """Features that are a table column as it is."""
-    return tuple(Feature(name, unit, meaning, _column(name)) for name, meaning in meanings.items())
-
-
 _PROBLEM = (
-    *_raw(
+    *raw(
         "1",
         N="batch size",
         C="input channels over all groups",
@@ -91,7 +49,7 @@ _PROBLEM = (
         stride_w="stride along width",
         ndim="2 or 3 spatial dimensions",
     ),
-    *_raw(
+    *raw(
         "1",
         gemm_m="rows of the implicit GEMM of one group (of one sub-GEMM for bwd_data)",
         gemm_n="columns of the implicit GEMM of one group",
@@ -101,9 +59,9 @@ _PROBLEM = (
     Feature("filter_volume", "1", "Z * Y * X", lambda p: p["Z"] * p["Y"] * p["X"]),
     Feature("max_dilation", "1", "largest dilation", lambda p: _largest(p, "dilation")),
     Feature("max_padding", "1", "largest padding", lambda p: _largest(p, "pad")),
-    Feature("channels_a", "elements", "contiguous channels of A", _column("run_a")),
-    Feature("channels_b", "elements", "contiguous channels of B", _column("run_b")),
-    Feature("channels_c", "elements", "contiguous channels of C", _column("run_c")),
+    Feature("channels_a", "elements", "contiguous channels of A", column("run_a")),
+    Feature("channels_b", "elements", "contiguous channels of B", column("run_b")),
+    Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
     Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
     Feature("unique_bytes", "B", "bytes read once plus bytes written", lambda p: _traffic(p)),
     Feature("intensity", "FLOP/B", "useful FLOP / unique bytes", lambda p: p["flops"] / _traffic(p)),
@@ -125,7 +83,7 @@ _PROBLEM = (
 )  # fmt: skip
 
 _CANDIDATE = (
-    *_raw(
+    *raw(
         "elements",
         tile_m="block tile m",
         tile_n="block tile n",
@@ -137,7 +95,7 @@ _CANDIDATE = (
         vec_b="vector load of B",
         vec_c="vector store of C",
     ),
-    *_raw(
+    *raw(
         "1",
         wave_m="waves along m",
         wave_n="waves along n",
@@ -151,19 +109,19 @@ _CANDIDATE = (
         split_k="slices of the reduction (launch knob)",
     ),
     *(
-        Feature(name, "code", meaning, _column(name), categorical=True)
+        Feature(name, "code", meaning, column(name), categorical=True)
         for name, meaning in (
             ("pipeline", "main loop; position in kernel.PIPELINES, aliases joined"),
             ("specialization", "filter specialisation; position in kernel.SPECIALIZATIONS"),
             ("streamk", "stream-K reduction; position in kernel.STREAMK"),
         )
     ),
-    Feature("interwave", "1", "scheduler is interwave, 0 or 1", _column("scheduler")),
+    Feature("interwave", "1", "scheduler is interwave, 0 or 1", column("scheduler")),
     Feature("cshuffle", "1", "C leaves through LDS, 0 or 1", lambda c: c["epilogue"]),
     Feature("pads", "1", "how many of m, n, k are padded to the tile", lambda c: c["pad_m"] + c["pad_n"] + c["pad_k"]),
-    Feature("vgprs", "registers", "vector registers of a lane, from the build", _column("vgprs")),
-    Feature("lds_bytes", "B", "LDS of a block, from the build", _column("lds_bytes")),
-    Feature("occupancy", "1", "blocks resident on a compute unit, from the build", _column("occupancy")),
+    Feature("vgprs", "registers", "vector registers of a lane, from the build", column("vgprs")),
+    Feature("lds_bytes", "B", "LDS of a block, from the build", column("lds_bytes")),
+    Feature("occupancy", "1", "blocks resident on a compute unit, from the build", column("occupancy")),
     Feature("waves_per_block", "1", "wave_m * wave_n * wave_k", lambda c: c["waves"]),
     Feature("tile_area", "elements", "tile_m * tile_n", lambda c: c["tile_m"] * c["tile_n"]),
     Feature("tile_aspect", "1", "tile_m / tile_n", lambda c: c["tile_m"] / c["tile_n"]),
@@ -175,43 +133,17 @@ _CANDIDATE = (
         "accumulators", "elements", "tile_m * tile_n / threads of a block",
         lambda c: c["tile_m"] * c["tile_n"] / c["threads"],
     ),
-    Feature("loads_a", "1", "vector loads of A a thread and k step", _column("loads_a")),
-    Feature("loads_b", "1", "vector loads of B a thread and k step", _column("loads_b")),
+    Feature("loads_a", "1", "vector loads of A a thread and k step", column("loads_a")),
+    Feature("loads_b", "1", "vector loads of B a thread and k step", column("loads_b")),
 )  # fmt: skip
 
 
-class Pairs:
+class GemmPairs(Pairs):
     """Quantities of n (problem, candidate) pairs, each computed once and only when a feature asks for it.
 
     All are float32 [n]. GEMM sizes above 2**24 are rounded to float32 before the tiles are counted: a relative
     error below 1e-7, the same in training and in selection.
     """
-
-    def __init__(
-        self,
-        problems: Columns,
-        candidates: Columns,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
-        compute_units: int,
-    ) -> None:
-        self._tables = (problems, candidates)
-        self._index = (problem_index, candidate_index)
-        self._gathered: dict[str, np.ndarray] = {}
-        self.compute_units = np.float32(compute_units)
-
-    def _gather(self, kind: int, name: str) -> np.ndarray:
-        if name not in self._gathered:
-            self._gathered[name] = self._tables[kind][name].take(self._index[kind])
-        return self._gathered[name]
-
-    def problem(self, name: str) -> np.ndarray:
-        """Column ``name`` of the problem of each pair."""
-        return self._gather(0, name)
-
-    def candidate(self, name: str) -> np.ndarray:
-        """Column ``name`` of the candidate of each pair."""
-        return self._gather(1, name)
 
     @cached_property
     def rows(self) -> np.ndarray:
@@ -327,80 +259,6 @@ _PAIR = (
             lambda x: x.problem("run_c") * x.candidate("num_groups_to_merge") / x.candidate("vec_c")),
 )  # fmt: skip
 
-FEATURE_SETS: Mapping[str, FeatureSet] = {"tilewright": FeatureSet(_PROBLEM, _CANDIDATE, _PAIR)}
-"""Feature sets by the name that a configuration gives."""
-
-
-def feature_set(name: str) -> FeatureSet:
-    """Return the feature set called ``name``; a ``UserError`` lists the known ones."""
-    if name not in FEATURE_SETS:
-        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
-    return FEATURE_SETS[name]
-
-
-def compute(
-    problems: pd.DataFrame,
-    candidates: pd.DataFrame,
-    problem_index: np.ndarray,
-    candidate_index: np.ndarray,
-    hardware: Hardware,
-    features: str = "tilewright",
-    names: Sequence[str] | None = None,
-) -> np.ndarray:
-    """Return the features of n pairs as float32 [n, F], columns ``names`` (default: the whole set, in its order).
-
-    ``problem_index`` and ``candidate_index`` (int [n]) are rows of the two tables. A row's features depend on its
-    own pair only, never on which other pairs are asked for. The array is stored by columns, which is how both the
-    computation and LightGBM read it. ``UserError`` for an unknown feature name or mixed directions.
-    """
-    dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
-    operation = Operation(_only(problems, "variant"), _only(problems, "dtype"))
-    return matrix(
-        problem_columns(dims, operation, hardware), candidate_columns(candidates, hardware),
-        problem_index, candidate_index, hardware, features, names,
-    )  # fmt: skip
-
-
-def matrix(
-    problems: Columns,
-    candidates: Columns,
-    problem_index: np.ndarray,
-    candidate_index: np.ndarray,
-    hardware: Hardware,
-    features: str = "tilewright",
-    names: Sequence[str] | None = None,
-) -> np.ndarray:
-    """Return what ``compute`` does, from ``problem_columns`` and ``candidate_columns``: a selector keeps the latter."""
-    chosen = feature_set(features)
-    rows = chosen.names if names is None else tuple(names)
-    unknown = sorted(set(rows) - set(chosen.names))
-    if unknown:
-        raise UserError(f"feature {unknown[0]!r} is not in feature set {features!r}")
-    values = np.empty((len(rows), len(problem_index)), np.float32)
-    fixed = [(_tabulate(chosen.problem, rows, problems), 0), (_tabulate(chosen.candidate, rows, candidates), 1)]
-    pair = [(rows.index(f.name), f.values) for f in chosen.pair if f.name in rows]
-    tables = (_as_float32(problems), _as_float32(candidates))
-    for start in range(0, len(problem_index), CHUNK):
-        part = slice(start, start + CHUNK)
-        index = (problem_index[part].astype(np.intp), candidate_index[part].astype(np.intp))
-        for columns, kind in fixed:
-            for row, column in columns:
-                values[row, part] = column.take(index[kind])
-        pairs = Pairs(*tables, *index, hardware.compute_units)
-        for row, value in pair:
-            values[row, part] = value(pairs)
-    return values.T
-
-
-def _tabulate(features: tuple[Feature, ...], rows: Sequence[str], columns: Columns) -> list[tuple[int, np.ndarray]]:
-    """Return (row of the matrix, values by table row) of the wanted features."""
-    wanted = [feature for feature in features if feature.name in rows]
-    return [(rows.index(f.name), np.asarray(f.values(columns), np.float32)) for f in wanted]
-
-
-def _as_float32(columns: Columns) -> dict[str, np.ndarray]:
-    return {name: np.asarray(values, np.float32) for name, values in columns.items()}
-
 
 def _traffic(p: Columns) -> np.ndarray:
     return p["bytes_read"] + p["bytes_written"]
@@ -408,13 +266,6 @@ def _traffic(p: Columns) -> np.ndarray:
 
 def _largest(p: Columns, what: str) -> np.ndarray:
     return np.maximum(np.maximum(p[f"{what}_d"], p[f"{what}_h"]), p[f"{what}_w"])
-
-
-def _only(table: pd.DataFrame, column: str) -> str:
-    values = sorted(set(table[column]))
-    if len(values) != 1:
-        raise UserError(f"features: one {column} at a time, not {values}; split the table first")
-    return values[0]
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
@@ -476,4 +327,84 @@ _CODES = {
 
 def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
     code = {name: float(position) for position, name in enumerate(choices)}
-    return np.array([code[ALIASES.get(value, value)] for value in values], np.float64)
+    # A pool has few distinct words; looking each row up by itself would cost more than all its other features.
+    number, words = pd.factorize(values)
+    return np.array([code[ALIASES.get(word, word)] for word in words], np.float64)[number]
+
+
+FEATURE_SETS: Mapping[str, FeatureSet] = {
+    "tilewright": FeatureSet(_PROBLEM, _CANDIDATE, _PAIR, problem_columns, candidate_columns, GemmPairs),
+    "reference": REFERENCE,
+}
+"""Feature sets by the name that a configuration gives."""
+
+
+def feature_set(name: str) -> FeatureSet:
+    """Return the feature set called ``name``; a ``UserError`` lists the known ones."""
+    if name not in FEATURE_SETS:
+        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
+    return FEATURE_SETS[name]
+
+
+def compute(
+    problems: pd.DataFrame,
+    candidates: pd.DataFrame,
+    problem_index: np.ndarray,
+    candidate_index: np.ndarray,
+    hardware: Hardware,
+    features: str = "tilewright",
+    names: Sequence[str] | None = None,
+) -> np.ndarray:
+    """Return the features of n pairs as [n, F] of the set's ``dtype``, columns ``names`` (default: all, in its order).
+
+    ``problem_index`` and ``candidate_index`` (int [n]) are rows of the two tables. A row's features depend on its
+    own pair only, never on which other pairs are asked for. The array is stored by columns, which is how both the
+    computation and LightGBM read it. ``UserError`` for an unknown feature name or mixed directions.
+    """
+    chosen = feature_set(features)
+    dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
+    operation = Operation(only(problems, "variant"), only(problems, "dtype"))
+    return matrix(
+        chosen.problem_columns(dims, operation, hardware), chosen.candidate_columns(candidates, hardware),
+        problem_index, candidate_index, hardware, features, names,
+    )  # fmt: skip
+
+
+def matrix(
+    problems: Columns,
+    candidates: Columns,
+    problem_index: np.ndarray,
+    candidate_index: np.ndarray,
+    hardware: Hardware,
+    features: str = "tilewright",
+    names: Sequence[str] | None = None,
+) -> np.ndarray:
+    """Return what ``compute`` does, from the set's problem and candidate columns: a selector keeps the latter."""
+    chosen = feature_set(features)
+    wanted = chosen.names if names is None else tuple(names)
+    row = {name: position for position, name in enumerate(wanted)}
+    unknown = sorted(set(wanted) - set(chosen.names))
+    if unknown:
+        raise UserError(f"feature {unknown[0]!r} is not in feature set {features!r}")
+    tables = _as(problems, chosen.dtype), _as(candidates, chosen.dtype)
+    result = np.empty((len(wanted), len(problem_index)), chosen.dtype)
+    fixed = [
+        (row[f.name], np.asarray(f.values(columns), chosen.dtype), kind)
+        for kind, (kinds, columns) in enumerate(((chosen.problem, problems), (chosen.candidate, candidates)))
+        for f in kinds
+        if f.name in row
+    ]
+    pair = [(row[f.name], f.values) for f in chosen.pair if f.name in row]
+    for start in range(0, len(problem_index), CHUNK):
+        part = slice(start, start + CHUNK)
+        index = (problem_index[part].astype(np.intp), candidate_index[part].astype(np.intp))
+        for target, values, kind in fixed:
+            result[target, part] = values.take(index[kind])
+        pairs = chosen.pairs(*tables, *index, hardware.compute_units)
+        for target, value in pair:
+            result[target, part] = value(pairs)
+    return result.T
+
+
+def _as(columns: Columns, dtype: type[np.floating]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(values, dtype) for name, values in columns.items()}

@@ -19,7 +19,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import efficiency, features
+from tilewright import efficiency, features, reference_features
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
@@ -94,7 +94,7 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
     counts = booster.feature_importance("split")
     return Trained(
         model=_canonical(booster.model_to_string()),
-        spec=_spec(measurements, chosen, settings),
+        spec=_spec(measurements, chosen, settings, hardware),
         cv=cv,
         out_of_fold=out_of_fold,
         importances={n: int(c) for n, c in sorted(zip(chosen.names, counts, strict=True), key=lambda p: (-p[1], p[0]))},
@@ -204,7 +204,12 @@ def _offsets(
     booster: lightgbm.Booster, matrix: np.ndarray, rows: _Rows, learnt: np.ndarray, candidates: int,
     settings: ModelSettings, threads: int,
 ) -> np.ndarray:  # fmt: skip
-    """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q]."""
+    """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
+
+    0 with the reference's features: who reads that model computes features and knows of no offset.
+    """
+    if settings.features == "reference":
+        return np.zeros(candidates)
     near = learnt[rows.efficiency[learnt] >= NEAR_BEST]
     residual = rows.label[near] - booster.predict(matrix[near], num_threads=threads)
     total = np.bincount(rows.candidate[near], residual, minlength=candidates)
@@ -279,10 +284,13 @@ def _fold_efficiency(values: np.ndarray) -> dict[str, float]:
     return {f"{name}_efficiency": summary[name] for name in ("mean", "median", "p10", "min")}
 
 
-def _spec(measurements: Measurements, chosen: features.FeatureSet, settings: ModelSettings) -> dict[str, Any]:
+def _spec(
+    measurements: Measurements, chosen: features.FeatureSet, settings: ModelSettings, hardware: Hardware
+) -> dict[str, Any]:
     variant, _, dtype = measurements.operation.rpartition("_")
     return {
         "op_type": "grouped_conv",
+        "feature_encoding_version": 0,
         "operation": measurements.operation,
         "variant": variant,
         "dtype": dtype,
@@ -292,6 +300,8 @@ def _spec(measurements: Measurements, chosen: features.FeatureSet, settings: Mod
         "feature_set": settings.features,
         "feature_names": list(chosen.names),
         "categorical_features": list(chosen.categorical),
+        # The constructor arguments of the reference's feature engine, in its words.
+        "hardware": reference_features.hardware_arguments(hardware),
         "targets": ["tflops"],
         # Readers must not clamp at 0: scores are logarithms. Their order is the ranking under any exponential.
         "log_targets": ["tflops"],

@@ -133,3 +133,10 @@ def test_files_and_make_targets_that_are_named_exist(page):
 def test_every_decision_is_listed():
     files = {path.name for path in (DOCS / "decisions").glob("[0-9]*.md")}
     assert files == set(LINK.findall((DOCS / "decisions/README.md").read_text()))
+
+
+def test_the_features_page_has_every_feature_as_it_is_defined():
+    run = subprocess.run(
+        [sys.executable, "tools/features_page.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr

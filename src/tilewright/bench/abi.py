@@ -121,7 +121,7 @@ class Library:
         if found != ABI_VERSION:
             raise OSError(f"{path}: the library speaks version {found} of the interface, not {ABI_VERSION}")
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+    def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
 
     def kernels(self) -> list[str]:

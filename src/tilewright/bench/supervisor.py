@@ -68,7 +68,7 @@ class Supervisor:
         self,
         driver: str,
         environment: Mapping[str, str] | None = None,
-        limits: Limits = Limits(),  # noqa: B008
+        limits: Limits = Limits(),
     ) -> None:
         self._driver = driver
         self._environment = dict(environment or {})

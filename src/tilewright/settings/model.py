@@ -12,8 +12,9 @@ from tilewright.settings.section import Section
 class ModelSettings(Section):
     """How one operation's ranking model is trained."""
 
-    features: str = "tilewright"
-    """Name of a feature set of ``tilewright.features.FEATURE_SETS``."""
+    features: Literal["tilewright", "reference"] = "tilewright"
+    """Feature set: ours, or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the
+    model."""
     target: Literal["relative", "log_tflops"] = "relative"
     """``relative``: log(TFLOPS / best TFLOPS of the problem), what a choice needs; ``log_tflops``: log(TFLOPS)."""
     relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)

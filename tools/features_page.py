@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Write the tables of docs/features.md from the feature sets, or check that they are up to date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tilewright.features import FEATURE_SETS
+
+PAGE = Path(__file__).parents[1] / "docs/features.md"
+SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
+FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")
+
+
+def table(name: str) -> str:
+    """Return the table of one feature set, a row a feature, in matrix order."""
+    chosen = FEATURE_SETS[name]
+    source = {feature.name: SOURCES[kind] for kind in SOURCES for feature in getattr(chosen, kind)}
+    source |= dict.fromkeys((name for name in FROM_BUILD if name in source), "build: compiled, or estimated")
+    source |= {name: "device" for name in source if name.startswith("hw_")}
+    rows = "".join(f"| `{f.name}` | {f.meaning} | {f.unit} | {source[f.name]} |\n" for f in chosen.every)
+    return "| feature | formula | unit | source |\n|---|---|---|---|\n" + rows
+
+
+def main() -> int:
+    """Rewrite the page, or with ``--check`` return 1 if that would change it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page is out of date")
+    args = parser.parse_args()
+    text = PAGE.read_text()
+    wanted = text
+    for name in FEATURE_SETS:
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        before, rest = wanted.split(begin)
+        wanted = before + begin + table(name) + end + rest.split(end)[1]
+    if args.check and text != wanted:
+        print(f"{PAGE}: not up to date; run tools/features_page.py", file=sys.stderr)
+        return 1
+    if not args.check:
+        PAGE.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
