@@ -18,7 +18,7 @@ from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
 from tilewright.rules import reference_filter
 from tilewright.rules.named import NDIMS, RULE_SETS, Enumerator, enumerate_rule_set, parse_name
-from tilewright.rules.named_tables import RuleTables
+from tilewright.rules.rule_tables import RuleTables
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"

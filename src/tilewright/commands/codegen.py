@@ -10,7 +10,7 @@ from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
 from tilewright.rules.named import NDIMS, RULE_SETS, enumerate_rule_set
-from tilewright.rules.named_tables import RuleTables
+from tilewright.rules.rule_tables import RuleTables
 
 DEFAULT_NDIMS = (2, 3)
 

@@ -1,12 +1,15 @@
-"""The rule sets of the reference generator by name: ``default``, ``full``, and its samples ``full-tests`` and ``tiny``.
+"""The rule sets of the reference generator by name.
 
-A set holds what the reference enumerates; whether its architecture filter would then refuse a kernel is said beside.
+``default``, ``full`` and its samples ``full-tests`` and ``tiny`` are tables; ``profiler`` and ``tests`` are read from
+a Composable Kernel checkout. A set holds what the reference enumerates; beside each kernel stands whether the
+reference's architecture filter would refuse it, and why we would not build it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright import depthwise, kernel
 from tilewright.arch import ArchSpecs
@@ -14,22 +17,32 @@ from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.kernel import KernelConfig
 from tilewright.operation import DTYPES, VARIANTS
-from tilewright.rules import full_set, reference_filter, sampling
+from tilewright.rules import builder_set, flags, full_set, reference_filter, sampling
+from tilewright.rules.flags import Flag
 from tilewright.rules.full_set import Cell
-from tilewright.rules.named_tables import RuleTables, Sample
+from tilewright.rules.named_tables import Sample
+from tilewright.rules.rule_tables import RuleTables
 
-RULE_SETS = ("default", "full", "full-tests", "tiny")
+TABLE_SETS = ("default", "full", "full-tests", "tiny")
+RULE_SETS = (*TABLE_SETS, *builder_set.RULE_SETS)
 NDIMS = (1, 2, 3)
+DEPTHWISE = "forward_depthwise"
+"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``profiler`` and ``tests``."""
+REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
 
 
 @dataclass(frozen=True)
 class Enumerated:
-    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty."""
+    """A kernel of a rule set; ``rule`` is the rule of the architecture filter that refuses it, else empty.
+
+    ``flags`` say why the kernel is not built unless that is asked for.
+    """
 
     kernel: KernelConfig | DepthwiseConfig
     name: str
     rule: str
     reason: str
+    flags: tuple[Flag, ...] = ()
 
     @property
     def passes_arch_filter(self) -> bool:
@@ -45,12 +58,14 @@ def enumerate_rule_set(
     dtypes: Sequence[str],
     specs: ArchSpecs,
     tables: RuleTables,
+    ck_root: Path | None = None,
 ) -> list[Enumerated]:
     """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
 
-    Order and, for the samples, content depend on the request as a whole.
+    Order and, for the samples, content depend on the request as a whole. ``ck_root`` is the Composable Kernel
+    checkout that ``profiler`` and ``tests`` are read from.
     """
-    return Enumerator(specs, tables).enumerate(name, arch, variants, ndims, dtypes)
+    return Enumerator(specs, tables, ck_root).enumerate(name, arch, variants, ndims, dtypes)
 
 
 def parse_name(text: str) -> KernelConfig | DepthwiseConfig:
@@ -62,10 +77,11 @@ def parse_name(text: str) -> KernelConfig | DepthwiseConfig:
 class Enumerator:
     """Enumerates for many requests, each cell of ``full`` once."""
 
-    def __init__(self, specs: ArchSpecs, tables: RuleTables) -> None:
+    def __init__(self, specs: ArchSpecs, tables: RuleTables, ck_root: Path | None = None) -> None:
         """Keep the tables; nothing is enumerated yet."""
         self._specs = specs
         self._tables = tables
+        self._ck_root = ck_root
         self._cells: dict[Cell, list[Enumerated]] = {}
 
     def enumerate(
@@ -73,12 +89,14 @@ class Enumerator:
     ) -> list[Enumerated]:
         """Return what ``enumerate_rule_set`` says."""
         _check("rule set", [name], RULE_SETS)
-        _check("variant", variants, VARIANTS)
+        _check("variant", variants, REQUESTED_VARIANTS)
         _check("ndim", ndims, NDIMS)
         _check("dtype", dtypes, DTYPES)
         _check("arch", [arch], self._specs.supported_archs())
         if name == "default":
             return list(self._default(arch, variants, ndims, dtypes))
+        if name in builder_set.RULE_SETS:
+            return list(self._builder(name, arch, variants, ndims, dtypes))
         return self._full(name, arch, variants, ndims, dtypes)
 
     def _full(
@@ -92,13 +110,38 @@ class Enumerator:
     def _whole(
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> Iterator[Enumerated]:
+        # Asked for twice, by their own name and with ``forward``, the depthwise kernels come once.
+        with_depthwise = next((word for word in variants if word in (depthwise.VARIANT, DEPTHWISE)), None)
         for variant in variants:
+            if variant != DEPTHWISE:
+                for ndim in ndims:
+                    for dtype in dtypes:
+                        yield from self._cell(Cell(arch, variant, ndim, dtype))
+            if variant == with_depthwise and depthwise.NDIM in ndims:
+                for config in full_set.depthwise_kernels(list(dtypes), self._tables.full):
+                    yield self._judged_depthwise(config, arch)
+
+    def _builder(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> Iterator[Enumerated]:
+        if self._ck_root is None:
+            raise UserError(
+                f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
+                "(--ck-root DIR)"
+            )
+        rules = self._tables.builder
+        for variant in variants:
+            if variant == DEPTHWISE:
+                if depthwise.NDIM in ndims:
+                    for config in builder_set.depthwise_kernels(dtypes, name, self._ck_root, rules):
+                        yield self._judged_depthwise(config, arch)
+                continue
             for ndim in ndims:
                 for dtype in dtypes:
-                    yield from self._cell(Cell(arch, variant, ndim, dtype))
-            if variant == depthwise.VARIANT and depthwise.NDIM in ndims:
-                for config in full_set.depthwise_kernels(list(dtypes), self._tables.full):
-                    yield Enumerated(config, depthwise.name(config), "", "")
+                    cell = Cell(arch, variant, ndim, dtype)
+                    built, _ = builder_set.gemm_kernels(cell, name, self._ck_root, rules, self._specs)
+                    for row in built:
+                        yield self._judged(row.kernel, arch, row.lossy)
 
     def _cell(self, cell: Cell) -> list[Enumerated]:
         if cell not in self._cells:
@@ -110,7 +153,7 @@ class Enumerator:
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> Iterator[Enumerated]:
         """Cross tiles and pipelines; every kernel is made for every data type, suited or not."""
-        for variant in variants:
+        for variant in (word for word in variants if word != DEPTHWISE):
             for ndim in ndims:
                 for config in self._default_kernels(variant, ndim, dtypes):
                     if not reference_filter.config_fault(config, arch, self._specs, tagged=False)[0]:
@@ -129,8 +172,16 @@ class Enumerator:
                             double_smem_buffer=row.double_smem_buffer, two_stage=two_stage,
                         )  # fmt: skip
 
-    def _judged(self, config: KernelConfig, arch: str) -> Enumerated:
-        return Enumerated(config, kernel.name(config), *reference_filter.arch_fault(config, arch, self._specs))
+    def _judged(self, config: KernelConfig, arch: str, lossy: str = "") -> Enumerated:
+        found = flags.of(config, arch, self._specs)
+        if lossy:
+            found = (*found, flags.replaced_pipeline(config, lossy))
+        rule, reason = reference_filter.arch_fault(config, arch, self._specs)
+        return Enumerated(config, kernel.name(config), rule, reason, found)
+
+    def _judged_depthwise(self, config: DepthwiseConfig, arch: str) -> Enumerated:
+        # The architecture filter of the reference does not look at depthwise kernels.
+        return Enumerated(config, depthwise.name(config), "", "", flags.of(config, arch, self._specs))
 
 
 def _drawn(items: list[Enumerated], sample: Sample) -> list[Enumerated]:

@@ -1,12 +1,10 @@
-"""The tables of the named rule sets: ``config/rule_sets/default.yaml`` and ``full.yaml``, read and checked.
+"""The tables of the named rule sets ``default`` and ``full`` in ``config/rule_sets``, read and checked.
 
 Sizes are written ``16x64x64`` (m, n, k), pipelines ``compv3``, ``mem/interwave`` or ``mem/both``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -14,7 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from tilewright.arch import Triple
 from tilewright.kernel import PIPELINES
 from tilewright.operation import DTYPES
-from tilewright.tables import Table, read
+from tilewright.tables import Table
 
 Variant = Literal["forward", "bwd_data", "bwd_weight"]
 Class = Literal["half", "float"]
@@ -188,17 +186,3 @@ class FullRules(Table):
         if self.samples["full-tests"].of != "full":
             raise ValueError("full-tests is drawn from full: write of: full")
         return self
-
-
-@dataclass(frozen=True)
-class RuleTables:
-    """The tables of all named rule sets."""
-
-    default: DefaultRules
-    full: FullRules
-
-    @classmethod
-    def load(cls, directory: str | Path) -> Self:
-        """Read both files of ``directory``; a ``UserError`` names file, field and value."""
-        folder = Path(directory)
-        return cls(read(folder / "default.yaml", DefaultRules), read(folder / "full.yaml", FullRules))
