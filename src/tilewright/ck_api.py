@@ -24,6 +24,8 @@ class Includes(Table):
     kernel: list[HeaderPath]
     two_stage: list[HeaderPath]
     streamk: list[HeaderPath]
+    depthwise: list[HeaderPath] = Field(default_factory=list)
+    """All that a depthwise kernel needs."""
     registration: list[HeaderPath]
 
 
@@ -90,6 +92,13 @@ class PipelineRow(Table):
     variants: list[Variant] = Field(min_length=1)
 
 
+class DepthwiseRow(Table):
+    """Class templates of the depthwise forward kernel."""
+
+    traits: Identifier
+    pipeline: Identifier
+
+
 class CkApi(Table):
     """The whole table, for one level of the CK Tile API."""
 
@@ -102,6 +111,8 @@ class CkApi(Table):
     streamk: dict[str, Identifier]
     variants: dict[str, VariantRow]
     pipelines: dict[str, PipelineRow]
+    depthwise: DepthwiseRow | None = None
+    """Absent where this level of the API has no depthwise kernel."""
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

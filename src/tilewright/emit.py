@@ -10,18 +10,23 @@ import hashlib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import jinja2
 
-from tilewright import ck_api
+from tilewright import ck_api, depthwise, kernel, registry_key
 from tilewright.ck_api import CkApi
+from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig, name
+from tilewright.kernel import KernelConfig
 from tilewright.operation import VARIANTS
+from tilewright.skeleton import Leaf, Skeleton
 from tilewright.templates import mistakes_named
 
+Kernel = KernelConfig | DepthwiseConfig
+
 CHUNK_SIZE = 25
-"""Kernels of one registration source, as many as one compiler run takes."""
+"""Kernels of one registration source unless another number is asked for: as many as one compiler run takes."""
 WRAPPERS = "dispatcher_wrappers"
 REGISTERED_NDIMS = (2, 3)
 """Dimensionalities that the dispatcher's backend can build a convolution for; other kernels have no wrapper."""
@@ -31,6 +36,17 @@ _PATTERN = "*.[ch]pp.j2"
 _FLAGS = (
     "double_smem_buffer", "explicit_gemm", "streamk_persistent", "split_image", "pad_m", "pad_n", "pad_k",
 )  # fmt: skip
+_COMMON_LEAVES = ("name", "arch")
+_GEMM_LEAVES = (
+    "tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k",
+    "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu",
+)  # fmt: skip
+"""What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
+_GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES)
+_DEPTHWISE_LEAVES = (
+    "tile_h", "tile_w", "filter_size", "stride_h", "stride_w", "sub_h", "sub_w", "batches", "vec_in", "vec_out", "pad",
+)  # fmt: skip
+_DEPTHWISE_FORM = ("dtype",)
 
 
 def template_files(template_dir: Path) -> list[Path]:
@@ -61,6 +77,7 @@ class Emitter:
         """Compile the templates of ``template_dir`` and read ``api_table`` (config/ck_api.yaml)."""
         self._api = ck_api.load(api_table)
         self._where = template_dir
+        self._skeletons: dict[tuple[str, bool, tuple[object, ...]], Skeleton] = {}
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(template_dir),
             undefined=jinja2.StrictUndefined,
@@ -72,55 +89,59 @@ class Emitter:
         )
         self._templates = {path.name: self._compiled(environment, path.name) for path in template_files(template_dir)}
 
-    def header(self, kernel: KernelConfig, arch: str) -> str:
+    def header(self, kernel: Kernel, arch: str) -> str:
         """Return the kernel's header for ``arch`` (gfx...)."""
-        return self._render("kernel.hpp.j2", **self._context(kernel), arch=_checked(arch))
+        template = "depthwise.hpp.j2" if isinstance(kernel, DepthwiseConfig) else "kernel.hpp.j2"
+        return self._filled(template, kernel, arch)
 
-    def unit(self, kernel: KernelConfig) -> str:
+    def unit(self, kernel: Kernel) -> str:
         """Return the compilation unit of the kernel's header."""
-        return self._render("kernel.cpp.j2", name=name(kernel))
+        return self._filled("kernel.cpp.j2", kernel, "")
 
-    def wrapper(self, kernel: KernelConfig, arch: str) -> str:
+    def wrapper(self, kernel: Kernel, arch: str) -> str:
         """Return the header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
-        if kernel.ndim not in REGISTERED_NDIMS:
-            raise UserError(f"{name(kernel)}: the dispatcher's backend has no {kernel.ndim}D convolution to register")
-        context = self._context(kernel) | {"includes": self._api.includes.registration}
-        return self._render(
-            "dispatcher_wrapper.hpp.j2", **context, arch=_checked(arch), key_specialization=_key_specialization(kernel)
-        )
+        if not is_registered(kernel):
+            raise UserError(f"{name(kernel)}: the dispatcher's backend has no {_ndim(kernel)}D convolution to register")
+        return self._filled("dispatcher_wrapper.hpp.j2", kernel, arch)
 
-    def files(self, kernels: Sequence[KernelConfig], arch: str) -> dict[str, str]:
-        """Return the files that belong to one kernel each: relative path to text, sorted.
+    def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
+        """Return the files of one kernel: relative path to text.
 
         ``<name>.hpp``, ``<name>.cpp`` and, for 2D and 3D, ``dispatcher_wrappers/dispatcher_wrapper_<name>.hpp``.
         """
-        texts = {}
-        for kernel in kernels:
-            stem = name(kernel)
-            texts[f"{stem}.hpp"] = self.header(kernel, arch)
-            texts[f"{stem}.cpp"] = self.unit(kernel)
-            if kernel.ndim in REGISTERED_NDIMS:
-                texts[f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] = self.wrapper(kernel, arch)
+        stem = name(kernel)
+        texts = {f"{stem}.hpp": self.header(kernel, arch), f"{stem}.cpp": self.unit(kernel)}
+        if is_registered(kernel):
+            texts[f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] = self.wrapper(kernel, arch)
+        return texts
+
+    def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
+        """Return the files of ``kernel_files`` of all kernels, sorted."""
+        texts: dict[str, str] = {}
+        for one in kernels:
+            texts |= self.kernel_files(one, arch)
         return dict(sorted(texts.items()))
 
-    def collection_files(self, kernels: Sequence[KernelConfig], arch: str) -> dict[str, str]:
+    def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = CHUNK_SIZE) -> dict[str, str]:
         """Return the files that name many kernels: relative path to text, sorted.
 
         An include-all header a direction; one register-all header; for each direction that has 2D or 3D kernels,
-        its registration sources of ``CHUNK_SIZE`` kernels and one source that calls them.
+        its registration sources of ``chunk_size`` kernels and one source that calls them.
         """
+        if chunk_size < 1:
+            raise UserError(f"a registration source of {chunk_size} kernels: the chunk size has to be at least 1")
         texts = {}
         registered = []
         for variant in VARIANTS:
             row = self._api.variants[variant]
-            own = sorted((name(kernel), kernel.ndim) for kernel in set(kernels) if kernel.variant == variant)
+            own = sorted((name(one), is_registered(one)) for one in set(kernels) if _variant(one) == variant)
             every = [stem for stem, _ in own]
             texts[f"include_all_grouped_conv_{row.short}_kernels.hpp"] = self._render(
                 "include_all.hpp.j2", variant=row, names=every
             )
-            wrapped = [stem for stem, ndim in own if ndim in REGISTERED_NDIMS]
+            wrapped = [stem for stem, has_wrapper in own if has_wrapper]
             registered.append((row, wrapped))
-            texts |= self._registration_sources(row, wrapped)
+            texts |= self._registration_sources(row, wrapped, chunk_size)
         texts[f"{WRAPPERS}/register_all_grouped_conv_kernels.hpp"] = self._render(
             "register_all.hpp.j2",
             arch=_checked(arch),
@@ -130,10 +151,10 @@ class Emitter:
         )
         return dict(sorted(texts.items()))
 
-    def _registration_sources(self, row: ck_api.VariantRow, names: list[str]) -> dict[str, str]:
+    def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
         if not names:
             return {}
-        chunks = [names[start : start + CHUNK_SIZE] for start in range(0, len(names), CHUNK_SIZE)]
+        chunks = [names[start : start + chunk_size] for start in range(0, len(names), chunk_size)]
         common = {"variant": row, "includes": self._api.includes.registration, "chunks": len(chunks)}
         texts = {
             f"register_{row.short}_chunk_{number}.cpp": self._render(
@@ -144,7 +165,49 @@ class Emitter:
         texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
         return texts
 
-    def _context(self, kernel: KernelConfig) -> dict[str, object]:
+    def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
+        """Return the text of the kernel's form with the kernel's values."""
+        is_depthwise = isinstance(kernel, DepthwiseConfig)
+        form = tuple(getattr(kernel, field) for field in (_DEPTHWISE_FORM if is_depthwise else _GEMM_FORM))
+        leaves = _DEPTHWISE_LEAVES if is_depthwise else _GEMM_LEAVES
+        skeleton = self._skeletons.get((template, is_depthwise, form))
+        if skeleton is None:
+            text = self._render(template, **self._form_context(kernel, leaves))
+            skeleton = Skeleton(text, (*_COMMON_LEAVES, *leaves))
+            self._skeletons[template, is_depthwise, form] = skeleton
+        fault = "" if is_depthwise else _size_fault(kernel)
+        if fault:
+            raise UserError(f"{name(kernel)}: {fault}")
+        values = [name(kernel), _checked(arch) if template != "kernel.cpp.j2" else ""]
+        return skeleton.filled(values + [f"{getattr(kernel, leaf)}" for leaf in leaves])
+
+    def _form_context(self, kernel: Kernel, leaves: Sequence[str]) -> dict[str, object]:
+        shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in leaves})
+        context: dict[str, object] = {leaf: Leaf(leaf) for leaf in _COMMON_LEAVES}
+        if isinstance(kernel, DepthwiseConfig):
+            return context | self._depthwise_context(kernel, shown)
+        for field in _GEMM_FORM:
+            setattr(shown, field, getattr(kernel, field))
+        return context | self._gemm_context(kernel, shown)
+
+    def _depthwise_context(self, kernel: DepthwiseConfig, shown: SimpleNamespace) -> dict[str, object]:
+        api = self._api
+        shown.dtype, shown.ndim, shown.block = kernel.dtype, depthwise.NDIM, depthwise.BLOCK_THREADS
+        if api.depthwise is None:
+            raise UserError(f"{name(kernel)}: the level {api.level} of the CK Tile API has no depthwise kernel")
+        variant = api.variants[depthwise.VARIANT]
+        return {
+            "k": shown,
+            "ndim": depthwise.NDIM,
+            "variant": variant,
+            "depthwise": api.depthwise,
+            "cpp_type": api.dtypes[kernel.dtype],
+            "key": registry_key.of_depthwise(shown, api),  # type: ignore[arg-type]
+            "includes": [*api.includes.depthwise, variant.kernel_header],
+            "registration_includes": api.includes.registration,
+        }
+
+    def _gemm_context(self, kernel: KernelConfig, shown: SimpleNamespace) -> dict[str, object]:
         api = self._api
         fault = _fault(kernel, api)
         if fault:
@@ -154,8 +217,8 @@ class Emitter:
         flags = {field: getattr(kernel, field) for field in _FLAGS}
         flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
         return {
-            "name": name(kernel),
-            "k": kernel,
+            "k": shown,
+            "ndim": kernel.ndim,
             "variant": variant,
             "pipeline": api.pipelines[kernel.pipeline],
             "layout": api.layouts[kernel.ndim],
@@ -166,7 +229,9 @@ class Emitter:
             "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
             "dispatches_tail": not (streamk or kernel.two_stage),
             "flag": {field: "true" if value else "false" for field, value in flags.items()},
+            "key": registry_key.of_gemm(shown, api),  # type: ignore[arg-type]
             "includes": _kernel_includes(kernel, api),
+            "registration_includes": api.includes.registration,
         }
 
     def _compiled(self, environment: jinja2.Environment, template: str) -> jinja2.Template:
@@ -180,6 +245,24 @@ class Emitter:
             return self._templates[template].render(context)
 
 
+def name(one: Kernel) -> str:
+    """Return the name of a kernel of either family."""
+    return depthwise.name(one) if isinstance(one, DepthwiseConfig) else kernel.name(one)
+
+
+def is_registered(one: Kernel) -> bool:
+    """Tell whether the kernel has an entry in the dispatcher's registry."""
+    return _ndim(one) in REGISTERED_NDIMS
+
+
+def _ndim(one: Kernel) -> int:
+    return depthwise.NDIM if isinstance(one, DepthwiseConfig) else one.ndim
+
+
+def _variant(one: Kernel) -> str:
+    return depthwise.VARIANT if isinstance(one, DepthwiseConfig) else one.variant
+
+
 def _checked(arch: str) -> str:
     # The arch becomes part of C++ text.
     if not _ARCH.fullmatch(arch):
@@ -191,17 +274,6 @@ def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:
     special = api.includes.two_stage if kernel.two_stage else []
     special = api.includes.streamk if kernel.streamk != "none" else special
     return [*api.includes.kernel, api.variants[kernel.variant].kernel_header, *special]
-
-
-def _key_specialization(kernel: KernelConfig) -> str:
-    """Return the registry key's specialization, with the options that the key has no field for."""
-    extras = (
-        ("+2stage", kernel.two_stage),
-        ("+explicit_gemm", kernel.explicit_gemm),
-        ("+dsb", kernel.double_smem_buffer),
-        ("+pad" + "".join(str(int(pad)) for pad in kernel.pads), not all(kernel.pads)),
-    )
-    return kernel.specialization + "".join(text for text, present in extras if present)
 
 
 def _fault(kernel: KernelConfig, api: CkApi) -> str:
@@ -222,6 +294,11 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
         return "streamk reduces in its own workspace and has no second stage; set one of streamk and two_stage"
     if k.streamk != "none" and k.pipeline == "basic_async_v1" and k.dtype == "fp32":
         return "streamk with the pipeline basic_async_v1 does not exist for fp32"
+    return ""
+
+
+def _size_fault(k: KernelConfig) -> str:
+    """Return why there is no form for the kernel's numbers, or an empty string."""
     if k.explicit_gemm and k.num_groups_to_merge != 1:
         return f"explicit_gemm takes one group a block, num_groups_to_merge is {k.num_groups_to_merge}"
     if k.epilogue == "default" and k.num_wave_groups != 1:

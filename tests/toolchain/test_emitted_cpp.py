@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.emit import Emitter
-from tilewright.kernel import LAYOUTS, PIPELINES, KernelConfig, name
-from tilewright.operation import VARIANTS
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.emit import Emitter, name
+from tilewright.kernel import LAYOUTS, PIPELINES, KernelConfig
+from tilewright.operation import DTYPES, VARIANTS
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "ck_stand_in"
@@ -37,6 +38,8 @@ SPECIAL = (
     replace(WEIGHT, streamk="linear", streamk_persistent=True, layout="ndhwgc", ndim=3, double_smem_buffer=True),
 )
 
+DEPTHWISE = [DepthwiseConfig(dtype, 16, 16, 3, 2, 2, 1, 4, 2, 8, 8) for dtype in DTYPES]
+
 
 def every_pipeline():
     for variant, pipeline, ndim in itertools.product(VARIANTS, PIPELINES, LAYOUTS):
@@ -56,7 +59,7 @@ def write(texts, folder):
         target.write_text(text)
 
 
-@pytest.mark.parametrize("kernel", [FORWARD, SPECIAL[3], SPECIAL[5], SPECIAL[7]], ids=name)
+@pytest.mark.parametrize("kernel", [FORWARD, SPECIAL[3], SPECIAL[5], SPECIAL[7], DEPTHWISE[0]], ids=name)
 def test_unit_stands_alone(kernel, tmp_path):
     write(EMITTER.files([kernel], "gfx950"), tmp_path)
     assert errors_of(tmp_path / f"{name(kernel)}.cpp", tmp_path) == ""
@@ -70,8 +73,8 @@ def test_wrong_argument_list_is_noticed(tmp_path):
 
 
 def test_all_kinds_and_their_registration_compile_in_one_unit(tmp_path):
-    kernels = [*every_pipeline(), *SPECIAL]
-    assert len({name(kernel) for kernel in kernels}) == len(kernels) == 34 * 3 + len(SPECIAL)
+    kernels = [*every_pipeline(), *SPECIAL, *DEPTHWISE]
+    assert len({name(kernel) for kernel in kernels}) == len(kernels) == 34 * 3 + len(SPECIAL) + len(DEPTHWISE)
     write(EMITTER.files(kernels, "gfx950"), tmp_path)
     collections = EMITTER.collection_files(kernels, "gfx950")
     write(collections, tmp_path)
@@ -90,13 +93,14 @@ def test_folder_without_kernels_compiles(tmp_path):
     assert errors_of(unit, tmp_path) == ""
 
 
-def test_single_kernel_unit_has_the_global_aliases(tmp_path):
-    write(EMITTER.files([FORWARD], "gfx950"), tmp_path)
+@pytest.mark.parametrize("kernel", [FORWARD, DEPTHWISE[1]], ids=name)
+def test_single_kernel_unit_has_the_global_aliases(kernel, tmp_path):
+    write(EMITTER.files([kernel], "gfx950"), tmp_path)
     unit = tmp_path / "single.cpp"
     unit.write_text(
         "#define CK_TILE_SINGLE_KERNEL_INCLUDE\n"
-        f'#include "{name(FORWARD)}.hpp"\n'
-        "static_assert(SelectedConvKernelLauncher::ADataType{}.bits == 0);\n"
+        f'#include "{name(kernel)}.hpp"\n'
+        "static_assert(sizeof(SelectedConvKernelLauncher::Kernel) > 0);\n"
         "static_assert(CONV_FWD_KERNEL_NAME[0] == 'g');\n"
     )
     assert errors_of(unit, tmp_path) == ""

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewright import bundle, ck_api, kernel_table, parquet
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.depthwise import name as depthwise_name
 from tilewright.emit import CHUNK_SIZE, Emitter, emission_digest, template_files
 from tilewright.errors import UserError
 from tilewright.kernel import (
@@ -376,6 +378,91 @@ def test_one_dimensional_kernels_have_no_wrapper():
     with pytest.raises(UserError, match=f"{name(kernel)}.*1D"):
         EMITTER.wrapper(kernel, "gfx950")
     assert not any("chunk" in path for path in EMITTER.collection_files([kernel], "gfx950"))
+
+
+DEPTHWISE = DepthwiseConfig("fp16", 16, 28, 5, 2, 4, 1, 7, 8, 2, 4)
+
+
+def test_depthwise_header():
+    text, stem = EMITTER.header(DEPTHWISE, "gfx942"), depthwise_name(DEPTHWISE)
+    struct = text[text.index(f"struct {stem}_Config\n") : text.index("namespace ns_")]
+    assert constants(struct) == {
+        "BlockSize": "64", "TileH": "16", "TileW": "28", "SubTileH": "1", "SubTileW": "7", "NBatch": "8", "Filter": "5",
+        "StrideH": "2", "StrideW": "4", "Dilation": "1", "Pad": "2", "VectorSizeIn": "2", "VectorSizeOut": "4",
+        "NDimSpatial": "2", "TargetArch": '"gfx942"',
+    }  # fmt: skip
+    assert [aliases(struct)[f"{tensor}DataType"] for tensor in ("In", "Wei", "Out", "Acc")] == ["half_t"] * 3 + [
+        "float"
+    ]
+    assert arguments(text, "DepthwiseConvFwdTraits") == [
+        f"Config::{field}" for field in (
+            "InDataType", "WeiDataType", "AccDataType", "OutDataType", "BlockSize", "TileH", "TileW", "Filter",
+            "Filter", "StrideH", "StrideW", "Dilation", "Dilation", "Pad", "Pad", "NBatch", "SubTileH", "SubTileW",
+            "VectorSizeIn", "VectorSizeOut",
+        )
+    ]  # fmt: skip
+    assert arguments(text, "GroupedConvTraits") == [
+        "Config::NDimSpatial", "ConvolutionSpecialization::Default", "void", "void", "ck_tile::tuple<>", "void",
+        "Config::VectorSizeIn", "Config::VectorSizeIn", "Config::VectorSizeOut", "1", "false", "false",
+        "DepthwiseTraits",
+    ]  # fmt: skip
+    assert arguments(text, "GroupedConvolutionForwardKernel") == ["ConvTraits", "void", "ConvPipeline", "ConvEpilogue"]
+    assert "make_kernel(Kernel{}" in text and "std::runtime_error" in text
+    for header in ("core", "host/kernel_launch", "ops/gemm", "ops/grouped_convolution"):
+        assert f'#include "ck_tile/{header}.hpp"' in text
+    assert "pipeline/grouped_convolution_forward_depthwise_pipeline.hpp" in text
+
+
+def test_depthwise_registry_key_encodes_the_kernel():
+    assert key_of(DEPTHWISE) == {
+        "dtype_in": '"fp16"', "dtype_wei": '"fp16"', "dtype_out": '"fp16"', "layout": '"ngchw"', "ndim_spatial": "2",
+        "op": "GroupedConvOp::Forward", "tile_m": "16", "tile_n": "28", "tile_k": "5", "wave_m": "2", "wave_n": "4",
+        "wave_k": "0", "warp_m": "2", "warp_n": "2", "warp_k": "8", "pipeline": '"depthwise"', "scheduler": '"none"',
+        "epilogue": '"none"', "vector_size_a": "2", "vector_size_b": "2", "vector_size_c": "4", "block_per_cu": "2",
+        "num_wave_groups": "1", "num_groups_to_merge": "1", "specialization": '"sub1x7"', "large_tensor": "false",
+        "streamk_enabled": "false", "streamk_reduction": '"none"', "streamk_persistent": "false", "arch": "gfx_arch",
+    }  # fmt: skip
+
+
+def test_depthwise_kernels_are_collected_with_the_forward_ones():
+    files = EMITTER.files([DEPTHWISE], "gfx950") | EMITTER.collection_files([FORWARD, DEPTHWISE], "gfx950")
+    stem = depthwise_name(DEPTHWISE)
+    assert {f"{stem}.hpp", f"{stem}.cpp", f"dispatcher_wrappers/dispatcher_wrapper_{stem}.hpp"} <= set(files)
+    assert f'#include "{stem}.hpp"' in files["include_all_grouped_conv_fwd_kernels.hpp"]
+    assert f"add(generated::make_{stem}(arch));" in files["register_fwd_chunk_0.cpp"]
+
+
+def test_an_api_level_without_depthwise_kernels_says_so(room):
+    table = yaml.safe_load(API.read_text())
+    table["depthwise"] = None
+    room[1].write_text(yaml.safe_dump(table))
+    with pytest.raises(UserError, match="has no depthwise kernel"):
+        Emitter(*room).header(DEPTHWISE, "gfx950")
+
+
+def test_the_size_of_registration_sources_is_chosen():
+    kernels = many(7, "forward")
+    files = EMITTER.collection_files(kernels, "gfx950", chunk_size=3)
+    counts = [files[f"register_fwd_chunk_{i}.cpp"].count("add(generated::") for i in range(3)]
+    assert counts == [3, 3, 1] and "register_fwd_chunk_3.cpp" not in files
+    with pytest.raises(UserError, match="at least 1"):
+        EMITTER.collection_files(kernels, "gfx950", chunk_size=0)
+
+
+def test_a_template_may_print_a_size_but_not_decide_by_it(room):
+    path = room[0] / "kernel_config.hpp.j2"
+    for condition in ("k.tile_m", "k.tile_m > 64", "k.tile_m == 64", "arch == 'gfx950'"):
+        path.write_text(f"{{% if {condition} %}}// large\n{{% endif %}}")
+        with pytest.raises(UserError, match=r"kernel\.hpp\.j2.*(tile_m|arch) decides"):
+            Emitter(*room).header(FORWARD, "gfx950")
+
+
+@settings(max_examples=10)
+@given(CONFIGS, CONFIGS)
+def test_a_form_that_was_filled_in_before_changes_nothing(first, second):
+    emitter = Emitter(TEMPLATES, API)
+    emitter.header(first, "gfx942")
+    assert emitter.header(second, "gfx950") == Emitter(TEMPLATES, API).header(second, "gfx950")
 
 
 def many(count, variant):

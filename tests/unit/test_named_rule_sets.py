@@ -16,8 +16,8 @@ from tilewright.cli import main
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
-from tilewright.rules import reference_filter
-from tilewright.rules.named import NDIMS, RULE_SETS, Enumerator, enumerate_rule_set, parse_name
+from tilewright.rules import flags, reference_filter, validity
+from tilewright.rules.named import NDIMS, TABLE_SETS, Enumerator, enumerate_rule_set, parse_name
 from tilewright.rules.rule_tables import RuleTables
 
 ROOT = Path(__file__).parents[2]
@@ -62,11 +62,11 @@ def test_the_reference_covers_every_set_and_cell_of_four_archs():
     cells = {
         tuple(r[k] for k in ("arch", "rule_set", "variant", "ndim", "dtype")) for r in COUNTS if r["scope"] == "cell"
     }
-    assert len(cells) == len(ARCHS) * len(RULE_SETS) * len(VARIANTS) * len(NDIMS) * len(DTYPES) == 432
+    assert len(cells) == len(ARCHS) * len(TABLE_SETS) * len(VARIANTS) * len(NDIMS) * len(DTYPES) == 432
     assert len(COUNTS) == 496 and len(HASHES) == 216
 
 
-@pytest.mark.parametrize("rule_set", RULE_SETS)
+@pytest.mark.parametrize("rule_set", TABLE_SETS)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_counts_are_those_of_the_reference(enumerator, arch, rule_set):
     rows = [row for row in COUNTS if row["arch"] == arch and row["rule_set"] == rule_set]
@@ -249,7 +249,8 @@ def test_depthwise_faults(change, told):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"name": "profiler"}, "unknown rule set 'profiler'; use one of default, full, full-tests, tiny"),
+        ({"name": "huge"}, "unknown rule set 'huge'; use one of default, full, full-tests, tiny, profiler, tests"),
+        ({"name": "profiler"}, "ck.root"),
         ({"arch": "gfx000"}, "unknown arch 'gfx000'"),
         ({"variants": ["fwd"]}, "unknown variant 'fwd'"),
         ({"ndims": [4]}, "unknown ndim 4; use one of 1, 2, 3"),
@@ -276,10 +277,13 @@ def test_wrong_requests_are_named(change, told):
         ("full", lambda t: t["samples"]["tiny"].update(every=2), "one of every and at_least"),
         ("full", lambda t: t["samples"]["full-tests"].update(of="full-tests"), "drawn from full"),
         ("default", lambda t: t["tiles"][0].update(not_with=["fast"]), "tiles.0.not_with.0"),
+        ("builder", lambda t: t["versions"].update(v1="fast"), "versions.v1"),
+        ("builder", lambda t: t["files"]["names"].update(forward=["{arch}.conf"]), "only {layout} and {dtype}"),
+        ("builder", lambda t: t["kinds"]["GroupedConvolutionForwardKernel"].pop("waves"), "needs waves"),
     ],
 )
 def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
-    for name in ("default", "full"):
+    for name in ("default", "full", "builder"):
         content = yaml.safe_load((CONFIG / f"rule_sets/{name}.yaml").read_text())
         if name == file:
             edit(content)
@@ -287,6 +291,64 @@ def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
     with pytest.raises(UserError) as caught:
         RuleTables.load(tmp_path)
     assert told in str(caught.value) and f"{file}.yaml" in str(caught.value)
+
+
+def test_depthwise_kernels_can_be_asked_for_alone_and_come_once(enumerator):
+    alone = enumerator.enumerate("full", "gfx950", ["forward_depthwise"], [2, 3], ["fp16"])
+    assert len(alone) == 20 and all(isinstance(item.kernel, DepthwiseConfig) for item in alone)
+    both = enumerator.enumerate("full", "gfx950", ["forward_depthwise", "forward"], [2, 3], ["fp16"])
+    assert {item.name for item in both} == {
+        item.name for item in enumerator.enumerate("full", "gfx950", ["forward"], [2, 3], ["fp16"])
+    }
+    assert len(both) == len({item.name for item in both})
+    assert enumerator.enumerate("default", "gfx950", ["forward_depthwise"], [2], ["fp16"]) == []
+
+
+@pytest.mark.parametrize(
+    ("arch", "rule_set", "flag", "expected"),
+    [
+        ("gfx950", "full", "half_zero_output", 816), ("gfx950", "full", "async_layout", 1064),
+        ("gfx950", "full", "streamk_async_fp32", 128), ("gfx950", "full", "warp_tile_on_arch", 0),
+        ("gfx90a", "full", "narrow_warp_tile", 3252), ("gfx950", "default", "warp_tile_on_arch", 104),
+        ("gfx1201", "full", "warp_tile_on_arch", 6796), ("gfx950", "full", "depthwise_fault", 0),
+    ],
+)  # fmt: skip
+def test_kernels_known_to_be_wrong_are_flagged(enumerator, arch, rule_set, flag, expected):
+    items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
+    reasons = [found.reason for item in items for found in item.flags if found.name == flag]
+    assert len(reasons) == expected and all(reasons)
+
+
+def test_an_unflagged_kernel_is_one_that_we_hold_legal(enumerator):
+    for item in enumerator.enumerate("full", "gfx90a", VARIANTS, [2, 3], DTYPES):
+        legal = isinstance(item.kernel, DepthwiseConfig) or not validity.first_fault(item.kernel, "gfx90a", SPECS)[0]
+        assert legal or item.flags
+
+
+@pytest.mark.parametrize(
+    ("flag", "change"),
+    [
+        ("half_zero_output", {"variant": "bwd_weight", "scheduler": "interwave", "pipeline": "mem"}),
+        ("streamk_async_fp32",
+         {"variant": "bwd_weight", "streamk": "tree", "pipeline": "basic_async_v1", "dtype": "fp32"}),
+        ("async_layout", {"pipeline": "basic_async_v1"}),
+        ("narrow_warp_tile", {"warp_tile_m": 4, "warp_tile_n": 64}),
+        ("warp_tile_on_arch", {"warp_tile_k": 64}),
+    ],
+)  # fmt: skip
+def test_each_flag_has_its_kernels(flag, change):
+    assert flags.of(KERNEL, "gfx950", SPECS) == ()
+    found = {one.name: one.reason for one in flags.of(replace(KERNEL, **change), "gfx950", SPECS)}
+    assert found[flag]
+
+
+def test_flags_are_asked_for_by_name():
+    found = flags.of(replace(KERNEL, pipeline="basic_async_v1", warp_tile_k=64), "gfx950", SPECS)
+    assert {flag.name for flag in found} >= {"async_layout", "warp_tile_on_arch"}
+    assert flags.is_built((), ()) and not flags.is_built(found, ()) and not flags.is_built(found, ("async_layout",))
+    assert flags.is_built(found, ("all",)) and flags.is_built(found, tuple(flag.name for flag in found))
+    with pytest.raises(UserError, match=r"unknown flag 'async'; use all or some of half_zero_output"):
+        flags.check_names(["async"])
 
 
 def listed(capsys, *options):

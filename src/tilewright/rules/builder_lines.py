@@ -92,7 +92,7 @@ class Line:
 
     def depthwise(self) -> tuple[int, ...]:
         """Return the twelve numbers of a depthwise line."""
-        return tuple(self._number(place) for place in range(len(self._values)))
+        return tuple(self._converted(place, _size_or_zero, "a size") for place in range(len(self._values)))
 
     def instance(self) -> Instance:
         """Return what an implicit-GEMM line says."""
@@ -164,7 +164,7 @@ class Line:
             if not colon:
                 raise self._error(f"{item!r} is no KEY: VALUE")
             texts[key.strip()] = value.strip()
-        vectors = self._sizes(texts, "VmemReadVec", r"(\d+)x(\d+)xSeq\(([\d,]+)\)")
+        vectors = self._sizes(texts, "VmemReadVec", r"(\d+)x(\d+)xSeq\((\d+(?:,\d+)*)\)")
         stores = {int(width) for width in vectors[2].split(",")}
         if len(stores) != 1:
             raise self._error(f"VmemReadVec stores with several widths {sorted(stores)}; one is expected")
@@ -190,7 +190,7 @@ class Line:
         )
 
     def _sizes(self, texts: dict[str, str], key: str, form: str) -> tuple[str, ...]:
-        match = re.fullmatch(form, texts.get(key, ""), re.ASCII)
+        match = re.fullmatch(form.replace(r"\d+", r"[1-9]\d*"), texts.get(key, ""), re.ASCII)
         if not match:
             raise self._error(f"{key} is {texts.get(key)!r}; {form} is expected")
         return match.groups()
@@ -213,7 +213,7 @@ class Line:
         return self._values[place]
 
     def _number(self, place: int | None) -> int:
-        return self._converted(place, int, "a number")
+        return self._converted(place, _size, "a number of at least 1")
 
     def _numbers(self, places: list[int] | None) -> list[int]:
         return [self._number(place) for place in places or []]
@@ -235,6 +235,19 @@ class Line:
 def _split(text: str) -> list[str]:
     """Split on commas outside parentheses."""
     return [part.strip() for part in re.split(r",(?![^(]*\))", text)]
+
+
+def _size_or_zero(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(text)
+    return int(text)
+
+
+def _size(text: str) -> int:
+    size = _size_or_zero(text)
+    if size < 1:
+        raise ValueError(text)
+    return size
 
 
 def _triple(values: list[int]) -> Triple:

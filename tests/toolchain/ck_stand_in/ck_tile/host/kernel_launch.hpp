@@ -7,7 +7,7 @@
 namespace ck_tile {
 
 // The call that a launch makes: a kernel that does not take these arguments does not compile.
-template <int MinBlocksPerCu, typename Kernel, typename... Args>
+template <int MinBlocksPerCu = 1, typename Kernel, typename... Args>
 auto make_kernel(Kernel kernel, dim3, dim3, std::size_t, Args... args)
 {
     static_assert(MinBlocksPerCu >= 1);

@@ -83,6 +83,12 @@ struct GroupedConvTraits
     using GroupedConvImplicitGemmTraitsBwdWeight = TileGemmTraits<true, true, true, Column, Row, Row, WaveGroups>;
 };
 
+// A depthwise kernel has no partitioner.
+template <typename Partitioner>
+inline constexpr index_t rows_of_block = Partitioner::MPerBlock;
+template <>
+inline constexpr index_t rows_of_block<void> = 1;
+
 template <typename Args, typename Partitioner, typename Pipeline, typename Epilogue>
 struct StandInConvKernel
 {
@@ -91,7 +97,7 @@ struct StandInConvKernel
         index_t k_batch;
         void* workspace_ptr;
     };
-    static constexpr index_t sizes = sizeof(typename Epilogue::ODataType) * Partitioner::MPerBlock;
+    static constexpr index_t sizes = sizeof(typename Epilogue::ODataType) * rows_of_block<Partitioner>;
     static constexpr bool pads     = Pipeline::Problem::UniversalTraits::kPadM;
 
     static KernelArgs MakeKernelArgs(const Args& args);
