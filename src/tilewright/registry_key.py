@@ -37,7 +37,7 @@ def of_gemm(k: KernelConfig, api: CkApi) -> Key:
 
 
 def of_depthwise(k: DepthwiseConfig, api: CkApi) -> Key:
-    """Return the same for a depthwise kernel, whose sizes take the places of the GEMM's: see docs/code-generation.md."""
+    """Return the same for a depthwise kernel; its sizes take the GEMM's places (docs/code-generation.md)."""
     return {
         **_common(k.dtype, DEPTHWISE_LAYOUT, DEPTHWISE_NDIM, api.variants[DEPTHWISE_VARIANT].operation),
         "tile_m": f"{k.tile_h}", "tile_n": f"{k.tile_w}", "tile_k": f"{k.filter_size}",
