@@ -9,6 +9,7 @@ import sys
 from tilewright.errors import reports_user_errors
 
 COMMANDS = {
+    "cache": "say what the shared cache holds, make room in it, check it",
     "codegen": "list the kernels of a named rule set",
     "select": "rank the kernels of a published model for one convolution",
 }

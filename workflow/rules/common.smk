@@ -25,6 +25,9 @@ except UserError as error:
 # The default of the GPU limit, for those who replace the profile's resources by their own.
 workflow.global_resources.setdefault("gpu", 1)
 
+# Where compile results are shared changes no result: no parameter of a rule, which would rerun it.
+os.environ["TILEWRIGHT_CACHE"] = SETTINGS.cache.to_json()
+
 # The first part is Snakemake's own prefix, which ours replaces.
 shell.prefix(
     'set -euo pipefail; export PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}"; '

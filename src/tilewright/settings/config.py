@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints, field_validator
 
 from tilewright.operation import Operation
 from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CompileSettings
 from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
@@ -38,6 +39,7 @@ class Config(Section):
     compile: CompileSettings = CompileSettings()
     benchmark: BenchmarkSettings = BenchmarkSettings()
     lock: LockSettings = LockSettings()
+    cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
 
     @field_validator("operations")

@@ -1,0 +1,238 @@
+"""The shared cache: whole or absent, bounded, and safe for many writers who may die at any moment."""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import cache as caches
+from tilewright.cache import Cache
+from tilewright.cli import main
+from tilewright.errors import UserError
+
+BIG = 10**9
+
+
+def content_of(number, size=3000):
+    return random.Random(number).randbytes(size)
+
+
+def entries(folder):
+    return sorted(path for path in (folder / "entries").rglob("*") if path.is_file())
+
+
+def held(folder):
+    return sum(path.stat().st_size for path in (*entries(folder), *(folder / "partial").iterdir()))
+
+
+@given(st.lists(st.binary(max_size=9), max_size=4), st.lists(st.binary(max_size=9), max_size=4))
+def test_other_parts_give_another_key(one, other):
+    assert (caches.key(*one) == caches.key(*other)) == (one == other)
+
+
+def test_what_is_kept_comes_back_and_the_rest_is_absent(tmp_path):
+    cache = Cache(tmp_path / "cache", BIG)
+    assert cache.get(caches.key("a")) is None
+    for content in (b"", b"\n", content_of(1), b"tilewright-cache-1 \n"):
+        assert cache.put(caches.key(content), content)
+        assert Cache(tmp_path / "cache", BIG).get(caches.key(content)) == content
+    assert cache.get(caches.key("a")) is None
+    assert cache.stats().entries == 4
+
+
+def test_the_first_of_two_contents_stays(tmp_path):
+    cache = Cache(tmp_path, BIG)
+    assert cache.put(caches.key("a"), b"one") and cache.put(caches.key("a"), b"other")
+    assert cache.get(caches.key("a")) == b"one"
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_only_digests_are_keys(tmp_path, key):
+    with pytest.raises(ValueError, match="64 hex digits"):
+        Cache(tmp_path, BIG).put(key, b"")
+
+
+@given(position=st.integers(0), cut=st.booleans())
+def test_a_damaged_entry_is_never_returned(tmp_path_factory, position, cut):
+    folder = tmp_path_factory.mktemp("cache")
+    cache = Cache(folder, BIG)
+    cache.put(caches.key("a"), b"content")
+    (path,) = entries(folder)
+    whole = bytearray(path.read_bytes())
+    position %= len(whole)
+    if cut:
+        del whole[position:]
+    else:
+        whole[position] ^= 1
+    path.write_bytes(whole)
+    assert list(cache.verify()) == [path]
+    assert cache.get(caches.key("a")) is None
+    assert not entries(folder) and not cache.verify()
+
+
+def test_an_entry_under_another_name_is_damaged(tmp_path):
+    cache = Cache(tmp_path, BIG)
+    cache.put(caches.key("a"), b"content")
+    (path,) = entries(tmp_path)
+    moved = path.with_name(path.name[:-1] + ("0" if path.name[-1] != "0" else "1"))
+    path.rename(moved)
+    assert cache.get(moved.name) is None
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path):
+    cache = Cache(tmp_path, 10 * 3200)
+    keys = [caches.key(str(number)) for number in range(9)]
+    for number, key in enumerate(keys):
+        cache.put(key, content_of(number))
+        os.utime(tmp_path / "entries" / key[:2] / key, (number, number))
+    assert cache.get(keys[0]) == content_of(0)
+    for number in (100, 101):
+        cache.put(caches.key(str(number)), content_of(number))
+    kept = [cache.get(key) is not None for key in keys]
+    assert kept[0] and not kept[1] and kept[-1]
+    assert held(tmp_path) <= 10 * 3200
+
+
+@pytest.mark.parametrize("max_bytes", [0, 100])
+def test_what_is_above_the_bound_is_not_kept(tmp_path, max_bytes):
+    cache = Cache(tmp_path / "cache", max_bytes)
+    assert not cache.put(caches.key("a"), content_of(1))
+    assert cache.get(caches.key("a")) is None
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_a_message(tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file/cache", BIG)
+    assert not cache.put(caches.key("a"), b"content")
+    assert cache.get(caches.key("a")) is None
+    assert "going on without it" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("state", ["", "x", "-", None])
+def test_a_damaged_count_is_counted_again(tmp_path, state):
+    cache = Cache(tmp_path, 10 * 3200)
+    for number in range(9):
+        cache.put(caches.key(str(number)), content_of(number))
+    size = tmp_path / "size"
+    size.unlink() if state is None else size.write_text(state)
+    for number in range(9, 30):
+        assert cache.put(caches.key(str(number)), content_of(number))
+        assert held(tmp_path) <= 10 * 3200
+
+
+def churn(folder, seed):
+    """Write and read at random for ever; end with status 3 if a wrong content comes back."""
+    draw = random.Random(seed)
+    cache = Cache(folder, 40 * 3200)
+    while True:
+        number = draw.randrange(80)
+        if draw.random() < 0.5:
+            cache.put(caches.key(str(number)), content_of(number))
+        elif cache.get(caches.key(str(number))) not in (None, content_of(number)):
+            os._exit(3)
+
+
+def test_many_writers_that_are_killed_at_any_moment(tmp_path):
+    draw = random.Random(1)
+    start = multiprocessing.get_context("fork").Process
+    workers = [start(target=churn, args=(tmp_path, seed)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    for kill in range(30):
+        time.sleep(draw.uniform(0.005, 0.05))
+        at = draw.randrange(len(workers))
+        os.kill(workers[at].pid, signal.SIGKILL)
+        workers[at].join()
+        assert workers[at].exitcode == -signal.SIGKILL
+        workers[at] = start(target=churn, args=(tmp_path, 100 + kill))
+        workers[at].start()
+    for worker in workers:
+        worker.kill()
+        worker.join()
+    cache = Cache(tmp_path, 40 * 3200)
+    assert not cache.verify()
+    assert held(tmp_path) <= 40 * 3200
+    assert cache.stats().entries > 10
+    cache.collect()
+    assert not list((tmp_path / "partial").iterdir())
+    assert int((tmp_path / "size").read_text()) == held(tmp_path) == cache.stats().bytes
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can write as two users")
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_two_users_share_a_folder_that_is_open_to_both(mode, capfd):
+    # Not below pytest's own folder, which is closed to others.
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-test-"))
+    try:
+        folder.chmod(mode)
+        use_as_several(folder, capfd)
+    finally:
+        shutil.rmtree(folder)
+
+
+def use_as_several(folder, capfd):
+    for user in (65534, 1234, 65534):
+        child = os.fork()
+        if not child:
+            os.setuid(user)
+            cache = Cache(folder, 40 * 3200)
+            read = [cache.get(caches.key(str(number))) for number in range(4)]
+            put = all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
+            put = put and all(cache.put(caches.key(str(number)), content_of(number)) for number in range(4))
+            os._exit(0 if put and read in ([None] * 4, [content_of(number) for number in range(4)]) else 1)
+        assert os.waitpid(child, 0)[1] == 0, capfd.readouterr().err
+    assert len({path.stat().st_uid for path in entries(folder)}) == 2
+    assert held(folder) <= 40 * 3200
+
+
+def test_the_command_counts_collects_and_checks(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a cache"
+    cache = Cache(folder, BIG)
+    for number in range(5):
+        cache.put(caches.key(str(number)), content_of(number))
+    where = ["--folder", str(folder), "--json"]
+
+    def call(*arguments):
+        status = main(["cache", *arguments, *where])
+        return status, json.loads(capsys.readouterr().out)
+
+    assert call("stats") == (0, {"folder": str(folder), "entries": 5, "bytes": held(folder), "max_bytes": 20 * 2**30})
+    damaged = entries(folder)[0]
+    damaged.write_bytes(b"damaged")
+    status, faults = call("verify")
+    assert status == 1 and list(faults) == [str(damaged)]
+    assert call("verify", "--repair")[0] == 1
+    assert call("verify") == (0, {})
+    status, done = call("gc", "--max-gib", str(2 * 3200 / 2**30))
+    assert status == 0 and done["removed"] == 2 and done["entries"] == 2
+
+
+def test_the_command_takes_the_folder_of_the_configuration(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(f"cache: {{folder: {tmp_path}/there, max_gib: 1}}\n")
+    assert main(["cache", "stats"]) == 0
+    assert f"{tmp_path}/there: 0 entries, 0.0 MiB of at most 1,024.0 MiB" in capsys.readouterr().out
+    (tmp_path / "config/config.yaml").write_text("cache: {folder: there}\n")
+    assert main(["cache", "stats"]) == 2
+    assert "cache.folder: 'there': give an absolute path" in capsys.readouterr().err
+
+
+def test_the_default_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert caches.default_folder() == tmp_path / "tilewright"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert caches.default_folder() == tmp_path / ".cache/tilewright"
+    with pytest.raises(UserError, match="absolute"):
+        caches.open_cache("relative", 1)
