@@ -2,9 +2,9 @@
 checkpoint arch_specs:
     input:
         modules=modules("arch_specs"),
-        script="workflow/scripts/arch_specs.py",
+        script=source("workflow/scripts/arch_specs.py"),
         source=SETTINGS.arch_specs,
-        template="workflow/templates/arch_specs.py.j2",
+        template=source("workflow/templates/arch_specs.py.j2"),
     output:
         json="results/arch_specs/arch_specs.json",
         python="results/arch_specs/arch_specs.py",

@@ -4,9 +4,9 @@
 checkpoint benchmark:
     input:
         modules=modules("benchmark"),
-        script="workflow/scripts/benchmark.py",
+        script=source("workflow/scripts/benchmark.py"),
         hardware=SETTINGS.hardware,
-        coefficients="config/simulated_device.yaml",
+        coefficients=source("config/simulated_device.yaml"),
         build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
         support=ancient("results/support/{arch}/{op}/{chunk}.parquet"),
         problems=ancient("results/problems/{op}.parquet"),

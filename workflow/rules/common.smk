@@ -9,7 +9,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-sys.path.insert(0, os.path.join(workflow.basedir, "src"))
+# The folder of this workflow, seen from the working folder: "." unless another workflow uses this one as a module.
+HERE = os.path.relpath(os.path.join(workflow.current_basedir, "../.."))
+sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
 
 from snakemake.exceptions import WorkflowError
 from tilewright import modules as package_modules
@@ -18,9 +20,15 @@ from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
 
 try:
-    SETTINGS = check(config)
+    SETTINGS = check(config).located(HERE)
 except UserError as error:
     raise WorkflowError(str(error)) from None
+
+
+def source(path):
+    """Return the path of a file of this workflow."""
+    return Path(HERE, path).as_posix()
+
 
 # The default of the GPU limit, for those who replace the profile's resources by their own.
 workflow.global_resources.setdefault("gpu", 1)
@@ -30,7 +38,7 @@ os.environ["TILEWRIGHT_CACHE"] = SETTINGS.cache.to_json()
 
 # The first part is Snakemake's own prefix, which ours replaces.
 shell.prefix(
-    'set -euo pipefail; export PYTHONPATH="src${{PYTHONPATH:+:$PYTHONPATH}}"; '
+    f'set -euo pipefail; export PYTHONPATH="{source("src")}${{{{PYTHONPATH:+:$PYTHONPATH}}}}"; '
 )
 
 
@@ -42,7 +50,9 @@ wildcard_constraints:
 
 def modules(name):
     """Return the package modules that the script of a stage uses."""
-    return package_modules.used_by(Path(f"workflow/scripts/{name}.py"), Path("src"))
+    return package_modules.used_by(
+        Path(source(f"workflow/scripts/{name}.py")), Path(source("src"))
+    )
 
 
 @cache

@@ -2,9 +2,9 @@
 checkpoint compile:
     input:
         modules=modules("compile"),
-        script="workflow/scripts/compile.py",
+        script=source("workflow/scripts/compile.py"),
         hardware=SETTINGS.hardware,
-        coefficients="config/simulated_device.yaml",
+        coefficients=source("config/simulated_device.yaml"),
         configs=ancient("results/configs/{arch}/{op}.parquet"),
         headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
     output:

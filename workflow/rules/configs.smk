@@ -23,7 +23,7 @@ def chunk_content(wildcards):
 checkpoint configs:
     input:
         modules=modules("configs"),
-        script="workflow/scripts/configs.py",
+        script=source("workflow/scripts/configs.py"),
         rule_set=SETTINGS.configs.rule_set,
         arch_specs=ancient("results/arch_specs/arch_specs.json"),
     output:

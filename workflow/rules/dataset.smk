@@ -2,7 +2,7 @@
 checkpoint dataset:
     input:
         modules=modules("dataset"),
-        script="workflow/scripts/dataset.py",
+        script=source("workflow/scripts/dataset.py"),
         problems=ancient("results/problems/{op}.parquet"),
         build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),

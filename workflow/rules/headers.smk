@@ -1,15 +1,17 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
 from tilewright.emit import template_files
 
-TEMPLATES = [path.as_posix() for path in template_files(Path("workflow/templates"))]
+TEMPLATES = [
+    path.as_posix() for path in template_files(Path(source("workflow/templates")))
+]
 
 
 checkpoint headers:
     input:
         modules=modules("headers"),
-        script="workflow/scripts/headers.py",
+        script=source("workflow/scripts/headers.py"),
         templates=TEMPLATES,
-        api="config/ck_api.yaml",
+        api=source("config/ck_api.yaml"),
         configs=ancient("results/configs/{arch}/{op}.parquet"),
     output:
         "results/headers/{arch}/{op}/{chunk}.tar",
@@ -19,18 +21,19 @@ checkpoint headers:
         "../../envs/tilewright.yaml"
     params:
         kernels=chunk_content,
+        templates=source("workflow/templates"),
     shell:
         "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
-        " --templates workflow/templates --api {input.api} --output {output} 2>&1 | tee {log}"
+        " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
 rule sources:
     input:
         modules=modules("sources"),
-        script="workflow/scripts/sources.py",
+        script=source("workflow/scripts/sources.py"),
         templates=TEMPLATES,
-        api="config/ck_api.yaml",
+        api=source("config/ck_api.yaml"),
         configs=ancient("results/configs/{arch}/{op}.parquet"),
         bundles=each_chunk("results/headers/{arch}/{op}/{chunk}.tar"),
     output:
@@ -41,6 +44,7 @@ rule sources:
         "../../envs/tilewright.yaml"
     params:
         made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
+        templates=source("workflow/templates"),
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"
-        " --templates workflow/templates --api {input.api} --output {output} 2>&1 | tee {log}"
+        " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"

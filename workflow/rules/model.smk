@@ -13,7 +13,7 @@ TRAINED = {
 checkpoint model:
     input:
         modules=modules("model"),
-        script="workflow/scripts/model.py",
+        script=source("workflow/scripts/model.py"),
         hardware=SETTINGS.hardware,
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
     output:

@@ -2,7 +2,7 @@
 checkpoint problems:
     input:
         modules=modules("problems"),
-        script="workflow/scripts/problems.py",
+        script=source("workflow/scripts/problems.py"),
         training=SETTINGS.problems.training,
         validation=SETTINGS.problems.validation,
     output:

@@ -2,7 +2,7 @@
 rule publish:
     input:
         modules=modules("publish"),
-        script="workflow/scripts/publish.py",
+        script=source("workflow/scripts/publish.py"),
         trained=each_operation(*TRAINED.values()),
         validation=each_operation("results/validation/{arch}/{op}.json"),
     output:

@@ -5,9 +5,9 @@ SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances")]
 rule report:
     input:
         modules=modules("report"),
-        script="workflow/scripts/report.py",
+        script=source("workflow/scripts/report.py"),
         trained=each_operation(*SHOWN),
-        template="workflow/templates/report.html.j2",
+        template=source("workflow/templates/report.html.j2"),
         validation=each_operation("results/validation/{arch}/{op}.json"),
     output:
         report(

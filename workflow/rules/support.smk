@@ -2,7 +2,7 @@
 checkpoint support:
     input:
         modules=modules("support"),
-        script="workflow/scripts/support.py",
+        script=source("workflow/scripts/support.py"),
         hardware=SETTINGS.hardware,
         build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
         problems=ancient("results/problems/{op}.parquet"),

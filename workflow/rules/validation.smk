@@ -2,7 +2,7 @@
 checkpoint validation:
     input:
         modules=modules("validation"),
-        script="workflow/scripts/validation.py",
+        script=source("workflow/scripts/validation.py"),
         trained=[ancient(path) for path in TRAINED.values()],
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
     output:

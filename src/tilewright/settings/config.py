@@ -16,7 +16,7 @@ from tilewright.settings.compile import CompileSettings
 from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
-from tilewright.settings.section import RelativePath, Section
+from tilewright.settings.section import Section, SourcePath
 from tilewright.tables import checked
 
 ARCH_PATTERN = r"gfx[0-9a-f]+"
@@ -30,9 +30,9 @@ class Config(Section):
     """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
     operations: list[str] = Field(["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"], min_length=1)
     """Learning tasks: DIRECTION_DTYPE, one model each."""
-    arch_specs: RelativePath = "config/arch_specs.json"
+    arch_specs: SourcePath = "config/arch_specs.json"
     """The one source of facts about GPU targets."""
-    hardware: RelativePath = "config/hardware.yaml"
+    hardware: SourcePath = "config/hardware.yaml"
     """Table of GPU products."""
     configs: ConfigsSettings = ConfigsSettings()
     problems: ProblemsSettings = ProblemsSettings()

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from tilewright.settings.section import RelativePath, Section
+from tilewright.settings.section import Section, SourcePath
 
 
 class ConfigsSettings(Section):
     """Which kernels are candidates."""
 
-    rule_set: RelativePath = "config/rule_sets/sweep.yaml"
+    rule_set: SourcePath = "config/rule_sets/sweep.yaml"
     """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""

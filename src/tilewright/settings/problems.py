@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tilewright.settings.section import RelativePath, Section
+from tilewright.settings.section import Section, SourcePath
 
 
 class ProblemsSettings(Section):
     """Training problems come from generators, validation problems from real networks."""
 
-    training: list[RelativePath] = Field(["config/problems/training.yaml"], min_length=1)
+    training: list[SourcePath] = Field(["config/problems/training.yaml"], min_length=1)
     """Generator files; their problems form the training set."""
-    validation: RelativePath = "config/problems/networks.csv"
+    validation: SourcePath = "config/problems/networks.csv"
     """Table of real layers (network, layer, 19 dimensions); never trained on."""
     seed: int = Field(20261121, ge=0)
     """Seed of the sampled generator sections."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Self
+from pathlib import Path
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import ConfigDict, StringConstraints
 
@@ -12,6 +13,9 @@ from tilewright.tables import Table, checked
 
 RelativePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$")]
 """A path inside the workflow: relative and free of characters that a shell would read."""
+_SOURCE = "a file that the workflow brings, or that its user has"
+SourcePath = Annotated[str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), _SOURCE]
+"""The relative path of a table that the workflow reads."""
 
 
 class Section(Table):
@@ -31,3 +35,24 @@ class Section(Table):
     def to_json(self) -> str:
         """Return canonical JSON: what a rule hands to its script, and what Snakemake compares."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True)
+
+    def located(self, workflow: str) -> Self:
+        """Return the settings with each source file where it is.
+
+        That is the working folder if the file is there, else ``workflow``, the folder of the workflow: they differ
+        where another workflow uses this one as a module.
+        """
+
+        def place(path: str) -> str:
+            return path if Path(path).exists() else (Path(workflow) / path).as_posix()
+
+        changed: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, Section):
+                changed[name] = value.located(workflow)
+            elif _SOURCE in field.metadata:
+                changed[name] = place(value)
+            elif any(_SOURCE in getattr(argument, "__metadata__", ()) for argument in get_args(field.annotation)):
+                changed[name] = [place(path) for path in value]
+        return self.model_copy(update=changed)
