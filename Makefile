@@ -6,7 +6,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format environment lock schema clean
+.PHONY: models test lint format docs environment lock schema clean
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -25,6 +25,10 @@ format: $(READY)
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 	$(RUN) snakefmt Snakefile workflow/rules
+
+# The documentation as a site of static pages, in site/. Searching it needs a server: python -m http.server -d site.
+docs: $(READY)
+	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 environment: $(READY)
 

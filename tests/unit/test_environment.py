@@ -1,10 +1,15 @@
-"""The two forms of the environment name the same packages."""
+"""The two forms of the environment name the same packages, and they are the ones that the code imports."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
+
+from tilewright import cli, modules
 
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"msgpack": "msgpack-python", "snakemake": "snakemake-minimal"}
@@ -33,3 +38,44 @@ def test_conda_and_lock_file_agree_on_the_direct_dependencies():
     # A post-release is the same software packed again; conda has its own build numbers for that.
     expected = {CONDA_NAMES.get(name, name): re.sub(r"\.post\d+$", "", locked()[name]) for name in direct}
     assert pinned == expected
+
+
+IMPORT_NAMES = {
+    "pyyaml": "yaml",
+    "scikit-learn": "sklearn",
+    "pyelftools": "elftools",
+    "vl-convert-python": "vl_convert",
+}
+"""Packages that are imported under another name; the others have - for _."""
+# What a subcommand needs beyond the core: the extra that brings it.
+EXTRA_OF_COMMAND: dict[str, str] = {}
+
+
+def third_party(paths):
+    found = set()
+    for path in paths:
+        for node in ast.walk(ast.parse(Path(path).read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.split(".")[0])
+    return found - set(sys.stdlib_module_names) - {"tilewright"}
+
+
+def declared(*extras):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
+    names = {re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirements in lists for requirement in requirements}
+    return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names}
+
+
+@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
+def test_a_command_needs_only_what_pip_install_brings(command):
+    module = ROOT / f"src/tilewright/commands/{command.replace('-', '_')}.py"
+    used = third_party([module, *modules.used_by(module, ROOT / "src")])
+    extra = EXTRA_OF_COMMAND.get(command)
+    assert used <= declared(*([extra] if extra else []))
+
+
+def test_the_package_never_imports_snakemake():
+    assert "snakemake" not in third_party((ROOT / "src").rglob("*.py"))

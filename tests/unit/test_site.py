@@ -1,0 +1,112 @@
+"""The documentation as a site, and the code blocks of its pages."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tilewright import cli
+from tilewright.rules.sweep import SweepRules
+from tilewright.tables import checked
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LOADED = re.compile(r"<(?:script|img|link rel=\"(?:stylesheet|preload)\")[^>]*(?:src|href)=\"([^\"]+)")
+BLOCK = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language):
+    """Return (page, code) of every code block in one language."""
+    return [
+        (page.relative_to(ROOT).as_posix(), code)
+        for page in PAGES
+        for kind, code in BLOCK.findall(page.read_text())
+        if kind == language
+    ]
+
+
+def commands():
+    """Return each call of ``tilewright`` that a page shows, as (page, words)."""
+    for page, code in blocks("sh"):
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["tilewright"]:
+                yield page, tuple(words)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    environment = os.environ | {"PYTHONPATH": "src", "NO_MKDOCS_2_WARNING": "1"}
+    run = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return folder
+
+
+def test_the_site_has_every_page_every_module_and_every_command(site):
+    for page in (ROOT / "docs").rglob("*.md"):
+        name = page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert (site / name).is_file() or (site / name.with_name("index.html")).is_file(), page
+    assert "KernelConfig" in (site / "reference/tilewright.kernel.html").read_text()
+    command_line = (site / "reference/command-line.html").read_text()
+    assert all(f"tilewright {name}" in command_line for name in cli.COMMANDS)
+
+
+def test_the_site_needs_no_network(site):
+    for page in site.rglob("*.html"):
+        loaded = re.findall(
+            r"<(?:script|img|link rel=\"(?:stylesheet|preload)\")[^>]*(?:src|href)=\"([^\"]+)", page.read_text()
+        )
+        assert not [address for address in loaded if re.match(r"(https?:)?//", address)], page
+
+
+def test_pages_outside_docs_are_part_of_the_site(site):
+    assert "Networks" in (site / "files/config/problems/networks.md.txt").read_text().title()
+    assert "files/config/problems/networks.md.txt" in (site / "how-to/add-a-problem-set.html").read_text()
+
+
+@pytest.mark.parametrize("language", ["yaml", "json"])
+def test_data_blocks_can_be_read(language):
+    for page, code in blocks(language):
+        try:
+            yaml.safe_load(code)  # every JSON document is a YAML document
+        except yaml.YAMLError as error:
+            pytest.fail(f"{page}: {error}")
+
+
+def test_python_blocks_are_python():
+    for page, code in blocks("python"):
+        if not re.search(r"^(module|rule|use rule|configfile)\b", code, re.MULTILINE):
+            compile(code, page, "exec")
+
+
+@pytest.mark.parametrize(("page", "words"), sorted(set(commands())), ids=lambda value: str(value)[:60])
+def test_every_shown_option_of_the_command_line_exists(page, words, capsys):
+    before_options = list(itertools.takewhile(lambda word: not word.startswith("-"), words[1:]))
+    statuses = []
+    for depth in range(1, len(before_options) + 1):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([*before_options[:depth], "--help"])
+        statuses.append(stopped.value.code)
+    assert statuses[0] == 0, f"{page}: tilewright {words[1]}"
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out))
+    assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, page
+
+
+def test_the_tile_of_the_tutorial_fits_the_rule_set():
+    row = re.search(r"^ *- (\{tile: .*\})$", (ROOT / "docs/tutorial.md").read_text(), re.MULTILINE)
+    rules = yaml.safe_load((ROOT / "config/rule_sets/sweep.yaml").read_text())
+    tile = yaml.safe_load(row[1])
+    assert tile not in rules["tiles"]
+    checked(rules | {"tiles": [*rules["tiles"], tile]}, SweepRules, "the tutorial")

@@ -1,0 +1,108 @@
+"""What the documentation site adds to the pages of docs/: navigation, API reference, command line, linked sources.
+
+A hook of MkDocs, named in mkdocs.yml; ``make docs`` runs it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import re
+from contextlib import redirect_stdout, suppress
+from pathlib import Path, PurePosixPath
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from tilewright import cli
+
+ROOT = Path(__file__).parents[1]
+FIRST = ["index.md", "tutorial.md"]
+_LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List every page of docs/ in its section, so that a new page needs no entry anywhere."""
+    docs = Path(config.docs_dir)
+    pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
+    how_to = sorted(page for page in pages if page.startswith("how-to/"))
+    decisions = sorted(
+        (page for page in pages if page.startswith("decisions/")), key=lambda p: (p[-9:] != "README.md", p)
+    )
+    rest = sorted(pages - set(FIRST) - set(how_to) - set(decisions))
+    config.nav = [
+        *FIRST,
+        {"How to": how_to},
+        {"Background and reference": rest},
+        {"Command line": ["reference/command-line.md"]},
+        {"Python": [f"reference/{name}.md" for name in _modules()]},
+        {"Decisions": decisions},
+    ]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from the code, and the files outside docs/ that pages link to."""
+    for name in _modules():
+        files.append(File.generated(config, f"reference/{name}.md", content=f"# {name}\n\n::: {name}\n"))
+    files.append(File.generated(config, "reference/command-line.md", content=_command_line()))
+    for outside in _outside_files(files, Path(config.docs_dir)):
+        content = (ROOT / outside).read_bytes()
+        files.append(File.generated(config, _copy_of(outside), content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Point links that leave docs/ at the copies."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def replace(match: re.Match[str]) -> str:
+        outside = _outside(folder, match[2])
+        if not outside:
+            return match[0]
+        return f"{match[1]}{posixpath.relpath(_copy_of(outside), folder or '.')})"
+
+    return _LINK.sub(replace, markdown)
+
+
+def _modules() -> list[str]:
+    source = ROOT / "src"
+    paths = (path.relative_to(source).with_suffix("") for path in sorted(source.rglob("*.py")))
+    return [".".join(path.parts) for path in paths if path.name != "__init__"]
+
+
+def _outside_files(files: Files, docs: Path) -> list[str]:
+    found = set()
+    for file in files.documentation_pages():
+        if file.abs_src_path and Path(file.abs_src_path).is_relative_to(docs):
+            links = _LINK.findall(Path(file.abs_src_path).read_text(encoding="utf-8"))
+            found |= {_outside(posixpath.dirname(file.src_uri), link) for _, link, _ in links}
+    return sorted(found - {""})
+
+
+def _outside(folder: str, link: str) -> str:
+    """Return the path, from the root of the repository, of a linked file outside docs/; "" for any other link."""
+    path = posixpath.normpath(posixpath.join("docs", folder, link))
+    return "" if path.startswith(("docs/", "..")) or not (ROOT / path).is_file() else path
+
+
+def _copy_of(outside: str) -> str:
+    # As text: a browser shows it, and MkDocs does not take it for one of its own pages.
+    return str(PurePosixPath("files", outside + ".txt"))
+
+
+def _command_line() -> str:
+    parts = ["# Command line", "```text", _help([]), "```"]
+    for name in sorted(cli.COMMANDS):
+        parts += [f"## tilewright {name}", "```text", _help([name]), "```"]
+    return "\n\n".join(parts).replace("```text\n\n", "```text\n").replace("\n\n```", "\n```")
+
+
+def _help(arguments: list[str]) -> str:
+    os.environ["COLUMNS"] = "100"
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        cli.main([*arguments, "--help"])
+    return text.getvalue().rstrip()
