@@ -17,7 +17,10 @@ from tilewright.problem import Problem
 from tilewright.settings.model import ModelSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = ModelSettings(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
+SMALL = ModelSettings(
+    target="relative", search_trials=0, n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8,
+    top_rows=4,
+)  # fmt: skip
 
 
 @cache

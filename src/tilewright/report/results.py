@@ -122,10 +122,10 @@ class Manifest(_Origin):
 
 
 class Fold(_Part):
-    """One fold of the cross-validation; errors are in the space of the target."""
+    """One fold of the cross-validation; errors are in the space of the target, null for a ranking."""
 
-    rmse: float
-    r2: float
+    rmse: float | None
+    r2: float | None
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,9 @@ def _training(result: OperationResult) -> tuple[Cell, ...]:
     )  # fmt: skip
 
 
-def _range(values: list[float]) -> str:
-    return f"{min(values):.3f} to {max(values):.3f}"
+def _range(values: list[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{min(known):.3f} to {max(known):.3f}" if known else "a ranking has none"
 
 
 def _strata(result: OperationResult, title: str, strata: Mapping[str, Stratum]) -> Table:

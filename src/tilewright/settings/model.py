@@ -15,8 +15,9 @@ class ModelSettings(Section):
     features: Literal["tilewright", "reference"] = "tilewright"
     """Feature set: ours, or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the
     model."""
-    target: Literal["relative", "log_tflops"] = "relative"
-    """``relative``: log(TFLOPS / best TFLOPS of the problem), what a choice needs; ``log_tflops``: log(TFLOPS)."""
+    target: Literal["auto", "relative", "log_tflops", "lambdarank", "ensemble"] = "auto"
+    """What is learnt: log(TFLOPS / best TFLOPS of the problem), log(TFLOPS), a ranking by LambdaRank, or the mean of
+    the three. ``auto`` takes ``relative`` unless cross-validation on the training problems finds another one better."""
     relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
     """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
     rows_per_problem: int = Field(192, ge=0)
@@ -25,8 +26,12 @@ class ModelSettings(Section):
     """Fastest rows of each problem that sampling never drops."""
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
-    cv_estimators: int = Field(150, ge=1)
+    cv_estimators: int = Field(100, ge=1)
     """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
+    cv_rows_per_problem: int = Field(64, ge=0)
+    """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
+    search_trials: int = Field(4, ge=0)
+    """Random hyperparameters that cross-validation tries; one is taken only if it is better beyond doubt."""
     num_leaves: int = Field(63, ge=2)
     """Leaves of a tree."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)

@@ -1,0 +1,236 @@
+"""Grouped cross-validation inside the training set, and the choice of objective and hyperparameters by it.
+
+Nothing here sees a validation problem. A choice stays with what is configured unless another one is better by more
+than the standard error of the difference over problems: a search among equals would only pick the luckiest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+
+from tilewright import efficiency, objectives, row_sampling
+from tilewright.errors import UserError
+from tilewright.objectives import OBJECTIVES, Table
+from tilewright.settings.model import ModelSettings
+
+SPACE = {
+    "num_leaves": (15, 31, 63, 127),
+    "learning_rate": (0.05, 0.1, 0.15),
+    "min_child_samples": (10, 20, 50, 100),
+    "feature_fraction": (0.4, 0.55, 0.7, 0.85),
+    "reg_lambda": (0.1, 1.0, 10.0),
+}
+"""Hyperparameters that a search draws from."""
+NEAR_BEST = 0.6
+"""Efficiency from which rows make a candidate's offset: those between which a selection has to decide."""
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which fold each row of a table is held out in."""
+
+    of_row: np.ndarray
+    groups: np.ndarray
+    """Number of groups of each fold."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The objective and settings that cross-validation chose, and what it saw."""
+
+    objective: str
+    settings: ModelSettings
+    score: np.ndarray
+    """Out-of-fold scores of every row."""
+    record: dict[str, Any]
+    """For the manifest: every alternative with its figures, and the one that was taken."""
+
+
+def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
+    """Return a fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
+
+    Groups of one size go in the order of their hash, so a fold does not depend on the order of the table.
+    """
+    if len(groups) < folds:
+        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(groups)}; lower `folds`")
+    digests = [hashlib.sha256(f"{seed},{group}".encode()).hexdigest() for group in groups]
+    order = sorted(range(len(groups)), key=lambda i: (-sizes[i], digests[i]))
+    filled = [0] * folds
+    assigned = np.empty(len(groups), np.int64)
+    for i in order:
+        fold = filled.index(min(filled))
+        assigned[i] = fold
+        filled[fold] += int(sizes[i])
+    return assigned
+
+
+def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed: int) -> Folds:
+    """Deal the rows of ``problem`` to folds that share no group."""
+    groups, group, sizes = np.unique(group_of_problem[problem], return_inverse=True, return_counts=True)
+    assigned = assign_folds(groups.tolist(), sizes.tolist(), folds, seed)
+    return Folds(assigned[group], np.bincount(assigned, minlength=folds))
+
+
+def out_of_fold(
+    objective: str, data: Table, folds: Folds, candidates: int, settings: ModelSettings, threads: int
+) -> np.ndarray:
+    """Return the score of every row by a model that has not seen the row's group, float64 [n]."""
+    score = np.empty(len(data.rows.problem))
+    for fold in range(len(folds.groups)):
+        learnt = np.flatnonzero(data.rows.learn & (folds.of_row != fold))
+        booster = objectives.fit(objective, data, learnt, settings, settings.cv_estimators, threads)
+        offset = offsets(objective, booster, data, learnt, candidates, settings, threads)
+        held_out = np.flatnonzero(folds.of_row == fold)
+        score[held_out] = objectives.predict(booster, data, held_out, threads) + offset[data.rows.candidate[held_out]]
+        if data.prior is not None:
+            score[held_out] += data.prior[held_out]
+    return score
+
+
+def offsets(
+    objective: str, booster: lightgbm.Booster, data: Table, learnt: np.ndarray, candidates: int,
+    settings: ModelSettings, threads: int,
+) -> np.ndarray:  # fmt: skip
+    """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
+
+    0 for rankings, which have no residual, and with the reference's features: who reads that model computes features
+    and knows of no offset.
+    """
+    if settings.features == "reference" or objective not in ("relative", "log_tflops"):
+        return np.zeros(candidates)
+    near = learnt[data.rows.efficiency[learnt] >= NEAR_BEST]
+    residual = data.rows.label(objective, settings.relative_floor)[near] - objectives.predict(
+        booster, data, near, threads
+    )
+    if data.prior is not None:
+        residual = objectives.centred(data.rows.problem[near], residual - data.prior[near])
+    total = np.bincount(data.rows.candidate[near], residual, minlength=candidates)
+    count = np.bincount(data.rows.candidate[near], minlength=candidates)
+    return total / np.maximum(count + settings.offset_prior, 1)
+
+
+def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Return the row with the highest score of each problem, by problem; of equal scores the first."""
+    order = np.lexsort((np.arange(len(score)), -score, problem))
+    return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
+
+
+def choose(
+    data: Table, folds: Folds, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
+) -> Choice:
+    """Choose objective and hyperparameters by the mean out-of-fold efficiency of the picks.
+
+    ``keys``: key of each problem, which the sampling of rows is drawn by. Only ``cv_rows_per_problem`` rows of each
+    problem are learnt from here.
+    """
+    rows, few = data.rows, settings.cv_rows_per_problem
+    learn = rows.learn & row_sampling.kept(rows.problem, rows.efficiency, keys, few, few // 2, settings.seed)
+    small = replace(data, rows=replace(rows, learn=learn))
+    names = [settings.target] if settings.target != "auto" else [n for n, o in OBJECTIVES.items() if not o.members]
+    scores = {name: out_of_fold(name, small, folds, candidates, settings, threads) for name in names}
+    if settings.target == "auto":
+        scores["ensemble"] = _added_up(data, [scores[name] for name in OBJECTIVES["ensemble"].members])
+    objective = _best(data, scores)
+    record: dict[str, Any] = {"objectives": _figures(data, scores, objective)}
+    trials: dict[str, np.ndarray] = {"configured": scores[objective]}
+    drawn = {"configured": settings, **_trials(settings)}
+    for name, trial in drawn.items():
+        if name not in trials:
+            trials[name] = out_of_fold(objective, small, folds, candidates, trial, threads)
+    best = _best(data, trials)
+    record["hyperparameters"] = [
+        {**entry, "values": {field: getattr(drawn[entry["name"]], field) for field in SPACE}}
+        for entry in _figures(data, trials, best)
+    ]
+    return Choice(objective, drawn[best], trials[best], record)
+
+
+def fold_metrics(data: Table, folds: Folds, score: np.ndarray, objective: str, settings: ModelSettings) -> list[dict[str, Any]]:
+    """Return one entry a fold, in the form of cv_metrics_tflops.json; errors only where scores are predictions."""
+    label = data.rows.label(objective, settings.relative_floor) if not OBJECTIVES[objective].members else None
+    metrics = []
+    for fold, groups in enumerate(folds.groups):
+        held_out = np.flatnonzero(folds.of_row == fold)
+        at = held_out[picks(data.rows.problem[held_out], score[held_out])]
+        summary = efficiency.summary(data.rows.efficiency[at])
+        metrics.append(
+            {
+                "fold": fold,
+                **_errors(objective, label, held_out, score),
+                **{f"{name}_efficiency": summary[name] for name in ("mean", "median", "p10", "min")},
+                "train_size": int(np.count_nonzero(data.rows.learn & (folds.of_row != fold))),
+                "val_size": len(held_out),
+                "val_groups": int(groups),
+            }
+        )
+    return metrics
+
+
+def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
+    """Return ``problem_key`` and ``efficiency`` of the pick of each problem, in key order."""
+    at = picks(data.rows.problem, score)
+    found = pd.DataFrame({"problem_key": keys[data.rows.problem[at]], "efficiency": data.rows.efficiency[at]})
+    return found.sort_values("problem_key", ignore_index=True)
+
+
+def _errors(objective: str, label: np.ndarray | None, held_out: np.ndarray, score: np.ndarray) -> dict[str, float | None]:
+    """Return RMSE and R2 in the space of the target, over the measured rows; null for a ranking, which has none."""
+    if label is None or objective == "lambdarank":
+        return {"rmse": None, "r2": None}
+    known = held_out[~np.isnan(label[held_out])]
+    error = label[known] - score[known]
+    variance = float(np.var(label[known]))
+    r2 = 1 - float(np.mean(error**2)) / variance if variance else 0.0
+    return {"rmse": round(float(np.sqrt(np.mean(error**2))), 6), "r2": round(r2, 6)}
+
+
+def _added_up(data: Table, scores: list[np.ndarray]) -> np.ndarray:
+    spreads = [objectives.within_problem_spread(data.rows.problem, score) for score in scores]
+    weights = [spreads[0] / spread if spread else 0.0 for spread in spreads]
+    return np.sum([score * weight for score, weight in zip(scores, weights, strict=True)], axis=0)
+
+
+def _best(data: Table, scores: dict[str, np.ndarray]) -> str:
+    """Return the first name, or the best of those that are better than it by more than a standard error."""
+    achieved = {name: data.rows.efficiency[picks(data.rows.problem, score)] for name, score in scores.items()}
+    first, *others = achieved
+    gains = {name: _gain(achieved[name], achieved[first]) for name in others}
+    better = [name for name, (gain, error) in gains.items() if gain > error]
+    return max(better, key=lambda name: gains[name][0], default=first)
+
+
+def _gain(values: np.ndarray, base: np.ndarray) -> tuple[float, float]:
+    """Return the mean of paired differences and its standard error."""
+    difference = values - base
+    return float(difference.mean()), float(difference.std() / np.sqrt(len(difference)))
+
+
+def _figures(data: Table, scores: dict[str, np.ndarray], chosen: str) -> list[dict[str, Any]]:
+    achieved = {name: data.rows.efficiency[picks(data.rows.problem, score)] for name, score in scores.items()}
+    base = next(iter(achieved.values()))
+    return [
+        {
+            "name": name,
+            "chosen": name == chosen,
+            "out_of_fold_efficiency": efficiency.summary(values),
+            "gain": efficiency.percent(_gain(values, base)[0]),
+            "standard_error": efficiency.percent(_gain(values, base)[1]),
+        }
+        for name, values in achieved.items()
+    ]
+
+
+def _trials(settings: ModelSettings) -> dict[str, ModelSettings]:
+    draw = np.random.default_rng([settings.seed, 1])
+    trials = {}
+    for number in range(settings.search_trials):
+        values = {field: choices[draw.integers(len(choices))] for field, choices in SPACE.items()}
+        trials[f"trial {number + 1}"] = settings.model_copy(update=values)
+    return trials

@@ -1,0 +1,112 @@
+"""Objectives: sums of models, the choice by cross-validation, and hyperparameter trials."""
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+
+from tilewright import booster_text, cross_validation, efficiency, learn
+from tilewright.errors import UserError
+from tilewright.objectives import OBJECTIVES, Rows
+from tilewright.settings.model import ModelSettings
+
+
+def changed(**settings):
+    return ModelSettings(**{**samples.SMALL.model_dump(), **settings})
+
+
+def chance_of(data):
+    """Mean efficiency of a random candidate that ran on a training problem, percent."""
+    train = np.flatnonzero((data.problems["split"] == "train").to_numpy())
+    achieved = efficiency.grid(data, train)
+    achieved = achieved[achieved.max(axis=1) > 0]
+    return 100 * (achieved.sum(axis=1) / (achieved > 0).sum(axis=1)).mean()
+
+
+def small_model(seed, features=4):
+    rng = np.random.default_rng(seed)
+    data = lightgbm.Dataset(
+        rng.random((200, features)), rng.random(200), feature_name=[f"f{i}" for i in range(features)]
+    )
+    return lightgbm.train({"verbosity": -1, "num_leaves": 5, "seed": seed, "num_threads": 1}, data, num_boost_round=3)
+
+
+def test_a_weighted_sum_of_models_is_a_model():
+    models = [small_model(seed) for seed in range(3)]
+    weights = [1.0, 0.25, -3.5]
+    text = booster_text.weighted_sum(list(zip([m.model_to_string() for m in models], weights, strict=True)))
+    combined = lightgbm.Booster(model_str=text)
+    points = np.random.default_rng(9).random((50, 4))
+    expected = sum(w * m.predict(points) for m, w in zip(models, weights, strict=True))
+    np.testing.assert_allclose(combined.predict(points), expected, rtol=1e-13)
+    assert combined.num_trees() == sum(m.num_trees() for m in models)
+    # LightGBM's own writer leaves it as it is: the sum is in the form that a client reads.
+    np.testing.assert_array_equal(
+        lightgbm.Booster(model_str=combined.model_to_string()).predict(points), combined.predict(points)
+    )
+
+
+def test_models_of_other_features_or_another_form_are_not_added():
+    text = small_model(1).model_to_string()
+    with pytest.raises(UserError, match="feature"):
+        booster_text.weighted_sum([(text, 1.0), (small_model(1, features=3).model_to_string(), 1.0)])
+    with pytest.raises(UserError, match="v4"):
+        booster_text.weighted_sum([(text.replace("version=v4", "version=v9"), 1.0)])
+
+
+@pytest.mark.parametrize("target", list(OBJECTIVES))
+def test_every_objective_ranks_better_than_chance_and_is_deterministic(target):
+    data = samples.measured()
+    settings = changed(target=target, n_estimators=30, cv_estimators=30)
+    trained = learn.train(data, samples.product(), settings)
+    assert trained.spec["target"] == trained.manifest["target"] == target
+    assert trained.manifest["out_of_fold_efficiency"]["mean"] > chance_of(data) + 5
+    assert learn.train(data, samples.product(), settings, threads=2).model == trained.model
+
+
+def test_auto_reports_every_objective_and_takes_one_of_them():
+    trained = learn.train(samples.measured(), samples.product(), changed(target="auto"))
+    entries = trained.manifest["choice"]["objectives"]
+    assert [entry["name"] for entry in entries] == list(OBJECTIVES)
+    assert [entry["name"] for entry in entries if entry["chosen"]] == [trained.spec["target"]]
+
+
+def rows(efficiency):
+    efficiency = np.array(efficiency, float)
+    problem = np.repeat(np.arange(len(efficiency)), efficiency.shape[1])
+    flat = efficiency.ravel()
+    return Rows(problem, np.tile(np.arange(efficiency.shape[1]), len(efficiency)), flat, flat, np.ones(len(flat), bool))
+
+
+class OnlyRows:
+    def __init__(self, found):
+        self.rows = found
+
+
+@pytest.mark.parametrize(("gains", "expected"), [([0.1, 0.1, 0.11, 0.09], "other"), ([0.5, -0.4, 0.1, -0.1], "first")])
+def test_another_choice_has_to_be_better_by_more_than_a_standard_error(gains, expected):
+    table = OnlyRows(rows([[0.5, 0.5 + gain] for gain in gains]))
+    scores = {"first": np.tile([1.0, 0.0], len(gains)), "other": np.tile([0.0, 1.0], len(gains))}
+    assert cross_validation._best(table, scores) == expected
+
+
+def test_trials_are_drawn_by_seed_from_the_space_and_recorded():
+    settings = changed(search_trials=3)
+    drawn = cross_validation._trials(settings)
+    assert drawn == cross_validation._trials(settings)
+    assert drawn != cross_validation._trials(changed(search_trials=3, seed=2))
+    assert all(
+        getattr(trial, field) in choices
+        for trial in drawn.values()
+        for field, choices in cross_validation.SPACE.items()
+    )
+    trained = learn.train(samples.measured(), samples.product(), settings)
+    entries = trained.manifest["choice"]["hyperparameters"]
+    assert [entry["name"] for entry in entries] == ["configured", "trial 1", "trial 2", "trial 3"]
+    chosen = next(entry["values"] for entry in entries if entry["chosen"])
+    assert all(trained.spec["params"][field] == value for field, value in chosen.items())
+
+
+def test_grades_of_a_ranking_rise_with_efficiency():
+    label = rows([[0.1, 0.4, 0.7, 1.0]]).label("lambdarank", 0.05)
+    assert label.tolist() == [0, 0, 15, 30]
