@@ -12,8 +12,8 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -38,15 +38,23 @@ def exclusive(device: str, folder: Path, timeout_s: float) -> Iterator[float]:
 
     Who waits reads on stderr who holds the lock and since when. After ``timeout_s`` a ``UserError`` says so.
     """
+    with any_of([device], folder, timeout_s) as (_, waited):
+        yield waited
+
+
+@contextmanager
+def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[tuple[str, float]]:
+    """Hold the lock of the first of ``devices`` that is free; yield it and the seconds that were waited."""
     _make_shared(folder)
-    stem = "tilewright-" + re.sub(r"[^A-Za-z0-9_-]", "_", device)
-    note = folder / f"{stem}.holder.json"
+    stems = {device: "tilewright-" + re.sub(r"[^A-Za-z0-9_-]", "_", device) for device in devices}
+    notes = {device: folder / f"{stem}.holder.json" for device, stem in stems.items()}
     # Everybody must be able to open the file, whoever made it.
-    lock = FileLock(folder / f"{stem}.lock", mode=0o666)
-    waited = _acquire(lock, device, note, timeout_s)
+    locks = {device: FileLock(folder / f"{stem}.lock", mode=0o666) for device, stem in stems.items()}
+    device, waited = _acquire(locks, notes, timeout_s)
+    lock, note = locks[device], notes[device]
     try:
         _leave_note(note)
-        yield waited
+        yield device, waited
     finally:
         note.unlink(missing_ok=True)
         lock.release()
@@ -61,25 +69,27 @@ def _make_shared(folder: Path) -> None:
     folder.chmod(0o777)
 
 
-def _acquire(lock: FileLock, device: str, note: Path, timeout_s: float) -> float:
+def _acquire(locks: Mapping[str, FileLock], notes: Mapping[str, Path], timeout_s: float) -> tuple[str, float]:
+    """Return the device whose lock was taken and the seconds that were waited."""
     start = time.monotonic()
-    patience = 0.0
+    report = start
     while True:
-        try:
-            lock.acquire(timeout=patience, poll_interval=POLL_S)
-            break
-        except Timeout:
-            waited = time.monotonic() - start
-            if waited >= timeout_s:
-                raise UserError(
-                    f"{device} was busy for {waited:.0f} s: {holder(note)}; wait for it, or raise lock.timeout_s"
-                ) from None
-            print(f"waiting for {device} since {waited:.0f} s: {holder(note)}", file=sys.stderr, flush=True)
-            patience = min(REPORT_EVERY_S, timeout_s - waited)
-    if note.exists():
-        # The lock was free although the note is still there: its owner died without cleaning up.
-        print(f"took over {device}: {holder(note)} and is gone", file=sys.stderr, flush=True)
-    return time.monotonic() - start
+        for device, lock in locks.items():
+            with suppress(Timeout):
+                lock.acquire(timeout=0)
+                if notes[device].exists():
+                    # The lock was free although the note is still there: its owner died without cleaning up.
+                    print(f"took over {device}: {holder(notes[device])} and is gone", file=sys.stderr, flush=True)
+                return device, time.monotonic() - start
+        waited = time.monotonic() - start
+        busy = "; ".join(holder(note) for note in notes.values())
+        if waited >= timeout_s:
+            names = ", ".join(locks)
+            raise UserError(f"{names} was busy for {waited:.0f} s: {busy}; wait for it, or raise lock.timeout_s")
+        if time.monotonic() >= report:
+            print(f"waiting for {', '.join(locks)} since {waited:.0f} s: {busy}", file=sys.stderr, flush=True)
+            report = time.monotonic() + REPORT_EVERY_S
+        time.sleep(min(POLL_S, timeout_s - waited))
 
 
 def _leave_note(note: Path) -> None:

@@ -68,3 +68,12 @@ def test_who_waits_goes_on_when_the_owner_is_done(tmp_path):
     with lock.exclusive("toy", tmp_path, 30) as waited:
         assert 0.2 < waited <= time.monotonic() - start
     process.wait()
+
+
+def test_of_several_devices_the_first_free_one_is_held(tmp_path):
+    with lock.exclusive("gpu-1", tmp_path, 1), lock.any_of(["gpu-1", "gpu-2"], tmp_path, 1) as (device, _):
+        assert device == "gpu-2"
+        with pytest.raises(UserError, match="gpu-1, gpu-2 was busy"), lock.any_of(["gpu-1", "gpu-2"], tmp_path, 0.2):
+            pass
+    with lock.any_of(["gpu-1", "gpu-2"], tmp_path, 1) as (device, _):
+        assert device == "gpu-1"

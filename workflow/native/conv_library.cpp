@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The driver's exported functions. Compile with one of TILEWRIGHT_CUDA, TILEWRIGHT_HIP and TILEWRIGHT_HOST defined.
+#ifndef TILEWRIGHT_SOURCES
+#define TILEWRIGHT_SOURCES "unknown"
+#endif
+
 #if defined(TILEWRIGHT_HOST)
 #include "host_runtime.hpp"
 #else
@@ -174,7 +178,7 @@ int conv_dispatcher_cleanup(void)
     });
 }
 
-const char* conv_dispatcher_version(void) { return "2.0.0"; }
+const char* conv_dispatcher_version(void) { return "2.0.0+" TILEWRIGHT_SOURCES; }
 
 int conv_dispatcher_has_kernels(void) { return has_direction(CONV_FORWARD); }
 

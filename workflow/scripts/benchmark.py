@@ -7,10 +7,9 @@ import argparse
 import time
 from pathlib import Path
 
-from tilewright import candidates, hardware, lock, parquet, support_table
+from tilewright import candidates, hardware, parquet, support_table
 from tilewright.bench import adopt, journal, receipt, run
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.devices.simulated import SimulatedDevice
+from tilewright.devices import registry
 from tilewright.devices.trace import TracingDevice
 from tilewright.errors import reports_user_errors
 from tilewright.operation import Operation
@@ -32,30 +31,32 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--coefficients", required=True, type=Path)
     parser.add_argument("--settings", default="{}", help="section benchmark of config.yaml as JSON")
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
+    parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
+    parser.add_argument("--artefacts", type=Path, help="folder of the built kernels, for a real GPU")
     parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
     parser.add_argument("--receipt", required=True, type=Path, help="JSON to write")
     args = parser.parse_args(argv)
 
     settings = BenchmarkSettings.from_json(args.settings)
     locking = LockSettings.from_json(args.lock)
-    device = SimulatedDevice(
-        hardware.get(args.hardware, args.product), load_coefficients(args.coefficients), settings.seed, settings.repeats
+    source = registry.Source(
+        settings=settings,
+        hardware=hardware.get(args.hardware, args.product),
+        coefficients=args.coefficients,
+        driver=args.driver,
+        artefacts=args.artefacts,
+        details=args.journal.with_suffix(".details.jsonl"),
     )
-    if settings.trace:
-        device = TracingDevice(device, Path(settings.trace))
-    batch = run.Batch(
-        arch=args.arch,
-        variant=args.operation.variant,
-        seed=settings.seed,
-        device=device,
-        problems=parquet.read(args.problems).to_pandas(),
-        candidates=candidates.from_build(parquet.read(args.build)),
-    )
+    problems = parquet.read(args.problems).to_pandas()
+    kernels = candidates.from_build(parquet.read(args.build))
     pairs = parquet.read(args.support)
     wanted = pairs.filter(support_table.supported(pairs))
 
-    with lock.exclusive(f"{device.kind}-{device.name}", lock.lock_folder(locking.folder), locking.timeout_s) as waited:
+    with registry.claimed(source, locking) as (device, waited):
         start = time.monotonic()
+        if settings.trace:
+            device = TracingDevice(device, Path(settings.trace))
+        batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, kernels)
         book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
         measured, malformed = journal.read(args.journal)

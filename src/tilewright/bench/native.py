@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ def command(
 ) -> list[str]:
     """Return the command that makes one shared library of C++ sources; ``arch`` is ignored by the host backend."""
     common = ["-std=c++17", "-O2", f"-I{include}", f"-DTILEWRIGHT_{backend.upper()}"]
+    common.append(f'-DTILEWRIGHT_SOURCES="{sources_digest(include)}"')
     files = [str(source) for source in sources]
     if backend == "cuda":
         # The shared runtime: driver and modules have to agree on what is current.
@@ -26,6 +28,14 @@ def command(
     if backend == "hip":
         return [compiler, *common, "-x", "hip", f"--offload-arch={arch}", "-fPIC", "-shared", *files, "-o", str(output)]
     return [compiler, *common, "-fPIC", "-shared", *files, "-o", str(output)]
+
+
+def sources_digest(include: Path = SOURCES) -> str:
+    """Return 16 hex digits of the driver's sources; they become part of its version, and so of what times depend on."""
+    digest = hashlib.sha256()
+    for path in sorted(include.glob("*.[ch]pp")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def build(command_: Sequence[str]) -> None:

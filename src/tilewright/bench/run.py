@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright.bench import receipt
+from tilewright.bench import order, receipt
 from tilewright.bench.journal import SCHEMA, Journal
 from tilewright.devices.base import Device, Times
 from tilewright.implicit_gemm import implicit_gemm
@@ -46,27 +46,29 @@ def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
 
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (problem row, candidate row) of pairs, by problem and then by candidate."""
+    """Return (problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
     problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
     keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
     wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
     candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
-    order = np.lexsort((candidate, problem))
-    return problem[order].astype(np.int32), candidate[order].astype(np.int32)
+    seed = batch.device.order_seed
+    turn = np.lexsort((candidate, problem)) if seed is None else order.interleaved(problem, candidate, seed)
+    return problem[turn].astype(np.int32), candidate[turn].astype(np.int32)
 
 
 def measure(batch: Batch, problem: np.ndarray, candidate: np.ndarray, journal: Journal, batch_pairs: int) -> None:
     """Measure pairs and append each batch to the journal as soon as it is there."""
     flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
     start = last = time.monotonic()
-    for first in range(0, len(problem), batch_pairs):
-        part = slice(first, first + batch_pairs)
+    step = min(batch_pairs, batch.device.largest_batch)
+    for first in range(0, len(problem), step):
+        part = slice(first, first + step)
         times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
         journal.append(rows(batch, problem[part], candidate[part], times, flops))
         now = time.monotonic()
         if now - last >= REPORT_EVERY_S:
             last = now
-            done = min(first + batch_pairs, len(problem))
+            done = min(first + step, len(problem))
             left = (now - start) / done * (len(problem) - done)
             print(f"{done:,} of {len(problem):,} pairs, {left:.0f} s left", file=sys.stderr, flush=True)
 
@@ -85,9 +87,9 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         **{name: problems[name].to_numpy()[problem] for name in DIMS},
         "latency_ms": latency,
         "tflops": tflops,
-        "non_zero": pa.nulls(count, pa.int64()),
+        "non_zero": _non_zero(times, count),
         "status": _take(pd.Series(STATUSES), times.status),
-        "error": _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status),
+        "error": _errors(times),
         "samples": times.samples,
         "latency_cv": pa.array(times.latency_cv, from_pandas=True),
         "split_k": candidates["split_k"].to_numpy()[candidate],
@@ -100,6 +102,19 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         "measurement_id": pa.repeat(batch.measurement_id, count),
     }
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
+def _errors(times: Times) -> pa.Array:
+    """Return what the device said of each pair; for one that says nothing, the status."""
+    if times.error is not None:
+        return pa.array(times.error, pa.string())
+    return _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status)
+
+
+def _non_zero(times: Times, count: int) -> pa.Array:
+    if times.non_zero is None:
+        return pa.nulls(count, pa.int64())
+    return pa.array(times.non_zero, pa.int64(), mask=times.non_zero < 0)
 
 
 def _take(values: pd.Series, index: np.ndarray) -> pa.Array:

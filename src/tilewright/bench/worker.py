@@ -61,7 +61,12 @@ class Session:
     def _device(self, library: abi.Library, request: Request) -> Reply:
         found = abi.Device()
         code = library.device(ctypes.byref(found))
-        return {**_outcome(library, code), "backend": library.backend().decode(), **abi.as_dict(found)}
+        return {
+            **_outcome(library, code),
+            "backend": library.backend().decode(),
+            "version": library.version().decode(),
+            **abi.as_dict(found),
+        }
 
     def _kernels(self, library: abi.Library, request: Request) -> Reply:
         return {"code": abi.OK, "error": "", "kernels": library.kernels()}

@@ -16,11 +16,17 @@ class Times:
     status: np.ndarray
     """uint8, index into ``measurements.STATUSES``."""
     latency_ms: np.ndarray
-    """float64, mean over the launches; NaN unless the status is ``ok``."""
+    """float64, one launch: the mean of a simulated device's launches, the median of a real one's samples; NaN unless
+    the status is ``ok``."""
     latency_cv: np.ndarray
-    """float64, relative standard deviation of the launches; NaN unless ``ok`` with two launches or more."""
+    """float64, relative standard deviation of the launches or samples; NaN unless ``ok`` with two or more."""
     samples: np.ndarray
-    """int32, launches behind the mean; 0 unless the status is ``ok``."""
+    """int32, launches or samples behind the latency; 0 unless the status is ``ok``."""
+    error: list[str] | None = None
+    """What the device says of each pair that is not ``ok``, fit for the journal; absent if it says no more than the
+    status."""
+    non_zero: np.ndarray | None = None
+    """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
 
 
 class Device(Protocol):
@@ -30,6 +36,10 @@ class Device(Protocol):
     """Product, for example ``gfx950_mi355x``."""
     kind: str
     """One of ``measurements.DEVICE_KINDS``; it travels with every row."""
+    largest_batch: int
+    """Pairs that one call of ``measure`` may have at most: a slow device streams its results in small batches."""
+    order_seed: int | None
+    """Seed of the random order that pairs are to be measured in; ``None`` if their order makes no difference."""
 
     def identity(self) -> str:
         """Return a hex digest of everything that a stored time depends on besides the pair itself."""

@@ -39,6 +39,8 @@ class SimulatedDevice:
     """Times kernels by formula plus reproducible deviation plus noise; same seed, same bits for the same pair."""
 
     kind = "simulated"
+    largest_batch = 2**31 - 1
+    order_seed: int | None = None
 
     def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
         if seed < 0 or repeats < 1:

@@ -20,6 +20,8 @@ class TracingDevice:
         self._path = path
         self.name = device.name
         self.kind = device.kind
+        self.largest_batch = device.largest_batch
+        self.order_seed = device.order_seed
         path.parent.mkdir(parents=True, exist_ok=True)
 
     def identity(self) -> str:

@@ -11,11 +11,53 @@ from tilewright.settings.section import RelativePath, Section
 Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 
 
+class GpuSettings(Section):
+    """How a real GPU is measured; docs/benchmarking.md explains the method."""
+
+    compiler: str | None = None
+    """Compiler of the measuring driver; by default ``nvcc`` or ``hipcc`` from the PATH."""
+    cache: Literal["cold", "warm"] = "cold"
+    """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
+    rotate_mib: int = Field(0, ge=0)
+    """Memory to rotate through when cold; 0 is twice the last-level cache."""
+    min_time_ms: float = Field(2.0, ge=0, strict=False)
+    """Device time of a pair's samples together, at least."""
+    min_samples: int = Field(8, ge=2)
+    """Samples a pair, at least."""
+    max_samples: int = Field(200, ge=2, le=100_000)
+    """Samples a pair, at most."""
+    max_noise: float = Field(0.005, ge=0, strict=False)
+    """Relative standard error of the median at which sampling may end."""
+    budget_ms: float = Field(500.0, gt=0, strict=False)
+    """Wall time of warm-up and samples of a pair, at most."""
+    sample_ms: float = Field(0.2, gt=0, strict=False)
+    """A sample repeats launches until it is about this long."""
+    warmup_change: float = Field(0.01, gt=0, strict=False)
+    """Warm-up ends when two windows of samples differ by less than this share."""
+    verify: Literal["pair", "class", "never"] = "class"
+    """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
+    hopeless_factor: float = Field(5.0, ge=0, strict=False)
+    """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
+    sentinel_every: int = Field(64, ge=1)
+    """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
+    drift_limit: float = Field(0.03, gt=0, strict=False)
+    """Relative change of the sentinel's time that is taken for drift."""
+    recovery_s: float = Field(2.0, ge=0, strict=False)
+    """Pause before a batch is measured again whose GPU drifted, was slowed down or shared."""
+    pair_limit_s: float = Field(60.0, gt=0, strict=False)
+    """Wall time after which a pair counts as hanging."""
+    worker_pairs: int = Field(256, ge=1)
+    """Pairs after which a worker process is replaced."""
+    kernel_faults: int = Field(3, ge=1)
+    """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
+
+
 class BenchmarkSettings(Section):
     """How pairs are measured."""
 
-    device: Literal["simulated"] = "simulated"
-    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so."""
+    device: Literal["simulated", "cuda", "hip"] = "simulated"
+    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``cuda`` and ``hip``
+    measure on a GPU of this machine."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
@@ -27,11 +69,12 @@ class BenchmarkSettings(Section):
     )
     """The GPU product of ``config/hardware.yaml`` that stands for each arch."""
     seed: int = Field(1, ge=0, le=2**31 - 1)
-    """Seed of the simulated device's noise."""
+    """Seed of the simulated device's noise; on a GPU, of the operands and of the order of measuring."""
     repeats: int = Field(10, ge=1, le=1000)
-    """Timed launches a pair."""
+    """Timed launches a pair on the simulated device."""
     batch_pairs: int = Field(65536, ge=1)
     """Pairs measured between two writes to the journal: what an interruption can cost."""
+    gpu: GpuSettings = GpuSettings()
     trace: RelativePath | None = None
     """A file to which the device appends when each use of it began and ended (for finding overlaps)."""
 

@@ -1,0 +1,55 @@
+"""The details log beside a journal: every sample, the checks, the state of the GPU, and what the numbers depend on.
+
+JSON, one event a line, only ever appended to. ``session`` says where, when and with what the following was measured;
+``pair`` is one attempt at a pair; ``batch`` closes the pairs since the last one with the drift and the GPU's state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Details:
+    """An open log; without a path it keeps nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, event: str, content: Mapping[str, Any]) -> None:
+        """Append one event."""
+        if self._path is None:
+            return
+        line = json.dumps({"event": event, **content}, allow_nan=False) + "\n"
+        # One write of a line to a file opened for appending: a killed writer loses at most its last line.
+        with self._path.open("a") as log:
+            log.write(line)
+
+
+def provenance() -> dict[str, Any]:
+    """Return where and when this runs: host, system, process and time."""
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "host": platform.node(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "pid": os.getpid(),
+    }
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a log; a line torn by a dying writer is passed over."""
+    events = []
+    for line in path.read_text().splitlines():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            continue
+    return events

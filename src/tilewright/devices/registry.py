@@ -1,0 +1,126 @@
+"""Which device the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from tilewright import lock
+from tilewright.bench.details import Details
+from tilewright.bench.supervisor import Limits, Supervisor
+from tilewright.bench.telemetry import Board, boards, of_board
+from tilewright.devices.base import Device
+from tilewright.devices.coefficients import load_coefficients
+from tilewright.devices.gpu import GpuDevice, Method
+from tilewright.devices.simulated import SimulatedDevice
+from tilewright.errors import UserError
+from tilewright.hardware import Hardware
+from tilewright.settings.benchmark import BenchmarkSettings, GpuSettings, LockSettings
+
+GPU_BACKENDS = ("cuda", "hip")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a device is made from."""
+
+    settings: BenchmarkSettings
+    hardware: Hardware
+    """Product that the device is, or stands for."""
+    coefficients: Path
+    """Of the simulated device."""
+    driver: Path | None = None
+    """Measuring driver, a library; a real GPU needs it."""
+    artefacts: Path | None = None
+    """Folder of the built kernels, by the name in the build table's column ``artefact``."""
+    details: Path | None = None
+    """Log of everything that a real GPU tells."""
+
+
+@contextmanager
+def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, float]]:
+    """Hold the lock of a device; yield the device and the seconds that were waited for it.
+
+    On a machine with several GPUs it is the first one that is free.
+    """
+    folder, limit = lock.lock_folder(locking.folder), locking.timeout_s
+    make = _MAKERS[source.settings.device]
+    if source.settings.device not in GPU_BACKENDS:
+        name = f"{source.settings.device}-{source.hardware.name}"
+        with lock.exclusive(name, folder, limit) as waited, make(source, None) as device:
+            yield device, waited
+        return
+    # Without the vendor's tool there is one GPU, as far as we can know.
+    found = {f"gpu-{board.uuid}": board for board in boards(source.settings.device)}
+    names = list(found) or [f"{source.settings.device}-{source.hardware.name}"]
+    with lock.any_of(names, folder, limit) as (name, waited), make(source, found.get(name)) as device:
+        yield device, waited
+
+
+@contextmanager
+def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
+    s = source.settings
+    yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+
+
+@contextmanager
+def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
+    gpu = source.settings.gpu
+    if source.driver is None or source.artefacts is None:
+        raise UserError(
+            f"benchmark.device is {source.settings.device}: give a measuring driver and the built kernels, "
+            "--driver and --artefacts"
+        )
+    driver = str(source.driver.resolve())
+    limits = Limits(gpu.pair_limit_s, gpu.worker_pairs, gpu.kernel_faults)
+    with Supervisor(driver, board.environment if board else None, limits) as supervisor:
+        yield GpuDevice(
+            name=source.hardware.name,
+            kind="measured",
+            driver=driver,
+            module_of=module_finder(source.artefacts),
+            supervisor=supervisor,
+            telemetry=of_board(source.settings.device, board),
+            method=method(gpu, source.settings.seed),
+            details=Details(source.details),
+        )
+
+
+def method(gpu: GpuSettings, seed: int) -> Method:
+    """Return the method of measuring that the settings describe."""
+    names = ("min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "min_samples", "max_samples")
+    return Method(
+        timing={name: getattr(gpu, name) for name in names},
+        cache=gpu.cache,
+        rotate_bytes=gpu.rotate_mib << 20,
+        seed=seed,
+        verify=gpu.verify,
+        hopeless_factor=gpu.hopeless_factor,
+        sentinel_every=gpu.sentinel_every,
+        drift_limit=gpu.drift_limit,
+        recovery_s=gpu.recovery_s,
+    )
+
+
+def module_finder(artefacts: Path) -> Callable[[pd.Series], str]:
+    """Return the way from a candidate's row to the library that was built for it."""
+
+    def module_of(candidate: pd.Series) -> str:
+        name = candidate["artefact"]
+        path = artefacts / str(name)
+        if not name or not path.is_file():
+            raise UserError(f"{path}: there is no library of the kernel {candidate['kernel']}; compile it again")
+        return str(path.resolve())
+
+    return module_of
+
+
+_MAKERS: dict[str, Callable[[Source, Board | None], AbstractContextManager[Device]]] = {
+    "simulated": _simulated,
+    "cuda": _gpu,
+    "hip": _gpu,
+}
