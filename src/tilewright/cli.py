@@ -10,7 +10,8 @@ from tilewright.errors import reports_user_errors
 
 COMMANDS = {
     "cache": "say what the shared cache holds, make room in it, check it",
-    "codegen": "list the kernels of a named rule set",
+    "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
+    "explain": "show what every rule says of a kernel",
     "select": "rank the kernels of a published model for one convolution",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tilewright.commands.NAME``, with - as _."""

@@ -7,10 +7,10 @@ cannot run; ``DepthwiseConfig`` itself only refuses sizes that are no sizes.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, fields
 
 from tilewright.errors import UserError
+from tilewright.grammar import Part, broken, compiled
 from tilewright.operation import DTYPES, ELEMENT_BYTES
 
 LAYOUT = "ngchw"
@@ -63,18 +63,27 @@ def name(kernel: DepthwiseConfig) -> str:
 
 
 _COUNT = r"([1-9]\d*)"
-_GRAMMAR = re.compile(
-    rf"grouped_conv_fwd_depthwise_({'|'.join(DTYPES)})_{LAYOUT}_{NDIM}d_{_COUNT}x{_COUNT}_f{_COUNT}_s{_COUNT}x{_COUNT}"
-    rf"_p\d+x\d+_nb{_COUNT}_sub{_COUNT}x{_COUNT}_vec{_COUNT}_{_COUNT}",
-    re.ASCII,
+_END = "(?![^_])"
+_PARTS = (
+    Part("grouped_conv_fwd_depthwise_", "grouped_conv_fwd_depthwise_"),
+    Part(f"a data type ({', '.join(DTYPES)})", rf"({'|'.join(DTYPES)})_"),
+    Part(f"{LAYOUT}_{NDIM}d", f"{LAYOUT}_{NDIM}d"),
+    Part("the tile (height x width, as _16x16)", rf"_{_COUNT}x{_COUNT}{_END}"),
+    Part("the filter (as _f3)", rf"_f{_COUNT}{_END}"),
+    Part("the stride (as _s2x2)", rf"_s{_COUNT}x{_COUNT}{_END}"),
+    Part("the padding (as _p1x1)", rf"_p\d+x\d+{_END}"),
+    Part("the batches (as _nb2)", rf"_nb{_COUNT}{_END}"),
+    Part("the sub-tile (as _sub1x4)", rf"_sub{_COUNT}x{_COUNT}{_END}"),
+    Part("the vectors (as _vec8_8)", rf"_vec{_COUNT}_{_COUNT}"),
 )
+_GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> DepthwiseConfig:
     """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
     match = _GRAMMAR.fullmatch(text)
     if not match:
-        raise UserError(f"kernel name {text!r} does not follow the grammar of docs/rule-sets.md")
+        raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/rule-sets.md)")
     dtype, tile_h, tile_w, size, stride_h, stride_w, batches, sub_h, sub_w, vec_in, vec_out = match.groups()
     sizes = (tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out)
     kernel = DepthwiseConfig(dtype, *map(int, sizes))

@@ -104,16 +104,19 @@ class Emitter:
             raise UserError(f"{name(kernel)}: the dispatcher's backend has no {_ndim(kernel)}D convolution to register")
         return self._filled("dispatcher_wrapper.hpp.j2", kernel, arch)
 
-    def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
-        """Return the files of one kernel: relative path to text.
-
-        ``<name>.hpp``, ``<name>.cpp`` and, for 2D and 3D, ``dispatcher_wrappers/dispatcher_wrapper_<name>.hpp``.
-        """
+    @staticmethod
+    def paths(kernel: Kernel) -> list[str]:
+        """Return the files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
         stem = name(kernel)
-        texts = {f"{stem}.hpp": self.header(kernel, arch), f"{stem}.cpp": self.unit(kernel)}
+        wrapper = [f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] if is_registered(kernel) else []
+        return [f"{stem}.hpp", f"{stem}.cpp", *wrapper]
+
+    def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
+        """Return path to text of the files of one kernel; see ``paths``."""
+        texts = [self.header(kernel, arch), self.unit(kernel)]
         if is_registered(kernel):
-            texts[f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] = self.wrapper(kernel, arch)
-        return texts
+            texts.append(self.wrapper(kernel, arch))
+        return dict(zip(self.paths(kernel), texts, strict=True))
 
     def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
         """Return the files of ``kernel_files`` of all kernels, sorted."""
@@ -193,8 +196,9 @@ class Emitter:
     def _depthwise_context(self, kernel: DepthwiseConfig, shown: SimpleNamespace) -> dict[str, object]:
         api = self._api
         shown.dtype, shown.ndim, shown.block = kernel.dtype, depthwise.NDIM, depthwise.BLOCK_THREADS
-        if api.depthwise is None:
-            raise UserError(f"{name(kernel)}: the level {api.level} of the CK Tile API has no depthwise kernel")
+        fault = form_fault(kernel, api)
+        if fault:
+            raise UserError(f"{name(kernel)}: {fault}")
         variant = api.variants[depthwise.VARIANT]
         return {
             "k": shown,
@@ -292,9 +296,14 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
         return f"streamk does not exist for {k.variant}"
     if k.streamk != "none" and k.two_stage:
         return "streamk reduces in its own workspace and has no second stage; set one of streamk and two_stage"
-    if k.streamk != "none" and k.pipeline == "basic_async_v1" and k.dtype == "fp32":
-        return "streamk with the pipeline basic_async_v1 does not exist for fp32"
     return ""
+
+
+def form_fault(k: Kernel, api: CkApi) -> str:
+    """Return why the templates have no form for the kernel, or an empty string."""
+    if isinstance(k, DepthwiseConfig):
+        return "" if api.depthwise else f"the level {api.level} of the CK Tile API has no depthwise kernel"
+    return _fault(k, api) or _size_fault(k)
 
 
 def _size_fault(k: KernelConfig) -> str:

@@ -6,11 +6,11 @@ would need a correction is refused here, before it gets a name.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from tilewright.errors import UserError
+from tilewright.grammar import Part, broken, compiled
 from tilewright.operation import DTYPES, VARIANTS
 
 if TYPE_CHECKING:
@@ -164,23 +164,48 @@ def _either(values: tuple[str, ...]) -> str:
 
 
 _COUNT = r"([1-9]\d*)"
-_GRAMMAR = re.compile(
-    rf"grouped_conv_(?P<variant>{_either(tuple(_SHORT_VARIANT.values()))})_(?P<dtype>{_either(DTYPES)})"
-    rf"_(?P<layout>n[dhw]*gc)_(?P<ndim>[123])d_(?P<pipeline>{_either(PIPELINES)})_(?P<epilogue>{_either(EPILOGUES)})"
-    rf"_(?P<scheduler>{_either(SCHEDULERS)})_{_COUNT}x{_COUNT}x{_COUNT}_{_COUNT}x{_COUNT}x{_COUNT}"
-    rf"_{_COUNT}x{_COUNT}x{_COUNT}(?P<vec>_vec(\d+)_(\d+)_(\d+))?(?:_wg(?P<wg>{_COUNT}))?(?:_gm(?P<gm>{_COUNT}))?"
-    rf"(?P<dsb>_dsb)?(?P<two>_2stage)?(?:_(?P<spec>{_either(SPECIALIZATIONS[1:])}))?(?P<explicit>_explicit_gemm)?"
-    rf"(?:_streamk_(?P<streamk>{_either(STREAMK[1:])})(?P<persistent>_persistent)?)?(?P<large>_large_tensor)?"
-    r"(?:_pad(?P<pads>[01]{3}))?",
-    re.ASCII,
+_TRIPLE = rf"{_COUNT}x{_COUNT}x{_COUNT}"
+
+
+def _choice(what: str, group: str, values: tuple[str, ...]) -> Part:
+    return Part(f"{what} ({', '.join(values)})", rf"(?P<{group}>{_either(values)})_")
+
+
+_PARTS = (
+    Part("grouped_conv_", "grouped_conv_"),
+    _choice("a direction", "variant", tuple(_SHORT_VARIANT.values())),
+    _choice("a data type", "dtype", DTYPES),
+    _choice("a layout", "layout", tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))),
+    Part("the dimensionality (1d, 2d, 3d)", r"(?P<ndim>[123])d_"),
+    _choice("a pipeline", "pipeline", PIPELINES),
+    _choice("an epilogue", "epilogue", EPILOGUES),
+    _choice("a scheduler", "scheduler", SCHEDULERS),
+    Part("the block tile (m x n x k, as 64x128x64)", f"{_TRIPLE}_"),
+    Part("the waves a block (m x n x k, as 2x2x1)", f"{_TRIPLE}_"),
+    Part("the warp tile (m x n x k, as 32x32x16)", rf"{_TRIPLE}(?![^_])"),
+    Part("_vecA_B_C", r"(?P<vec>_vec(\d+)_(\d+)_(\d+))(?![^_])", optional=True),
+    Part("_wgN", rf"_wg(?P<wg>{_COUNT})(?![^_])", optional=True),
+    Part("_gmN", rf"_gm(?P<gm>{_COUNT})(?![^_])", optional=True),
+    Part("_dsb", r"(?P<dsb>_dsb)(?![^_])", optional=True),
+    Part("_2stage", r"(?P<two>_2stage)(?![^_])", optional=True),
+    Part("the specialization", rf"_(?P<spec>{_either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
+    Part("_explicit_gemm", r"(?P<explicit>_explicit_gemm)(?![^_])", optional=True),
+    Part(
+        "_streamk_...",
+        rf"_streamk_(?P<streamk>{_either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
+        optional=True,
+    ),
+    Part("_large_tensor", r"(?P<large>_large_tensor)(?![^_])", optional=True),
+    Part("_padMNK", r"_pad(?P<pads>[01]{3})(?![^_])", optional=True),
 )
+_GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> KernelConfig:
     """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
     match = _GRAMMAR.fullmatch(text)
     if not match:
-        raise UserError(f"kernel name {text!r} does not follow the grammar of docs/kernel-names.md")
+        raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/kernel-names.md)")
     long_variant = {short: variant for variant, short in _SHORT_VARIANT.items()}
     first = _GRAMMAR.groupindex["scheduler"] + 1
     sizes = [int(match.group(first + i)) for i in range(9)]

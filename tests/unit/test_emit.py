@@ -522,7 +522,6 @@ def test_collections_do_not_depend_on_order_or_repetition():
         (replace(BASE["bwd_data"], streamk="tree"), "streamk does not exist for bwd_data"),
         (replace(WEIGHT, pipeline="compv5"), "compv5 exists for forward only"),
         (replace(STREAM_K, two_stage=True), "no second stage"),
-        (replace(STREAM_K, pipeline="basic_async_v1", dtype="fp32"), "does not exist for fp32"),
         (replace(WEIGHT, explicit_gemm=True, num_groups_to_merge=2), "num_groups_to_merge is 2"),
         (replace(FORWARD, epilogue="default", num_wave_groups=2), "no wave groups"),
     ],

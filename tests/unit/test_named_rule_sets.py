@@ -17,8 +17,9 @@ from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
 from tilewright.rules import flags, reference_filter, validity
-from tilewright.rules.named import NDIMS, TABLE_SETS, Enumerator, enumerate_rule_set, parse_name
+from tilewright.rules.named import Enumerator, enumerate_rule_set, parse_name
 from tilewright.rules.rule_tables import RuleTables
+from tilewright.rules.words import NDIMS, TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"
@@ -106,6 +107,16 @@ def test_every_name_reads_back_as_its_kernel(enumerator, arch, rule_set):
 def test_totals_of_the_other_archs(enumerator, arch, rule_set, expected):
     items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
     assert (len(items), len(passed(items))) == expected
+
+
+def test_a_broken_depthwise_name_is_shown_where_it_breaks():
+    good = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb2_sub1x4_vec8_8"
+    assert depthwise.name(parse_name(good)) == good
+    with pytest.raises(UserError) as caught:
+        parse_name(good.replace("nb2", "nb0"))
+    place = good.index("_nb2")
+    assert "the batches (as _nb2) is expected, found '_nb0'" in str(caught.value)
+    assert f"\n  {' ' * place}^" in str(caught.value)
 
 
 def test_samples_are_drawn_from_the_whole_request(enumerator):

@@ -20,7 +20,6 @@ from tilewright.rules.builder_tables import BuilderRules
 from tilewright.rules.full_set import Cell
 from tilewright.rules.named_tables import CLASS_OF
 
-RULE_SETS = ("profiler", "tests")
 EPILOGUE = "cshuffle"
 
 SkipRule = Callable[[KernelConfig, str, ArchSpecs], str]

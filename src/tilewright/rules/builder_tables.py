@@ -13,7 +13,6 @@ from tilewright.tables import Table
 Place = Annotated[int, Field(ge=0)]
 Places3 = Annotated[list[Place], Field(min_length=3, max_length=3)]
 Places2 = Annotated[list[Place], Field(min_length=2, max_length=2)]
-RuleSet = Literal["profiler", "tests"]
 
 
 class DepthwiseFile(Table):

@@ -16,19 +16,13 @@ from tilewright.arch import ArchSpecs
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.kernel import KernelConfig
-from tilewright.operation import DTYPES, VARIANTS
+from tilewright.operation import DTYPES
 from tilewright.rules import builder_set, flags, full_set, reference_filter, sampling
 from tilewright.rules.flags import Flag
 from tilewright.rules.full_set import Cell
 from tilewright.rules.named_tables import Sample
 from tilewright.rules.rule_tables import RuleTables
-
-TABLE_SETS = ("default", "full", "full-tests", "tiny")
-RULE_SETS = (*TABLE_SETS, *builder_set.RULE_SETS)
-NDIMS = (1, 2, 3)
-DEPTHWISE = "forward_depthwise"
-"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``profiler`` and ``tests``."""
-REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
+from tilewright.rules.words import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
 
 
 @dataclass(frozen=True)
@@ -74,6 +68,18 @@ def parse_name(text: str) -> KernelConfig | DepthwiseConfig:
     return depthwise.parse(text) if is_depthwise else kernel.parse(text)
 
 
+def judged(config: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -> Enumerated:
+    """Return an implicit-GEMM kernel with the verdict of the filter and its flags.
+
+    ``lossy`` is the pipeline that an instance file asked for in place of the kernel's.
+    """
+    found = flags.of(config, arch, specs)
+    if lossy:
+        found = (*found, flags.replaced_pipeline(config, lossy))
+    rule, reason = reference_filter.arch_fault(config, arch, specs)
+    return Enumerated(config, kernel.name(config), rule, reason, found)
+
+
 class Enumerator:
     """Enumerates for many requests, each cell of ``full`` once."""
 
@@ -95,7 +101,7 @@ class Enumerator:
         _check("arch", [arch], self._specs.supported_archs())
         if name == "default":
             return list(self._default(arch, variants, ndims, dtypes))
-        if name in builder_set.RULE_SETS:
+        if name in BUILDER_SETS:
             return list(self._builder(name, arch, variants, ndims, dtypes))
         return self._full(name, arch, variants, ndims, dtypes)
 
@@ -173,11 +179,7 @@ class Enumerator:
                         )  # fmt: skip
 
     def _judged(self, config: KernelConfig, arch: str, lossy: str = "") -> Enumerated:
-        found = flags.of(config, arch, self._specs)
-        if lossy:
-            found = (*found, flags.replaced_pipeline(config, lossy))
-        rule, reason = reference_filter.arch_fault(config, arch, self._specs)
-        return Enumerated(config, kernel.name(config), rule, reason, found)
+        return judged(config, arch, self._specs, lossy)
 
     def _judged_depthwise(self, config: DepthwiseConfig, arch: str) -> Enumerated:
         # The architecture filter of the reference does not look at depthwise kernels.

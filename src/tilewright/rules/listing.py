@@ -1,0 +1,43 @@
+"""Lists of enumerated kernels for people and programs: tab-separated or JSON, one row a kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.rules.named import Enumerated
+
+COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons")
+"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``."""
+PASS = "pass"
+
+
+def row(item: Enumerated, arch: str) -> dict[str, str]:
+    """Return the columns of one kernel."""
+    return {
+        "kernel": item.name,
+        "arch": arch,
+        "arch_filter": item.rule or PASS,
+        "arch_filter_reason": item.reason,
+        "flags": ",".join(flag.name for flag in item.flags),
+        "flag_reasons": "; ".join(flag.reason for flag in item.flags),
+    }
+
+
+def as_tsv(items: Iterable[tuple[str, Enumerated]]) -> Iterator[str]:
+    """Yield the lines of a table, its head first; ``items`` are (arch, kernel)."""
+    yield "\t".join(COLUMNS) + "\n"
+    for arch, item in items:
+        yield "\t".join(row(item, arch).values()) + "\n"
+
+
+def as_json(items: Iterable[tuple[str, Enumerated]]) -> str:
+    """Return a JSON list; beside the columns each kernel has its family and fields."""
+    rows: list[dict[str, Any]] = []
+    for arch, item in items:
+        family = "depthwise" if isinstance(item.kernel, DepthwiseConfig) else "implicit_gemm"
+        rows.append(row(item, arch) | {"family": family, "fields": asdict(item.kernel)})
+    return json.dumps(rows, indent=1, sort_keys=True) + "\n"
