@@ -11,6 +11,7 @@ from tilewright.errors import reports_user_errors
 COMMANDS = {
     "cache": "say what the shared cache holds, make room in it, check it",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
+    "compare": "say what changed between two datasets or the picks of two models",
     "explain": "show what every rule says of a kernel",
     "select": "rank the kernels of a published model for one convolution",
 }

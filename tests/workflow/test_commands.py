@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -56,3 +57,17 @@ def test_the_selection_reads_what_the_workflow_published(made):
     assert run.returncode == 0, run.stderr
     assert "simulated" in run.stdout
     assert run.stdout.count("grouped_conv_fwd_bf16_nhwgc_2d_") == 3
+
+
+def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
+    run = subprocess.run(
+        [
+            "tilewright", "compare", "results/models/gfx950", "results/models/gfx950", "--json",
+            "--measured", "results/datasets/gfx950/forward_bf16.parquet",
+        ],
+        cwd=made[0].folder, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    figures = json.loads(run.stdout)["figures"]
+    assert figures["problems"] > 5 and figures["picks_changed"] == 0
+    assert figures["mean_gain_interval_points"] == [0, 0] and figures["device_kind"] == "simulated"

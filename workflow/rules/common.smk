@@ -34,7 +34,7 @@ def source(path):
 workflow.global_resources.setdefault("gpu", 1)
 
 # Where compile results are shared changes no result: no parameter of a rule, which would rerun it.
-os.environ["TILEWRIGHT_CACHE"] = SETTINGS.cache.to_json()
+os.environ.update(TILEWRIGHT_CACHE=SETTINGS.cache.to_json())
 
 # The first part is Snakemake's own prefix, which ours replaces.
 shell.prefix(

@@ -21,7 +21,7 @@ checkpoint headers:
         "../../envs/tilewright.yaml"
     params:
         kernels=chunk_content,
-        templates=source("workflow/templates"),
+        templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
     shell:
         "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
         " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"
@@ -44,7 +44,7 @@ rule sources:
         "../../envs/tilewright.yaml"
     params:
         made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
-        templates=source("workflow/templates"),
+        templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"
         " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"

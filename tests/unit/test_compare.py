@@ -1,0 +1,120 @@
+"""The comparison of two datasets or two models: what it finds is what was changed."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from learning_samples import measured
+
+from tilewright import cli, parquet
+from tilewright.dataset import SCHEMA, SCHEMA_VERSION
+from tilewright.measurements import STATUSES
+
+NOISE = 0.01
+
+
+def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16"):
+    """Write the small world as a dataset, each time with noise of its own; ``change`` edits it."""
+    world = measured()
+    rows = world.problems.iloc[world.problem].reset_index(drop=True)
+    for name in ("kernel", "kernel_id", "split_k", "vgprs", "lds_bytes", "occupancy"):
+        rows[name] = world.candidates[name].to_numpy()[world.candidate]
+    rows["status"] = np.array(STATUSES)[world.status]
+    noise = np.random.default_rng(seed).normal(1, NOISE / np.sqrt(10), len(rows))
+    rows["latency_ms"] = world.latency_ms * noise
+    rows = rows.assign(tflops=1.0, reason="", non_zero=1, samples=10, latency_cv=NOISE, resources_from="estimated")
+    change(rows)
+    table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+    made = {
+        "schema_version": SCHEMA_VERSION, "arch": "gfx950", "operation": operation, "device": "a product",
+        "device_kind": "simulated",
+    }  # fmt: skip
+    parquet.write(table.replace_schema_metadata({"tilewright": json.dumps(made)}), path)
+    return str(path)
+
+
+def slower(rows):
+    rows.loc[rows["kernel"].str.contains("_mem_"), "latency_ms"] *= 1.2
+
+
+def crashing(rows):
+    rows.loc[rows["kernel"].str.contains("_mem_"), ["status", "latency_ms"]] = ["crash", np.nan]
+
+
+def compare(capsys, *arguments):
+    status = cli.main(["compare", *arguments, "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_noise_is_no_change(tmp_path, capsys):
+    a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", seed=2)
+    status, found = compare(capsys, a, b)
+    figures = found["figures"]
+    assert status == 0
+    assert figures["pairs"] > 300
+    assert figures["pairs_faster"] + figures["pairs_slower"] <= 10
+    assert abs(figures["gain_of_all_pairs_percent"]) < 0.2
+
+
+def test_a_slower_pipeline_is_found_and_fails_the_check(tmp_path, capsys):
+    a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", slower, seed=2)
+    status, found = compare(capsys, a, b)
+    hit = [row for row in found["candidates"] if "_mem_" in row["candidate"]]
+    others = [row for row in found["candidates"] if "_mem_" not in row["candidate"]]
+    assert hit and all(abs(row["gain_percent"] + 16.7) < 1 and row["slower"] == row["pairs"] for row in hit)
+    assert all(abs(row["gain_percent"]) < 1 for row in others)
+    lost = [row for row in found["problems"] if row["significant"]]
+    assert lost and all("_mem_" in row["best_a"] for row in lost)
+    assert status == 3
+
+
+def test_a_gain_is_no_failure(tmp_path, capsys):
+    a, b = dataset(tmp_path / "a.parquet", slower), dataset(tmp_path / "b.parquet", seed=2)
+    status, found = compare(capsys, a, b)
+    assert status == 0
+    assert found["figures"]["pairs_faster"] > 50 and found["figures"]["pairs_slower"] <= 10
+
+
+def test_changed_statuses_are_counted(tmp_path, capsys):
+    a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", crashing)
+    _, found = compare(capsys, a, b)
+    changed = {(row["status_a"], row["status_b"]): row["pairs"] for row in found["statuses"]}
+    assert set(changed) == {("ok", "crash")} and changed["ok", "crash"] > 50
+
+
+def test_without_known_noise_nothing_is_called_significant(tmp_path, capsys):
+    def one_sample(rows):
+        rows[["samples", "latency_cv"]] = [1, np.nan]
+        slower(rows)
+
+    a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", one_sample)
+    _, found = compare(capsys, a, b)
+    assert found["figures"]["pairs_slower"] == 0
+    assert found["figures"]["pairs_without_known_noise"] == found["figures"]["pairs"]
+
+
+def test_the_page_is_complete_in_itself_and_escapes(tmp_path, capsys):
+    def named(rows):
+        rows["network"] = "<script>alert(1)</script>"
+
+    a, b = dataset(tmp_path / "a.parquet", named), dataset(tmp_path / "b.parquet", slower)
+    cli.main(["compare", a, b, "--html", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text()
+    assert "simulated" in page and "&lt;script&gt;alert" in page and "<script>alert" not in page
+    assert "http:" not in page and "https:" not in page
+    assert page.count("<tr>") > 30
+    assert "device kind: simulated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"operation": "bwd_data_bf16"}, "compare datasets of one operation"),
+        ({"change": lambda rows: rows.__setitem__("problem_key", "0" * 16)}, "no pair of the same candidate"),
+    ],
+)
+def test_what_can_not_be_compared_is_refused(tmp_path, capsys, change, words):
+    a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", **change)
+    assert cli.main(["compare", a, b]) == 2
+    assert words in capsys.readouterr().err
