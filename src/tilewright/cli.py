@@ -14,6 +14,7 @@ COMMANDS = {
     "compare": "say what changed between two datasets or the picks of two models",
     "explain": "show what every rule says of a kernel",
     "select": "rank the kernels of a published model for one convolution",
+    "status": "say what of a workflow is done and how long the rest takes",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tilewright.commands.NAME``, with - as _."""
 

@@ -1,0 +1,62 @@
+"""How far a workflow is, at three moments of a run."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from tilewright import cli, parquet, status
+from tilewright.bench.receipt import Receipt
+
+OP = "forward_bf16"
+
+
+@pytest.fixture
+def results(tmp_path):
+    """Two chunks planned; the first one is measured, the second one has its support table."""
+    for folder in (
+        "configs/gfx950",
+        *(f"{s}/gfx950/{OP}" for s in ("headers", "build", "support", "benchmark", "journals")),
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / f"configs/gfx950/{OP}.plan.tsv").write_text("chunk\tkernels\tdigest\n0\t4\taa\n1\t5\tbb\n")
+    for chunk in "01":
+        (tmp_path / f"headers/gfx950/{OP}/{chunk}.tar").touch()
+        parquet.write(
+            pa.table({"rule": pa.array(["", "vectors", "", ""]).dictionary_encode()}),
+            tmp_path / f"support/gfx950/{OP}/{chunk}.parquet",
+        )
+    (tmp_path / f"journals/gfx950/{OP}/0.csv").write_text("kernel,...\nrow\nrow\nrow\n")
+    receipt = Receipt("gfx950", OP, 0, "product", "simulated", "0" * 16, "journal", 3, {"ok": 2, "crash": 1}, 0, "0")
+    receipt.write(tmp_path / f"benchmark/gfx950/{OP}/0.json")
+    return tmp_path
+
+
+def test_what_is_there_is_counted(results):
+    found = status.of_operation(results, "gfx950", OP)
+    assert found.chunks_done == {"headers": 2, "compile": 0, "support": 2, "benchmark": 1}
+    assert found.pairs_to_measure == 6 and found.rows_measured == 3
+    assert found.pairs_by_status == {"crash": 1, "ok": 2}
+    assert found.stages_done == () and found.mean_efficiency is None
+
+
+def test_the_rest_is_estimated_from_the_rate(results):
+    before = status.of_operation(results, "gfx950", OP)
+    assert status.eta_seconds(before, before, 2.0) is None
+    with (results / f"journals/gfx950/{OP}/1.csv").open("w") as journal:
+        journal.write("kernel,...\nrow\n")
+    after = status.of_operation(results, "gfx950", OP)
+    assert status.eta_seconds(before, after, 2.0) == pytest.approx(6.0)  # three pairs left, half a pair a second
+
+
+def test_the_command_says_it_to_people_and_programs(results, capsys):
+    assert cli.main(["status", "--results", str(results)]) == 1
+    text = capsys.readouterr().out
+    assert "1/2" in text and "3/6" in text and "not published" in text
+    cli.main(["status", "gfx950", "--results", str(results), "--json"])
+    assert json.loads(capsys.readouterr().out)["operations"][0]["pairs_to_measure"] == 6
+
+
+def test_without_results_it_says_what_to_do(tmp_path, capsys):
+    assert cli.main(["status", "--results", str(tmp_path)]) == 2
+    assert "run snakemake" in capsys.readouterr().err
