@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from tilewright.kernel import LAYOUTS, PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
+from tilewright.depthwise import DepthwiseConfig
+from tilewright.errors import UserError
+from tilewright.kernel import FIELDS, LAYOUTS, PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK, KernelConfig
 from tilewright.operation import DTYPES, VARIANTS
-from tilewright.tables import Table, read
+from tilewright.tables import Table, checked, parsed
+
+LEVELS = ("2026.06", "2025.11")
+"""API levels of CK Tile that the templates speak, the newest first."""
+NEWEST = LEVELS[0]
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]
@@ -74,6 +80,8 @@ class VariantRow(Table):
     operation: Identifier
     run_function: Identifier
     is_supported_function: Identifier
+    adapts_traits: bool = False
+    """Whether the kernel class reads a member that the convolution traits lack (templates/adapters.hpp.j2)."""
 
     @property
     def reduces_into_workspace(self) -> bool:
@@ -88,8 +96,37 @@ class PipelineRow(Table):
     pipeline: Identifier
     arguments: list[Annotated[str, StringConstraints(pattern=r"^\w+$")]]
     base: Identifier | None
-    tail: Literal["hot_loop", "hot_loop_and_tail", "none"]
+    tail: Literal["hot_loop", "hot_loop_and_tail", "none", "fixed"]
     variants: list[Variant] = Field(min_length=1)
+    hot_tail: Identifier | None = None
+    """Tail number of a long loop, where the tail is a part of the kernel's type."""
+    takes_tuples: bool = False
+    """Whether its call takes tuples of windows while the kernels pass windows (templates/adapters.hpp.j2)."""
+
+
+class Lack(Table):
+    """Kernels that a level has no form for: those whose every named field has one of the values."""
+
+    kernel: dict[str, list[str | int | bool]] = Field(min_length=1)
+    reason: str
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        unknown = set(self.kernel) - set(FIELDS)
+        if unknown:
+            raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
+        return self
+
+    def holds(self, kernel: KernelConfig) -> bool:
+        """Return whether the kernel is one of these."""
+        return all(getattr(kernel, field) in values for field, values in self.kernel.items())
+
+
+class Detection(Table):
+    """How a CK tree shows its level: a header that has to be there, and words that it holds or does not hold."""
+
+    header: HeaderPath
+    contains: str
 
 
 class DepthwiseRow(Table):
@@ -103,6 +140,11 @@ class CkApi(Table):
     """The whole table, for one level of the CK Tile API."""
 
     level: str
+    detect: Detection
+    """Which tree is of this level."""
+    loop: Literal["run_time", "type"]
+    """Where hot loop, tail and the way to write the output are chosen: in the kernel, or as a part of its type."""
+    lacks: list[Lack]
     includes: Includes
     dtypes: dict[str, Identifier]
     layouts: dict[int, LayoutRow]
@@ -132,6 +174,48 @@ class CkApi(Table):
         return self
 
 
-def load(path: str | Path) -> CkApi:
-    """Read and check a table; a ``UserError`` names file, field, value and reason."""
-    return read(path, CkApi)
+    def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
+        """Return why this level has no form for the kernel, or an empty string."""
+        if isinstance(kernel, DepthwiseConfig):
+            return "" if self.depthwise else "there is no depthwise convolution"
+        return next((lack.reason for lack in self.lacks if lack.holds(kernel)), "")
+
+
+def load(path: str | Path, level: str = NEWEST) -> CkApi:
+    """Read and check the table for one level of the API; a ``UserError`` names file, field, value and reason."""
+    content = parsed(Path(path))
+    older = content.pop("older", None) if isinstance(content, dict) else None
+    if not isinstance(older, dict):
+        raise UserError(f"{path}: older: this has to be a mapping of an API level to what it writes otherwise")
+    if level not in (content.get("level"), *older):
+        raise UserError(f"{path}: no API level {level!r} here; there are {', '.join([str(content['level']), *older])}")
+    changes = older.get(level, {})
+    return checked(_merged(content, {**changes, "level": level}), CkApi, str(path))
+
+
+def _merged(base: Any, changes: Any) -> Any:
+    """Return ``base`` with mappings merged row by row; anything else replaces what was there."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
+
+
+def detect(table: str | Path, root: Path) -> str:
+    """Return the API level of the CK tree ``root``, the newest that fits.
+
+    A ``UserError`` says what a tree of CK Tile has that this folder lacks.
+    """
+    include = root / "include"
+    for level in LEVELS:
+        mark = load(table, level).detect
+        try:
+            text = (include / mark.header).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if mark.contains in text:
+            return level
+    wanted = load(table, LEVELS[-1]).detect.header
+    raise UserError(
+        f"{root}: this is no Composable Kernel tree of a known level: include/{wanted} is missing or of another API; "
+        f"set ck.root to the top folder of a tree, or ck.api to one of {', '.join(LEVELS)}"
+    )

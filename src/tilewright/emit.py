@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -73,9 +73,9 @@ class Emitter:
     Text that a kernel has no form for raises ``UserError`` with its name; so does a broken template or table.
     """
 
-    def __init__(self, template_dir: Path, api_table: Path) -> None:
-        """Compile the templates of ``template_dir`` and read ``api_table`` (config/ck_api.yaml)."""
-        self._api = ck_api.load(api_table)
+    def __init__(self, template_dir: Path, api_table: Path, level: str = ck_api.NEWEST) -> None:
+        """Compile the templates of ``template_dir`` and read ``api_table`` (config/ck_api.yaml) for an API level."""
+        self._api = ck_api.load(api_table, level)
         self._where = template_dir
         self._skeletons: dict[tuple[str, bool, tuple[object, ...]], Skeleton] = {}
         environment = jinja2.Environment(
@@ -119,9 +119,9 @@ class Emitter:
         return dict(zip(self.paths(kernel), texts, strict=True))
 
     def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
-        """Return the files of ``kernel_files`` of all kernels, sorted."""
+        """Return the files of ``kernel_files`` of all kernels, sorted; a kernel that the API level lacks has none."""
         texts: dict[str, str] = {}
-        for one in kernels:
+        for one in self._has(kernels):
             texts |= self.kernel_files(one, arch)
         return dict(sorted(texts.items()))
 
@@ -135,9 +135,10 @@ class Emitter:
             raise UserError(f"a registration source of {chunk_size} kernels: the chunk size has to be at least 1")
         texts = {}
         registered = []
+        has = self._has(kernels)
         for variant in VARIANTS:
             row = self._api.variants[variant]
-            own = sorted((name(one), is_registered(one)) for one in set(kernels) if _variant(one) == variant)
+            own = sorted((name(one), is_registered(one)) for one in set(has) if _variant(one) == variant)
             every = [stem for stem, _ in own]
             texts[f"include_all_grouped_conv_{row.short}_kernels.hpp"] = self._render(
                 "include_all.hpp.j2", variant=row, names=every
@@ -153,6 +154,9 @@ class Emitter:
             variants=registered,
         )
         return dict(sorted(texts.items()))
+
+    def _has(self, kernels: Iterable[Kernel]) -> list[Kernel]:
+        return [one for one in kernels if not self._api.lack(one)]
 
     def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
         if not names:
@@ -213,10 +217,12 @@ class Emitter:
 
     def _gemm_context(self, kernel: KernelConfig, shown: SimpleNamespace) -> dict[str, object]:
         api = self._api
-        fault = _fault(kernel, api)
+        fault = api.lack(kernel) or _fault(kernel, api)
         if fault:
             raise UserError(f"{name(kernel)}: {fault}")
         variant = api.variants[kernel.variant]
+        pipeline = api.pipelines[kernel.pipeline]
+        instances = api.loop == "type"
         streamk = kernel.streamk != "none"
         flags = {field: getattr(kernel, field) for field in _FLAGS}
         flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
@@ -224,14 +230,17 @@ class Emitter:
             "k": shown,
             "ndim": kernel.ndim,
             "variant": variant,
-            "pipeline": api.pipelines[kernel.pipeline],
+            "pipeline": pipeline,
             "layout": api.layouts[kernel.ndim],
             "cpp_type": api.dtypes[kernel.dtype],
             "scheduler": api.schedulers[kernel.scheduler],
             "specialization": api.specializations[kernel.specialization],
             "reduction": api.streamk.get(kernel.streamk),
             "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
-            "dispatches_tail": not (streamk or kernel.two_stage),
+            "instances": instances,
+            "adapters": variant.adapts_traits or pipeline.takes_tuples,
+            "conv_pipeline": _conv_pipeline(pipeline),
+            "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
             "flag": {field: "true" if value else "false" for field, value in flags.items()},
             "key": registry_key.of_gemm(shown, api),  # type: ignore[arg-type]
             "includes": _kernel_includes(kernel, api),
@@ -272,6 +281,11 @@ def _checked(arch: str) -> str:
     if not _ARCH.fullmatch(arch):
         raise UserError(f"arch {arch!r} is no GPU target of the form gfx950")
     return arch
+
+
+def _conv_pipeline(row: ck_api.PipelineRow) -> str:
+    pipeline = f"{row.pipeline}<{', '.join(['PipelineProblem', *row.arguments])}>"
+    return f"tilewright::TupleWindows<{pipeline}>" if row.takes_tuples else pipeline
 
 
 def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:

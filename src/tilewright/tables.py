@@ -23,7 +23,7 @@ class Table(BaseModel):
 
 def read(path: str | Path, model: type[Model]) -> Model:
     """Return the content of the YAML file ``path`` as ``model``; ``UserError`` where it does not fit."""
-    return checked(_parse(Path(path)), model, str(path))
+    return checked(parsed(Path(path)), model, str(path))
 
 
 def checked(content: Any, model: type[Model], where: str) -> Model:
@@ -46,7 +46,8 @@ def _fault(fault: ErrorDetails) -> str:
     return f"{field}: {fault['msg']}, but it is {shown}"
 
 
-def _parse(path: Path) -> Any:
+def parsed(path: Path) -> Any:
+    """Return the content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
