@@ -173,7 +173,6 @@ class CkApi(Table):
                 raise ValueError(f"{field} has to have a row for each of {words} and no other; see {wrong}")
         return self
 
-
     def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
         """Return why this level has no form for the kernel, or an empty string."""
         if isinstance(kernel, DepthwiseConfig):
