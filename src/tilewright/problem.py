@@ -7,6 +7,7 @@ exactly when their keys are equal.
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Self
 
@@ -91,6 +92,18 @@ class Problem:
         )
         do, ho, wo = ((i + 2 * p - d * (f - 1) - 1) // s + 1 for i, f, s, p, d in axes)
         return do, ho, wo
+
+    @property
+    def flop(self) -> int:
+        """Useful FLOP in any direction: 2 N K Do Ho Wo (C/G) Z Y X."""
+        return 2 * self.N * self.K * math.prod(self.output) * (self.C // self.G) * self.Z * self.Y * self.X
+
+    @property
+    def largest_tensor(self) -> int:
+        """Elements of the largest of input, filter and output."""
+        image = self.N * self.C * self.Di * self.Hi * self.Wi
+        filters = self.K * (self.C // self.G) * self.Z * self.Y * self.X
+        return max(image, filters, self.N * self.K * math.prod(self.output))
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Sets of problems: training problems from generator files, validation problems from a table of real layers.
+"""Sets of problems: from generator files, and from tables of the layers of networks.
 
 A generator file lists sections. A section crosses ``choices``: each key is a dimension or several joined by
 commas (chosen together), each value the list to choose from. Derived names say what a product of lists cannot:
@@ -13,25 +13,26 @@ name: changing one section leaves the others as they are.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 import random
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field
 
 from tilewright.errors import UserError
+from tilewright.layers import Layer, Run, runs
 from tilewright.operation import Operation
 from tilewright.problem import DIMS, INT32_MAX, Problem
 from tilewright.tables import Table, read
 
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 _DERIVED = ("C/G", "K/G")
-_TABLE_COLUMNS = ("network", "layer", *DIMS)
+T = TypeVar("T")
 
 
 class GeneratorSection(Table):
@@ -65,7 +66,7 @@ class Generator(Table):
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem with where it comes from: a generator section, or a network and its layer."""
+    """A problem with where it comes from: a generator section, the design, or a network and its layer."""
 
     problem: Problem
     origin: str
@@ -152,47 +153,77 @@ def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operati
 
 
 def _within(problem: Problem, limits: Limits) -> bool:
-    p = problem
-    outputs = math.prod(p.output)
-    gflop = 2e-9 * p.N * p.K * outputs * (p.C // p.G) * p.Z * p.Y * p.X
-    largest = max(p.N * p.C * p.Di * p.Hi * p.Wi, p.N * p.K * outputs)
-    return gflop <= limits.max_gflop and 2 * largest <= limits.max_tensor_mib * 2**20
+    largest = 2 * problem.largest_tensor
+    return problem.flop <= limits.max_gflop * 1e9 and largest <= limits.max_tensor_mib * 2**20
 
 
-def read_networks(path: Path, operation: Operation, ndims: tuple[int, ...]) -> list[Entry]:
-    """Return the problems of a table with the columns network, layer and the 19 dimensions.
-
-    A row that is no valid convolution is a ``UserError`` with its line number.
-    """
-    with path.open(newline="") as stream:
-        rows = csv.reader(stream, strict=True)
-        header = next(rows, [])
-        if sorted(header) != sorted(_TABLE_COLUMNS):
-            raise UserError(f"{path}: line 1: the columns must be {','.join(_TABLE_COLUMNS)}, in any order")
-        entries: dict[str, Entry] = {}
-        for row in rows:
-            entry = _network_entry(header, row, operation, f"{path}: line {rows.line_num}")
-            if entry.problem.ndim in ndims:
-                entries.setdefault(entry.problem.key, entry)
+def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[Entry]:
+    """Return the distinct problems of layers whose run needs the direction, with the first network that has each."""
+    entries: dict[str, Entry] = {}
+    for layer in layers:
+        if operation.variant in layer.directions:
+            problem = layer.problem_for(operation)
+            if problem.ndim in ndims:
+                entries.setdefault(problem.key, Entry(problem, layer.network, layer.layer))
     return list(entries.values())
 
 
-def _network_entry(header: list[str], row: list[str], operation: Operation, where: str) -> Entry:
-    if len(row) != len(header):
-        raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
-    fields = dict(zip(header, row, strict=True))
-    if not fields["network"] or not fields["layer"]:
-        raise UserError(f"{where}: network and layer must be named")
-    dims = {}
-    for name in DIMS:
-        if not (fields[name].isascii() and fields[name].isdigit()):
-            raise UserError(f"{where}: {name} is {fields[name]!r}; it must be a whole number")
-        dims[name] = int(fields[name])
-    try:
-        problem = Problem.from_dims(operation.variant, operation.dtype, **dims)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-    return Entry(problem, fields["network"], fields["layer"])
+def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, size: int, seed: int) -> list[Layer]:
+    """Return about ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
+    wanted = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
+    families: dict[str, list[Layer]] = defaultdict(list)
+    for layer in sorted(wanted, key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims))):
+        families[layer.network_family or layer.network].append(layer)
+    chosen: dict[tuple[int, ...], Layer] = {}
+    for layer in _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))]):
+        if len(chosen) >= size:
+            break
+        chosen.setdefault(layer.family, layer)
+    return list(chosen.values())
+
+
+def sample_runs(
+    layers: Iterable[Layer], split: str, operation: Operation, ndims: Sequence[int], size: int, seed: int
+) -> list[Run]:
+    """Return runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
+
+    Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network can be told.
+    A run that would go beyond ``size``, or take more than a tenth of it, is passed over. ``size`` 0 takes all.
+    """
+    given = list(layers)
+    families: dict[str, list[Run]] = defaultdict(list)
+    split_runs = {(layer.network, layer.run) for layer in given} - {
+        (layer.network, layer.run) for layer in given if layer.split != split
+    }
+    for run in runs(given, operation.variant):
+        if (run.network, run.run) in split_runs and all(_ndim(layer) in ndims for layer in run.layers):
+            families[run.layers[0].network_family or run.network].append(run)
+    for own in families.values():
+        own.sort(key=lambda run: _order(seed, "run", run.network, run.run))
+    ordered = _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))])
+    chosen: list[Run] = []
+    dims: set[tuple[int, ...]] = set()
+    for run in ordered:
+        more = {layer.dims for layer in run.layers} - dims
+        if not size or (len(more) <= max(size // 10, 1) and len(dims) + len(more) <= size):
+            chosen.append(run)
+            dims |= more
+    return chosen
+
+
+def _ndim(layer: Layer) -> int:
+    return layer.problem.ndim
+
+
+def _order(seed: int, *words: str) -> str:
+    """Return a key that shuffles by content, so that one more network does not reorder the others."""
+    return hashlib.sha256(":".join((str(seed), *words)).encode()).hexdigest()
+
+
+def _in_turn(queues: Sequence[Sequence[T]]) -> Iterator[T]:
+    """Yield the first of each queue, then the second of each, and so on."""
+    for place in range(max(map(len, queues), default=0)):
+        yield from (queue[place] for queue in queues if place < len(queue))
 
 
 def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
@@ -205,10 +236,11 @@ def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
 
 
 def assert_disjoint(training: list[Entry], validation: list[Entry]) -> None:
-    """Stop with a ``UserError`` if any canonical key is on both sides."""
-    shared = {entry.problem.key for entry in training} & {entry.problem.key for entry in validation}
-    if shared:
-        raise UserError(
-            f"{len(shared)} problems are both in the training and the validation set, first key {min(shared)}: "
-            "an efficiency on them would not be one on unseen problems"
-        )
+    """Stop with a ``UserError`` if any canonical key, or any layer at another batch size, is on both sides."""
+    for what in ("key", "layer_family"):
+        ours, theirs = ({getattr(entry.problem, what) for entry in side} for side in (training, validation))
+        if shared := ours & theirs:
+            raise UserError(
+                f"{len(shared)} problems share their {what} between the training and the validation set, first "
+                f"{min(shared)}: an efficiency on them would not be one on unseen problems"
+            )

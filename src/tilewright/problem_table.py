@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple
 
 import pyarrow as pa
 
+from tilewright.layers import Run
+from tilewright.operation import Operation
 from tilewright.problem import DIMS, FIELDS
 from tilewright.problem_sets import Entry
 
@@ -21,7 +23,7 @@ SCHEMA = pa.schema(
         *((field, pa.int32() if field in (*DIMS, "ndim") else pa.string()) for field in FIELDS),
     ]
 )
-"""``network`` names the network, or for training the generator section; ``layer`` is empty for training."""
+"""``network`` names the network, ``design``, or the generator section; ``layer`` is empty for the last two."""
 
 
 def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
@@ -34,3 +36,30 @@ def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
         ]
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     return pa.table([list(column) for column in columns], schema=SCHEMA)
+
+
+USES = pa.schema(
+    [
+        ("problem_key", pa.string()),
+        ("network", pa.string()),
+        ("run", pa.string()),
+        ("layer", pa.string()),
+        ("occurrences", pa.int32()),
+        ("flop_share", pa.float64()),
+        ("nearest_training", pa.float64()),
+    ]
+)
+"""Which run of a network needs which problem: how often, for which share of the FLOP of the run in this direction,
+and how far the nearest training problem is (``design.distances``, in octaves, infinite without one of its kind)."""
+
+
+def uses(runs: Iterable[Run], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
+    """Return one row a layer of each run; ``nearest`` gives the distance of each problem key."""
+    rows = []
+    for run in runs:
+        for layer in run.layers:
+            key = layer.problem_for(operation).key
+            row = (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
+            rows.append(row)
+    columns = list(zip(*sorted(rows), strict=True)) or [()] * len(USES)
+    return pa.table([list(column) for column in columns], schema=USES)

@@ -3,10 +3,12 @@ checkpoint problems:
     input:
         modules=modules("problems"),
         script=source("workflow/scripts/problems.py"),
+        networks=SETTINGS.problems.networks,
         training=SETTINGS.problems.training,
         validation=SETTINGS.problems.validation,
     output:
-        "results/problems/{op}.parquet",
+        problems="results/problems/{op}.parquet",
+        uses="results/problems/{op}.uses.parquet",
     log:
         "logs/problems/{op}.log",
     conda:
@@ -16,4 +18,4 @@ checkpoint problems:
         settings=SETTINGS.problems.to_json(),
     shell:
         "python {input.script} --operation {wildcards.op} --ndims {params.ndims} --settings {params.settings:q}"
-        " --output {output} 2>&1 | tee {log}"
+        " --uses {output.uses} --output {output.problems} 2>&1 | tee {log}"

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Collect the problems of one operation: generated ones to train on, layers of real networks to validate on."""
+"""Collect the problems of one operation: those to train on, and layers of unseen networks to validate on."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from tilewright import parquet, problem_sets, problem_table
+from tilewright import parquet, problem_table, training_set
 from tilewright.errors import UserError, reports_user_errors
 from tilewright.operation import Operation
 from tilewright.settings.problems import ProblemsSettings
@@ -14,33 +14,28 @@ from tilewright.settings.problems import ProblemsSettings
 
 @reports_user_errors
 def main(argv: list[str] | None = None) -> None:
-    """Read generator files and the table of layers, write one Parquet row a problem."""
+    """Read the tables of layers and generator files, write one Parquet row a problem."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", required=True, type=Operation.parse)
     parser.add_argument("--ndims", required=True, help="comma-separated, for example 2,3")
     parser.add_argument("--settings", default="{}", help="section problems of config.yaml as JSON")
+    parser.add_argument("--uses", required=True, type=Path, help="which run of a network needs which problem")
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args(argv)
 
     settings = ProblemsSettings.from_json(args.settings)
     ndims = tuple(int(ndim) for ndim in args.ndims.split(","))
-    validation = problem_sets.read_networks(Path(settings.validation), args.operation, ndims)
-    if len(validation) < settings.min_validation:
+    chosen = training_set.collect(settings, args.operation, ndims)
+    if len(chosen.validation) < settings.min_validation:
         raise UserError(
-            f"{settings.validation}: {len(validation)} problems, but problems.min_validation asks for "
-            f"{settings.min_validation}; add layers or lower it"
+            f"{settings.validation}: {len(chosen.validation)} problems for {args.operation}, but "
+            f"problems.min_validation asks for {settings.min_validation}; add layers or lower it"
         )
-    generated = {
-        entry.problem.key: entry
-        for path in settings.training
-        for entry in problem_sets.generate(Path(path), args.operation, ndims, settings.seed)
-    }
-    training = problem_sets.hold_out(list(generated.values()), validation)
-    problem_sets.assert_disjoint(training, validation)
-    parquet.write(problem_table.table(training, validation), args.output)
+    parquet.write(problem_table.table(chosen.training, chosen.validation), args.output)
+    parquet.write(problem_table.uses(chosen.runs, args.operation, chosen.nearest), args.uses)
     print(
-        f"{args.operation}: {len(training)} problems to train on ({len(generated) - len(training)} left out: "
-        f"same layer family as a validation problem), {len(validation)} to validate on"
+        f"{args.operation}: {len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
+        f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"
     )
 
 

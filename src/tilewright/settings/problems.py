@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from tilewright.settings.section import Section, SourcePath
 
 
 class ProblemsSettings(Section):
-    """Training problems come from generators, validation problems from real networks."""
+    """What is trained on and what it is judged on; layers of one network family are on one side only."""
 
-    training: list[SourcePath] = Field(["config/problems/training.yaml"], min_length=1)
-    """Generator files; their problems form the training set."""
-    validation: SourcePath = "config/problems/networks.csv"
-    """Table of real layers (network, layer, 19 dimensions); never trained on."""
+    networks: SourcePath = "config/problems/layers.csv"
+    """Table of the layers of real networks with their splits; the design fills the space of its train split."""
+    design: int = Field(700, ge=0)
+    """Training problems that fill the space which the networks of the train split span, for each operation."""
+    training_layers: int = Field(500, ge=0)
+    """Layers of the train split that are trained on, dealt over its network families."""
+    training: list[SourcePath] = []
+    """Further training problems: generator files (.yaml) and tables of layers (.csv), a user's own model for example."""
+    validation: SourcePath = "config/problems/layers.csv"
+    """Table of layers that the model is judged on; never trained on."""
+    validation_split: Literal["validation", "test"] = "test"
+    """The split of that table to judge on; a table without splits is all test."""
+    validation_problems: int = Field(800, ge=0)
+    """Most problems to judge on, of whole runs of networks; 0 for all."""
     seed: int = Field(20261121, ge=0)
-    """Seed of the sampled generator sections."""
+    """Seed of what is drawn."""
     min_validation: int = Field(300, ge=1)
     """Fewer validation problems than this, and the workflow stops."""

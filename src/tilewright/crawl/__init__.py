@@ -1,0 +1,1 @@
+"""Finds the convolutions of networks: of the shipped zoo, and of a user's own model (extra ``crawl``)."""
