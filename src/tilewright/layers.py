@@ -89,7 +89,17 @@ def to_text(layers: Iterable[Layer]) -> str:
     writer.writerow(COLUMNS)
     for e in layers:
         writer.writerow(
-            (e.network, e.network_family, e.run, e.layer, e.layout, "+".join(e.directions), e.occurrences, e.split, *e.dims)
+            (
+                e.network,
+                e.network_family,
+                e.run,
+                e.layer,
+                e.layout,
+                "+".join(e.directions),
+                e.occurrences,
+                e.split,
+                *e.dims,
+            )
         )
     return buffer.getvalue()
 
@@ -105,7 +115,9 @@ def read(path: Path) -> list[Layer]:
     missing = [name for name in REQUIRED if name not in header]
     unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
     if missing or unknown or len(set(header)) < len(header):
-        fault = f"{missing[0]!r} is missing" if missing else f"{(unknown or ['a repeated one'])[0]!r} is not one of them"
+        fault = (
+            f"{missing[0]!r} is missing" if missing else f"{(unknown or ['a repeated one'])[0]!r} is not one of them"
+        )
         raise UserError(
             f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
             "in any order"

@@ -59,9 +59,7 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
 
 
-def _listed(
-    settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
-) -> tuple[list[Entry], list[Entry]]:
+def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:
     """Return the problems of the files under ``problems.training``: of tables of layers, and of generators."""
     own: list[Entry] = []
     generated: list[Entry] = []

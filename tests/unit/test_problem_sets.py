@@ -1,14 +1,11 @@
-from pathlib import Path
-
 import pytest
 import yaml
 
-from tilewright import problem_sets, problem_table
+from tilewright import layers, problem_sets, problem_table
 from tilewright.errors import UserError
 from tilewright.operation import VARIANTS, Operation
 from tilewright.problem import DIMS
 
-ROOT = Path(__file__).parents[2]
 FORWARD = Operation("forward", "bf16")
 
 
@@ -79,56 +76,56 @@ def test_a_wrong_generator_file_is_refused_with_file_and_field(tmp_path, section
     assert str(path) in str(error.value)
 
 
-def row(**changes):
+def layer(network="net", run="infer", name="layer", split="test", occurrences=1, directions=VARIANTS, **changes):
     dims = dict.fromkeys(DIMS, 1) | {"pad_d": 0, "pad_h": 0, "pad_w": 0} | changes
-    return ",".join(["net", "layer", *(str(dims[name]) for name in DIMS)])
+    return layers.Layer(network, run, name, tuple(dims[n] for n in DIMS), occurrences, directions, "", split, network)
 
 
-def table(path, *rows):
-    path.write_text("\n".join([",".join(("network", "layer", *DIMS)), *rows]) + "\n")
-    return path
+def test_whole_runs_of_the_split_are_sampled_in_turn_over_families_up_to_the_size():
+    table = [
+        layer(f"net{n}", f"run{r}", C=8 * (n + 1), Hi=r + 1, Wi=w + 1)
+        for n in range(5)
+        for r in range(2)
+        for w in range(2)
+    ]
+    table.append(layer("net0", "run0", split="train", C=999))
+    runs = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    assert len(runs) == 9  # net0's run0 is not whole
+    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 10, 1)
+    assert not few  # each run is more than a tenth of ten problems
+    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 20, 1)
+    assert len({run.network for run in runs[:5]}) == 5
+    assert few == runs
 
 
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (row(N="x"), "line 3: N is 'x'"),
-        (row(G=2), "line 3: .*not a multiple"),
-        ("net,layer,1", "line 3: 3 fields"),
-        (row().replace("layer", ""), "line 3: network and layer"),
-    ],
-)
-def test_a_wrong_row_of_the_table_is_refused_with_its_line(tmp_path, line, told):
-    path = table(tmp_path / "n.csv", row(), line)
-    with pytest.raises(UserError, match=told):
-        problem_sets.read_networks(path, FORWARD, (2, 3))
+def test_runs_of_another_direction_are_not_sampled():
+    table = [layer(directions=("forward",)), layer("other", directions=("bwd_data",), C=2)]
+    (run,) = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    assert run.network == "net"
 
 
-def test_a_table_with_other_columns_is_refused(tmp_path):
-    path = tmp_path / "n.csv"
-    path.write_text("network,layer\n")
-    with pytest.raises(UserError, match="line 1: the columns must be"):
-        problem_sets.read_networks(path, FORWARD, (2,))
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_the_shipped_sets_are_large_and_disjoint(variant):
-    operation = Operation(variant, "bf16")
-    validation = problem_sets.read_networks(ROOT / "config/problems/networks.csv", operation, (2, 3))
-    generated = problem_sets.generate(ROOT / "config/problems/training.yaml", operation, (2, 3), 1)
-    training = problem_sets.hold_out(generated, validation)
-    problem_sets.assert_disjoint(training, validation)
-    assert len(validation) >= 300
-    assert len({entry.origin for entry in validation}) >= 15
-    assert {entry.problem.ndim for entry in validation} == {entry.problem.ndim for entry in training} == {2, 3}
-    families = {entry.problem.layer_family for entry in validation}
-    assert not families & {entry.problem.layer_family for entry in training}
+def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batch_sizes():
+    table = [
+        layer(f"net{n}", split="train", N=batch, C=8 * c) for n in range(3) for c in range(n, 9) for batch in (1, 8)
+    ]
+    table.append(layer("held out", C=512))
+    chosen = problem_sets.sample_layers(table, "train", FORWARD, 6, 1)
+    assert len({one.family for one in chosen}) == len(chosen) == 6
+    assert {one.network for one in chosen} == {"net0", "net1", "net2"}
+    assert chosen == problem_sets.sample_layers(table[::-1], "train", FORWARD, 6, 1)
 
 
 def test_a_shared_problem_stops_the_workflow(tmp_path):
     entries = problem_sets.generate(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
-    with pytest.raises(UserError, match="1 problems are both in the training and the validation set"):
+    with pytest.raises(UserError, match="1 problems share their key between the training and the validation set"):
         problem_sets.assert_disjoint(entries, entries[:1])
+
+
+def test_the_same_layer_at_another_batch_size_stops_the_workflow(tmp_path):
+    entries = problem_sets.generate(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
+    ones, twos = ([e for e in entries if n == e.problem.N] for n in (1, 2))
+    with pytest.raises(UserError, match="problems share their layer_family"):
+        problem_sets.assert_disjoint(ones, twos)
 
 
 def test_the_table_of_problems_does_not_depend_on_the_order_of_the_sections(tmp_path):

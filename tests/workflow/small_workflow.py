@@ -13,6 +13,8 @@ from pathlib import Path
 
 import yaml
 
+from tilewright.problem import DIMS
+
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
 TARGETS = ("results/models/gfx950", "results/reports/gfx950.html")
@@ -22,6 +24,9 @@ CONFIG = {
     "operations": ["forward_bf16"],
     "configs": {"rule_set": "config/rule_sets/small.yaml", "chunks": 3},
     "problems": {
+        "networks": "config/problems/small.csv",
+        "design": 0,
+        "training_layers": 0,
         "training": ["config/problems/small.yaml"],
         "validation": "config/problems/small.csv",
         "min_validation": 10,
@@ -30,6 +35,25 @@ CONFIG = {
     "lock": {"folder": "locks"},
     "model": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7},
 }
+
+
+def _small_networks() -> str:
+    """Return a table of layers of two networks, one with two runs, in the form that a user writes."""
+    shapes = [(c, k, size, f) for c, k in ((64, 64), (64, 128), (128, 256)) for size in (14, 28) for f in (1, 3, 5)]
+    lines = [",".join(("network", "run", "layer", "occurrences", *DIMS))]
+    for number, (c, k, size, f) in enumerate(shapes):
+        dims = dict.fromkeys(DIMS, 1) | dict.fromkeys(("pad_d", "pad_h", "pad_w"), 0)
+        dims |= {"N": 2 + number % 3, "C": c, "K": k, "Hi": size, "Wi": size, "Y": f, "X": f}
+        dims |= {"pad_h": f // 2, "pad_w": f // 2}
+        network = "volumes" if number % 6 == 0 else "images"
+        if network == "volumes":
+            dims |= {"Di": 4, "Z": 3, "pad_d": 1, "N": 1}
+        words = (network, f"run {number % 2}", f"layer{number}", 1 + number % 4, *(dims[name] for name in DIMS))
+        lines.append(",".join(map(str, words)))
+    return "\n".join(lines) + "\n"
+
+
+SMALL_NETWORKS = _small_networks()
 
 
 @dataclass
@@ -118,7 +142,6 @@ def lay_out(folder: Path) -> Workflow:
     sections = yaml.safe_load((ROOT / "config/problems/training.yaml").read_text())["sections"]
     wanted = [section | {"count": 12} for section in sections if section["name"] in ("dense 3x3", "volumes 3x3x3")]
     (folder / "config/problems/small.yaml").write_text(yaml.safe_dump({"sections": wanted}))
-    rows = (ROOT / "config/problems/networks.csv").read_text().splitlines()
-    (folder / "config/problems/small.csv").write_text("\n".join([rows[0], *rows[1::20]]) + "\n")
+    (folder / "config/problems/small.csv").write_text(SMALL_NETWORKS)
     (folder / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
     return Workflow(folder)

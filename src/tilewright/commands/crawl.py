@@ -16,7 +16,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
     source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
-    source.add_argument("--zoo", type=Path, metavar="FILE", help="a zoo file: writes all tables into --output, a folder")
+    source.add_argument(
+        "--zoo", type=Path, metavar="FILE", help="a zoo file: writes all tables into --output, a folder"
+    )
     parser.add_argument(
         "--input",
         action="append",
@@ -24,11 +26,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]SHAPE",
         help="shape of an input, batch first, such as 8x3x224x224; again for each further input",
     )
-    parser.add_argument("--output", type=Path, required=True, help="the table of layers to write, or with --zoo a folder")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="the table of layers to write, or with --zoo a folder"
+    )
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="what to call the network (default: the name of the callable or the file)")
     parser.add_argument("--jobs", type=int, default=1, help="processes that crawl a zoo (default: 1)")
-    parser.epilog = "Needs the packages of the extra: pip install 'tilewright[crawl]'; the zoo: config/problems/crawl.txt."
+    parser.epilog = (
+        "Needs the packages of the extra: pip install 'tilewright[crawl]'; the zoo: config/problems/crawl.txt."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,15 +61,18 @@ def run(args: argparse.Namespace) -> int:
 
 def _zoo(args: argparse.Namespace) -> int:
     if args.input or args.train or args.network:
-        raise UserError("--zoo: the zoo file says on which inputs its networks run; drop --input, --train and --network")
+        raise UserError(
+            "--zoo: the zoo file says on which inputs its networks run; drop --input, --train and --network"
+        )
     if args.jobs < 1:
         raise UserError(f"--jobs is {args.jobs}; use 1 or more")
-    from tilewright.crawl import tables, zoo, zoo_run
+    from tilewright.crawl import page, tables, zoo, zoo_run
 
-    _, entries = zoo.load(args.zoo)
+    packages, entries = zoo.load(args.zoo)
     networks = tables.network_rows(entries)
     result = zoo_run.crawl_all(entries, args.jobs, lambda line: print(line, file=sys.stderr))
     tables.write(args.output, networks, result.layers, result.left_out)
+    page.write(args.output, packages, networks, result.layers, result.left_out)
     failed = sum(not count for *_, count in result.left_out)
     print(f"{args.output}: {len(result.layers)} layers of {len(networks)} networks; {failed} runs failed")
     return 0

@@ -60,7 +60,9 @@ def _give_shapes(
         value = by_name.get(name) if name else (in_order.pop(0) if in_order else None)
         if value is None:
             names = ", ".join(by_name) or "none"
-            raise UserError(f"{path}: the model has no input {name!r}" + f" to give a shape to; its inputs are: {names}")
+            raise UserError(
+                f"{path}: the model has no input {name!r}" + f" to give a shape to; its inputs are: {names}"
+            )
         axes = value.type.tensor_type.shape.dim
         if len(axes) != len(shape):
             raise UserError(f"{path}: input {value.name} has {len(axes)} axes, but {len(shape)} extents are given")

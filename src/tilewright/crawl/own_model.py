@@ -27,9 +27,7 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     return match[1] or "", shape
 
 
-def from_torch(
-    target: str, inputs: list[str], trained: bool, network: str | None
-) -> tuple[list[Layer], Counter[str]]:
+def from_torch(target: str, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
     """Return the layers of the model that ``module:callable`` makes, and how many were left out for which reason.
 
     The model is made and run on torch's meta device: it needs no weights, and no memory for them.
@@ -60,8 +58,8 @@ def from_torch(
     # The user's code may raise anything; its traceback stays attached for those who ask for it.
     except Exception as error:
         raise UserError(
-            f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where shapes are "
-            "known and values are not"
+            f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where "
+            "shapes are known and values are not"
         ) from error
     run = f"{'train' if trained else 'infer'} {' '.join(inputs)}"
     return tabulate(network or attribute.rpartition(".")[2], run, found)

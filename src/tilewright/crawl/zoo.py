@@ -33,7 +33,7 @@ class Network(Table):
     """One network of a group."""
 
     runs: list[str] = Field(min_length=1)
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field({})
     """Keyword arguments of the callable, or of the configuration class, besides the group's."""
 
 
@@ -51,7 +51,7 @@ class Group(Table):
     by_name: bool = False
     """Give the network's name to the callable as its first argument."""
     feed: str = "image"
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field({})
     networks: dict[str, list[str] | Network] = Field(min_length=1)
     """Name to its runs, or to its runs and arguments."""
 

@@ -18,8 +18,8 @@ class ProblemsSettings(Section):
     """Training problems that fill the space which the networks of the train split span, for each operation."""
     training_layers: int = Field(500, ge=0)
     """Layers of the train split that are trained on, dealt over its network families."""
-    training: list[SourcePath] = []
-    """Further training problems: generator files (.yaml) and tables of layers (.csv), a user's own model for example."""
+    training: list[SourcePath] = Field([])
+    """Further training problems: generator files (.yaml), tables of layers (.csv) for example of a user."""
     validation: SourcePath = "config/problems/layers.csv"
     """Table of layers that the model is judged on; never trained on."""
     validation_split: Literal["validation", "test"] = "test"

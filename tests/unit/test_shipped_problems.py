@@ -1,0 +1,76 @@
+"""What config/problems holds, and what the default settings choose from it."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import layers, training_set
+from tilewright.crawl import tables, zoo
+from tilewright.crawl.splits import of_family
+from tilewright.operation import VARIANTS, Operation
+from tilewright.settings.problems import ProblemsSettings
+
+PROBLEMS = Path(__file__).parents[2] / "config/problems"
+
+
+@pytest.fixture(scope="module")
+def table():
+    return layers.read(PROBLEMS / "layers.csv")
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return tables.read_networks(PROBLEMS / "networks.csv")
+
+
+def test_the_table_spans_many_networks_tasks_and_packages(table, networks):
+    assert len({layer.network for layer in table}) >= 400
+    assert len({layer.dims for layer in table}) >= 5000
+    assert {row.task for row in networks} >= {
+        "classification", "detection", "segmentation", "generation", "video", "medical", "speech",
+    }  # fmt: skip
+    assert {layer.layout for layer in table} == {"NCL", "NCHW", "NCDHW"}
+    assert any(layer.dims[5] != layer.dims[6] for layer in table if layer.layout == "NCHW")
+
+
+def test_no_layer_is_in_two_splits(table):
+    layers.assert_splits(table, "layers.csv")
+    splits = defaultdict(set)
+    for layer in table:
+        splits[layer.family].add(layer.split)
+    assert all(len(found) == 1 for found in splits.values())
+
+
+def test_test_networks_are_whole(table, networks):
+    split = {row.network: row.split for row in networks}
+    assert {layer.split for layer in table if split[layer.network] == "test"} == {"test"}
+    assert {row.split for row in networks} == set(layers.SPLITS)
+    assert all(row.split == of_family(row.family) for row in networks)
+
+
+def test_every_network_of_the_zoo_is_in_the_table_or_among_what_was_left_out(table, networks):
+    _, entries = zoo.load(PROBLEMS / "zoo.yaml")
+    left_out = {network for network, *_ in tables.read_left_out(PROBLEMS / "left_out.csv")}
+    known = {row.network for row in networks}
+    assert known == {layer.network for layer in table}
+    assert {entry.name for entry in entries} == known | left_out
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, variant):
+    monkeypatch.chdir(PROBLEMS.parents[1])
+    operation = Operation(variant, "bf16")
+    chosen = training_set.collect(ProblemsSettings(), operation, (2, 3))
+    sides = (chosen.training, chosen.validation)
+    for what in ("key", "layer_family"):
+        trained, judged = ({getattr(entry.problem, what) for entry in side} for side in sides)
+        assert not trained & judged
+    assert all({entry.problem.ndim for entry in side} == {2, 3} for side in sides)
+    assert ProblemsSettings().min_validation <= len(chosen.validation) <= ProblemsSettings().validation_problems
+    assert len({run.network for run in chosen.runs}) >= 10
+    keys = {entry.problem.key for entry in chosen.validation}
+    assert {layer.problem_for(operation).key for run in chosen.runs for layer in run.layers} == keys
+    near = np.array([chosen.nearest[key] for key in keys])
+    assert (near > 0).all() and np.isfinite(near).mean() > 0.5
