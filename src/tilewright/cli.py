@@ -12,9 +12,8 @@ COMMANDS = {
     "cache": "say what the shared cache holds, make room in it, check it",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
     "compare": "say what changed between two datasets or the picks of two models",
-    "explain": "show what every rule says of a kernel",
-    "codegen": "list the kernels of a named rule set",
     "crawl": "find the convolutions of a network and write them as a table of problems",
+    "explain": "show what every rule says of a kernel",
     "select": "rank the kernels of a published model for one convolution",
     "status": "say what of a workflow is done and how long the rest takes",
 }

@@ -48,7 +48,7 @@ IMPORT_NAMES = {
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
-EXTRA_OF_COMMAND: dict[str, str] = {}
+EXTRA_OF_COMMAND = {"crawl": "crawl"}
 
 
 def third_party(paths):

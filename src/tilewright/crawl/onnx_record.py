@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import NodeProto, helper, shape_inference
 
 from tilewright.crawl.observed import Observed
@@ -24,7 +23,8 @@ def record(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tu
     """
     try:
         model = onnx.load(path, load_external_data=False)
-    except (DecodeError, OSError) as error:
+    # onnx has no name of its own for what protobuf raises.
+    except Exception as error:
         raise UserError(f"{path}: is no ONNX model that can be read: {error}") from error
     weights = {tensor.name for tensor in model.graph.initializer}
     _give_shapes(model, [value for value in model.graph.input if value.name not in weights], inputs, path)
