@@ -17,11 +17,14 @@ import pyarrow.compute as pc
 
 from tilewright import parquet, support_table
 from tilewright.bench import journal as journals
-from tilewright.bench.receipt import Receipt, counted, digest
+from tilewright.bench.receipt import Receipt, counted, digest, pair_text
 from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA, SCHEMA_VERSION
 from tilewright.errors import UserError
 
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
+BEYOND_BUDGET = "beyond the budget"
+_SKIPPED = -2
 _BUILD_FAILURES = ("compile_error", "compile_timeout")
 
 
@@ -72,6 +75,7 @@ def _chunk_rows(chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa
     build = parquet.read(chunk.build)
     kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))
     problem = pc.index_in(_text(pairs, "problem_key"), value_set=_text(problems, "problem_key"))
+    results = _without_wrong_kernels(results, build["kernel"].combine_chunks().take(kernel))
     built = {name: build[name].combine_chunks().take(kernel) for name in (*BUILD, "build_status", "build_reason")}
     refused_by = pc.if_else(pc.equal(rule, support_table.NOT_BUILT), built["build_reason"], rule)
     columns = {
@@ -90,15 +94,33 @@ def _results(
 ) -> dict[str, pa.Array]:
     """Return what was measured, at the positions of the measured pairs among all; nulls elsewhere."""
     rows = counted(measured, receipt.measurement_id, wanted)
+    found = pc.index_in(pair_text(wanted), value_set=pair_text(rows).combine_chunks())
     if rows.num_rows != receipt.pairs or digest(rows) != receipt.rows_sha256:
         raise UserError(
             f"{receipt.journal}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} vouches for are "
             "there, or their times were changed; delete the receipt and run again to measure what is missing"
         )
     index = np.full(length, -1, np.int64)
-    index[position] = np.arange(len(position))
+    index[position] = pc.fill_null(found, _SKIPPED).to_numpy()
     take = pa.array(index, mask=index < 0)
-    return {name: rows[name].combine_chunks().take(take) for name in (*_MEASURED, "status", "error")}
+    results = {name: rows[name].combine_chunks().take(take) for name in (*_MEASURED, "status", "error")}
+    skipped = pa.array(index == _SKIPPED)
+    # A zero says that no sample was taken, a null that the pair was never to be sent to the device.
+    told = {"status": "skipped", "error": BEYOND_BUDGET, "samples": pa.scalar(0, rows["samples"].type)}
+    return results | {name: pc.if_else(skipped, value, results[name]) for name, value in told.items()}
+
+
+def _without_wrong_kernels(results: dict[str, pa.Array], kernel: pa.Array) -> dict[str, pa.Array]:
+    """Return the results with every time of a kernel removed that computed a wrong result anywhere.
+
+    Its other pairs were perhaps not compared with a reference; nobody should choose it.
+    """
+    wrong = pc.unique(kernel.filter(pc.fill_null(pc.equal(results["status"], "wrong_result"), False)))
+    barred = pc.and_(pc.is_in(kernel, wrong), pc.fill_null(pc.equal(results["status"], "ok"), False))
+    told = {"status": "wrong_result", "error": WRONG_ELSEWHERE, "latency_ms": None, "tflops": None}
+    return results | {
+        name: pc.if_else(barred, pa.scalar(value, results[name].type), results[name]) for name, value in told.items()
+    }
 
 
 def _status_of_refused(build_status: pa.Array) -> pa.Array:

@@ -152,7 +152,9 @@ def choose(
     return Choice(objective, drawn[best], trials[best], record)
 
 
-def fold_metrics(data: Table, folds: Folds, score: np.ndarray, objective: str, settings: ModelSettings) -> list[dict[str, Any]]:
+def fold_metrics(
+    data: Table, folds: Folds, score: np.ndarray, objective: str, settings: ModelSettings
+) -> list[dict[str, Any]]:
     """Return one entry a fold, in the form of cv_metrics_tflops.json; errors only where scores are predictions."""
     label = data.rows.label(objective, settings.relative_floor) if not OBJECTIVES[objective].members else None
     metrics = []
@@ -180,7 +182,9 @@ def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
     return found.sort_values("problem_key", ignore_index=True)
 
 
-def _errors(objective: str, label: np.ndarray | None, held_out: np.ndarray, score: np.ndarray) -> dict[str, float | None]:
+def _errors(
+    objective: str, label: np.ndarray | None, held_out: np.ndarray, score: np.ndarray
+) -> dict[str, float | None]:
     """Return RMSE and R2 in the space of the target, over the measured rows; null for a ranking, which has none."""
     if label is None or objective == "lambdarank":
         return {"rmse": None, "r2": None}

@@ -40,7 +40,9 @@ FORWARD = Operation("forward", "bf16")
 
 
 class ToyDevice:
-    """Every pair takes as many microseconds as its candidate's number plus one; the first pair asked for crashes."""
+    """Every pair takes as many microseconds as its candidate's number plus one; the first one of a call fails."""
+
+    status, seconds = "crash", None
 
     name, kind = "toy", "recorded"
     largest_batch, order_seed = 1000, None
@@ -50,9 +52,10 @@ class ToyDevice:
 
     def measure(self, problems, candidates, problem_index, candidate_index):
         status = np.zeros(len(problem_index), np.uint8)
-        status[0] = STATUSES.index("crash")
+        status[0] = STATUSES.index(self.status)
         latency = np.where(status == 0, 1e-3 * (candidate_index + 1.0), np.nan)
-        return Times(status, latency, np.where(status == 0, 0.01, np.nan), np.where(status == 0, 3, 0).astype(np.int32))
+        cv, samples = np.where(status == 0, 0.01, np.nan), np.where(status == 0, 3, 0).astype(np.int32)
+        return Times(status, latency, cv, samples, seconds=self.seconds)
 
 
 @pytest.fixture
@@ -82,17 +85,17 @@ def chunk(tmp_path):
     return batch, files, pairs, problems, tmp_path / "journal.csv"
 
 
-def measured(chunk):
+def measured(chunk, budget_s=None, batch_pairs=100):
     batch, files, pairs, _, path = chunk
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
     missing = run.missing(batch, wanted, journal.read(path)[0])
-    run.measure(batch, *run.rows_of(batch, missing), book, 100)
+    run.measure(batch, *run.rows_of(batch, missing), book, batch_pairs, budget_s)
     book.close()
     rows = receipt.counted(journal.read(path)[0], batch.measurement_id, wanted)
     receipt.Receipt(
-        "gfx950", "forward_bf16", 0, "toy", "recorded", batch.measurement_id, str(path), wanted.num_rows,
-        receipt.status_counts(rows), 0, receipt.digest(rows),
+        "gfx950", "forward_bf16", 0, "toy", "recorded", batch.measurement_id, str(path), rows.num_rows,
+        receipt.status_counts(rows), 0, receipt.digest(rows), wanted.num_rows - rows.num_rows,
     ).write(files.receipt)  # fmt: skip
     return files
 
@@ -138,6 +141,42 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     assert table.num_rows == 12
     assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
     assert "1 fields instead of 36" in quarantine[0].reason
+
+
+def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
+    # Every pair costs the toy device a second; a batch is one pair.
+    chunk[0].device.seconds = 1.0
+    table, _ = assembly.assemble([measured(chunk, 2.0, 1)], chunk[3], "gfx950", "forward_bf16")
+    rows = pd.DataFrame(table.to_pylist())
+    assert rows.value_counts(["status", "reason"])[("skipped", "beyond the budget")] == 4
+    assert (rows.loc[rows["status"] == "skipped", "samples"] == 0).all()
+    assert len(chunk[4].read_text().splitlines()) == 1 + 2
+    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    assert "skipped" not in table["status"].to_pylist()
+    assert len(chunk[4].read_text().splitlines()) == 1 + 6
+
+
+def test_a_kernel_with_a_wrong_result_has_no_times(chunk):
+    chunk[0].device.status = "wrong_result"
+    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    rows = pd.DataFrame(table.to_pylist())
+    wrong = rows[rows["status"] == "wrong_result"]
+    assert len(wrong) == 2 and wrong["kernel"].nunique() == 1
+    assert sorted(wrong["reason"]) == [assembly.WRONG_ELSEWHERE, "wrong_result"]
+    assert wrong["latency_ms"].isna().all() and wrong["tflops"].isna().all()
+    assert (rows["status"] == "ok").sum() == 4
+    journal_rows = journal.read(chunk[4])[0]
+    assert journal_rows["status"].to_pylist().count("ok") == 5, "the journal keeps what was measured"
+
+
+def test_a_pair_on_a_throttled_device_is_measured_again_by_the_next_run(chunk):
+    chunk[0].device.status = "throttled"
+    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    assert table["status"].to_pylist().count("throttled") == 1
+    chunk[0].device.status = "ok"
+    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    assert table["status"].to_pylist().count("ok") == 6
+    assert len(chunk[4].read_text().splitlines()) == 1 + 6 + 1
 
 
 @pytest.mark.parametrize("damage", ["lost", "changed"])

@@ -28,8 +28,10 @@ checkpoint benchmark:
         lock=SETTINGS.lock.to_json(),
         product=product,
         settings=SETTINGS.benchmark.to_json(),
+        # Without a budget nothing is shared, and the number of chunks is no reason to run again.
+        shares=SETTINGS.configs.chunks if SETTINGS.benchmark.budget else 1,
     shell:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --chunk {wildcards.chunk}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --settings {params.settings:q} --lock {params.lock:q} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"
+        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"

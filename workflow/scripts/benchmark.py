@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tilewright import candidates, hardware, parquet, support_table
-from tilewright.bench import adopt, journal, receipt, run
+from tilewright.bench import adopt, budget, journal, receipt, run
 from tilewright.devices import registry
 from tilewright.devices.trace import TracingDevice
 from tilewright.errors import reports_user_errors
@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--hardware", required=True, type=Path)
     parser.add_argument("--product", required=True, help="GPU product in the hardware table")
     parser.add_argument("--coefficients", required=True, type=Path)
+    parser.add_argument("--shares", type=int, default=1, help="jobs that share the budget (default: 1)")
     parser.add_argument("--settings", default="{}", help="section benchmark of config.yaml as JSON")
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
     parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
@@ -60,15 +61,17 @@ def main(argv: list[str] | None = None) -> None:
         book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
         measured, malformed = journal.read(args.journal)
-        missing = run.missing(batch, wanted, measured)
+        missing, done = run.missing(batch, wanted, measured), 0
         if missing.num_rows:
             adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
-            run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs)
+            budget_s = None if settings.budget is None else budget.seconds(settings.budget) / args.shares
+            done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, budget_s)
             measured, malformed = journal.read(args.journal)
         book.close()
         seconds = time.monotonic() - start
+    skipped = missing.num_rows - done
     rows = receipt.counted(measured, batch.measurement_id, wanted)
     counts = receipt.status_counts(rows)
     receipt.Receipt(
@@ -79,15 +82,17 @@ def main(argv: list[str] | None = None) -> None:
         device_kind=device.kind,
         measurement_id=batch.measurement_id,
         journal=args.journal.as_posix(),
-        pairs=wanted.num_rows,
+        pairs=rows.num_rows,
         by_status=counts,
         malformed_lines=len(malformed),
         rows_sha256=receipt.digest(rows),
+        skipped=wanted.num_rows - rows.num_rows,
     ).write(args.receipt)
-    failed = wanted.num_rows - counts.get("ok", 0)
+    failed = rows.num_rows - counts.get("ok", 0)
     print(
-        f"{args.arch} {args.operation} chunk {args.chunk}: {missing.num_rows:,} pairs measured ({device.kind}), "
-        f"{wanted.num_rows - missing.num_rows:,} kept, {failed:,} failed, {len(malformed):,} malformed lines, "
+        f"{args.arch} {args.operation} chunk {args.chunk}: {done:,} pairs measured ({device.kind}), "
+        f"{wanted.num_rows - missing.num_rows:,} kept, {skipped:,} beyond the budget, {failed:,} failed, "
+        f"{len(malformed):,} malformed lines, "
         f"{seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
 

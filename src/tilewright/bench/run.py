@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from tilewright.bench import order, receipt
+from tilewright.bench.budget import Rounds
 from tilewright.bench.journal import SCHEMA, Journal
 from tilewright.devices.base import Device, Times
 from tilewright.implicit_gemm import implicit_gemm
@@ -40,8 +41,9 @@ class Batch:
 
 
 def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
-    """Return the wanted pairs that the journal has no measurement of."""
+    """Return the wanted pairs that the journal has no measurement of, or one of a GPU that was not itself."""
     have = receipt.counted(journal, batch.measurement_id, wanted)
+    have = have.filter(pa.compute.invert(receipt.passing(have)))
     return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
 
 
@@ -56,21 +58,59 @@ def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     return problem[turn].astype(np.int32), candidate[turn].astype(np.int32)
 
 
-def measure(batch: Batch, problem: np.ndarray, candidate: np.ndarray, journal: Journal, batch_pairs: int) -> None:
-    """Measure pairs and append each batch to the journal as soon as it is there."""
+def measure(
+    batch: Batch,
+    problem: np.ndarray,
+    candidate: np.ndarray,
+    journal: Journal,
+    batch_pairs: int,
+    budget_s: float | None = None,
+) -> int:
+    """Measure pairs and append each batch to the journal as soon as it is there; return how many were measured.
+
+    With a budget the most informative pairs come first, and none is begun after it is spent.
+    """
     flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
-    start = last = time.monotonic()
     step = min(batch_pairs, batch.device.largest_batch)
-    for first in range(0, len(problem), step):
-        part = slice(first, first + step)
-        times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
-        journal.append(rows(batch, problem[part], candidate[part], times, flops))
+    progress = _Progress(len(problem), budget_s)
+    rounds = None if budget_s is None else Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
+    for p, c in rounds or ((problem, candidate),):
+        for first in range(0, len(p), step):
+            part = slice(first, first + step)
+            begin = time.monotonic()
+            times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
+            journal.append(rows(batch, p[part], c[part], times, flops))
+            if rounds is not None:
+                rounds.learn(p[part], c[part], times.latency_ms)
+            progress.add(len(p[part]), time.monotonic() - begin if times.seconds is None else times.seconds)
+            if progress.is_spent:
+                return progress.done
+    return progress.done
+
+
+class _Progress:
+    """Counts pairs and seconds, and reports them now and then."""
+
+    def __init__(self, pairs: int, budget_s: float | None) -> None:
+        self._pairs = pairs
+        self._budget_s = budget_s
+        self._spent_s = 0.0
+        self._last = time.monotonic()
+        self.done = 0
+
+    def add(self, pairs: int, seconds: float) -> None:
+        self.done += pairs
+        self._spent_s += seconds
         now = time.monotonic()
-        if now - last >= REPORT_EVERY_S:
-            last = now
-            done = min(first + step, len(problem))
-            left = (now - start) / done * (len(problem) - done)
-            print(f"{done:,} of {len(problem):,} pairs, {left:.0f} s left", file=sys.stderr, flush=True)
+        if now - self._last >= REPORT_EVERY_S:
+            self._last = now
+            left = self._spent_s / self.done * (self._pairs - self.done)
+            bound = "" if self._budget_s is None else f" of {max(0.0, self._budget_s - self._spent_s):.0f} s budget"
+            print(f"{self.done:,} of {self._pairs:,} pairs, {left:.0f} s{bound} left", file=sys.stderr, flush=True)
+
+    @property
+    def is_spent(self) -> bool:
+        return self._budget_s is not None and self._spent_s >= self._budget_s
 
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:

@@ -27,6 +27,8 @@ class Times:
     status."""
     non_zero: np.ndarray | None = None
     """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
+    seconds: float | None = None
+    """What all this took on a device that lives in a time of its own; absent where the clock on the wall says it."""
 
 
 class Device(Protocol):

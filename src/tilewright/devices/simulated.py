@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import resources as package_files
 
 import numpy as np
@@ -25,6 +26,8 @@ from tilewright.measurements import STATUSES
 
 __all__ = ["Coefficients", "SimulatedDevice", "load_coefficients"]
 
+PAIR_OVERHEAD_S = 0.01
+"""Assumed time of a pair on a real GPU besides its timed launches; it counts against a budget only."""
 OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported", "crash"))
 _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
@@ -92,7 +95,7 @@ class SimulatedDevice:
             times.latency_ms[at] = np.where(crash, np.nan, mean / 1000.0)
             times.latency_cv[at] = np.where(crash, np.nan, cv)
             times.samples[at] = np.where(crash, 0, self._repeats)
-        return times
+        return replace(times, seconds=float(np.nansum(times.latency_ms * times.samples)) / 1000 + n * PAIR_OVERHEAD_S)
 
     def truth_us(self, problems: pd.DataFrame, candidates: pd.DataFrame) -> np.ndarray:
         """Return the time without noise of each of P problems with each of Q candidates, microseconds [P, Q].

@@ -74,6 +74,9 @@ class BenchmarkSettings(Section):
     """Timed launches a pair on the simulated device."""
     batch_pairs: int = Field(65536, ge=1)
     """Pairs measured between two writes to the journal: what an interruption can cost."""
+    budget: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?[smh]$")] | None = None
+    """Time on the device for one operation, such as 2h: the most informative pairs come first, the others are
+    ``skipped``. It is shared evenly by the chunks. By default everything is measured."""
     gpu: GpuSettings = GpuSettings()
     trace: RelativePath | None = None
     """A file to which the device appends when each use of it began and ended (for finding overlaps)."""
