@@ -1,12 +1,13 @@
 # Two commands do everything; both set up their own environment first:
 #   make models   the main job on the default config
 #   make test     the whole test suite
+# Without ROCm, `make toolchain` brings a HIP compiler and a Composable Kernel tree.
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format docs environment lock schema clean
+.PHONY: models test lint format docs environment toolchain compile-matrix lock schema clean
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -31,6 +32,15 @@ docs: $(READY)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 environment: $(READY)
+
+# A HIP compiler and a Composable Kernel tree, outside of this folder; where, as tilewright.cache.default_folder says.
+TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tilewright/toolchain
+toolchain:
+	PYTHON="$(PYTHON)" sh envs/toolchain.sh "$(TOOLCHAIN)"
+
+# What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
+compile-matrix: $(READY)
+	$(RUN) python tools/compile_matrix.py
 
 $(READY): envs/requirements.lock pyproject.toml envs/setup.sh
 	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"

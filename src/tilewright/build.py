@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
+from tilewright.ck_api import CkApi
 from tilewright.errors import UserError
 from tilewright.kernel import name
 from tilewright.kernel_table import kernels
-from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Toolchain
+from tilewright.settings.compile import LimitSettings
+from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
+
+NO_LIMITS = LimitSettings(max_vgpr_spills=None, max_scratch_bytes=None, min_occupancy=0.0)
 
 SCHEMA = pa.schema(
     [
@@ -32,6 +37,7 @@ SCHEMA = pa.schema(
         ("vgpr_spills", pa.int32()),
         ("sgpr_spills", pa.int32()),
         ("occupancy", pa.float64()),
+        ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
         *((f"n_{field}", pa.int32()) for field in InstructionMix.__dataclass_fields__),
     ]
@@ -54,10 +60,16 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, code_hash: str = "") -> s
     return hashlib.sha256("\n".join((name(unit.kernel), unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
-def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
-    """Return the units of a chunk of the kernel table; ``headers`` is the bundle of the same chunk."""
+def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, api: CkApi, where: str) -> list[CompileUnit]:
+    """Return the units of a chunk of the kernel table; ``headers`` is the bundle of the same chunk.
+
+    A kernel that the API level lacks has no header, and its unit says why.
+    """
     found = []
     for kernel in kernels(rows):
+        if lack := api.lack(kernel):
+            found.append(CompileUnit(kernel, arch, b"", f"CK Tile {api.level}: {lack}"))
+            continue
         header = headers.get(f"{name(kernel)}.hpp")
         if header is None:
             raise UserError(f"{where}: no header for {name(kernel)}; delete the bundle and run again")
@@ -66,13 +78,14 @@ def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, where: str) -
 
 
 def build(
-    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain
+    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: LimitSettings = NO_LIMITS
 ) -> tuple[pa.Table, pa.Table]:
     """Compile a chunk; return the build table and the costs, one row a kernel in the given order.
 
-    A failed kernel keeps its row.
+    A failed kernel keeps its row, and so does one that was built and is beyond ``limits``.
     """
-    results = toolchain.compile(chunk)
+    made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
+    results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
     names = [name(unit.kernel) for unit in chunk]
     aliases = _aliases(names, results)
     rows = [
@@ -81,6 +94,31 @@ def build(
     ]
     costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
     return _table(rows, SCHEMA), _table(costs, COSTS)
+
+
+def _unsupported(unit: CompileUnit) -> CompileResult:
+    return CompileResult("unsupported_by_ck", unit.lack, None, Resources("estimated"), "", 0.0)
+
+
+def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
+    """Return the result, as ``pruned`` with the reason if a compiler says that it is beyond a limit."""
+    r = result.resources
+    if result.status != "ok" or r.source == "estimated":
+        return result
+    most = (
+        ("max_vgpr_spills", r.vgpr_spills, "spilled registers"),
+        ("max_scratch_bytes", r.scratch_bytes, "bytes of scratch a lane"),
+    )
+    beyond = [
+        f"{value} {what}, compile.limits.{field} is {limit}"
+        for field, value, what in most
+        if value is not None and (limit := getattr(limits, field)) is not None and value > limit
+    ]
+    if r.occupancy is not None and r.occupancy < limits.min_occupancy:
+        beyond.append(
+            f"{r.occupancy:g} blocks a compute unit, compile.limits.min_occupancy is {limits.min_occupancy:g}"
+        )
+    return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 
 def _aliases(names: Sequence[str], results: Sequence[CompileResult]) -> list[str]:
@@ -100,7 +138,7 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str
         name(unit.kernel), kernel_id(unit, toolchain, result.code_hash), splits, result.status, result.reason,
         result.error_digest, result.artefact.name if result.artefact else "", result.code_hash, alias,
         r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
-        r.occupancy, r.code_bytes, *mix,
+        r.occupancy, r.threads, r.code_bytes, *mix,
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from tilewright import modules as package_modules
 from tilewright import plan
 from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
+from tilewright.toolchain import ck_tree
 
 try:
     SETTINGS = check(config).located(HERE)
@@ -28,6 +29,16 @@ except UserError as error:
 def source(path):
     """Return the path of a file of this workflow."""
     return Path(HERE, path).as_posix()
+
+
+try:
+    CK_LEVEL = ck_tree.level(
+        SETTINGS.ck,
+        Path(source("config/ck_api.yaml")),
+        compiles=SETTINGS.compile.toolchain == "hipcc",
+    )
+except UserError as error:
+    raise WorkflowError(str(error)) from None
 
 
 # The default of the GPU limit, for those who replace the profile's resources by their own.

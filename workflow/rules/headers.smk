@@ -22,9 +22,11 @@ checkpoint headers:
     params:
         kernels=chunk_content,
         templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
+        level=CK_LEVEL,
     shell:
         "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
-        " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"
+        " --templates {params.templates} --api {input.api}"
+        " --level {params.level} --output {output} 2>&1 | tee {log}"
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
@@ -45,6 +47,8 @@ rule sources:
     params:
         made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
         templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
+        level=CK_LEVEL,
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"
-        " --templates {params.templates} --api {input.api} --output {output} 2>&1 | tee {log}"
+        " --templates {params.templates} --api {input.api}"
+        " --level {params.level} --output {output} 2>&1 | tee {log}"

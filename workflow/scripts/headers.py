@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import bundle, kernel_table
+from tilewright import bundle, ck_api, kernel_table
 from tilewright.emit import Emitter
 from tilewright.errors import reports_user_errors
 
@@ -20,11 +20,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--arch", required=True)
     parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
     parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
+    parser.add_argument("--level", default=ck_api.NEWEST, help="level of the CK Tile API")
     parser.add_argument("--output", required=True, type=Path, help="bundle (tar) to write")
     args = parser.parse_args(argv)
 
     kernels = kernel_table.kernels(kernel_table.read_chunk(args.configs, args.chunk))
-    bundle.write(args.output, Emitter(args.templates, args.api).files(kernels, args.arch))
+    bundle.write(args.output, Emitter(args.templates, args.api, args.level).files(kernels, args.arch))
     print(f"chunk {args.chunk}: {len(kernels)} kernels for {args.arch}")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import bundle, kernel_table, parquet
+from tilewright import bundle, ck_api, kernel_table, parquet
 from tilewright.atomic import write_text
 from tilewright.emit import Emitter
 from tilewright.errors import reports_user_errors
@@ -21,13 +21,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--bundles", required=True, type=Path, nargs="+", help="bundles of all chunks")
     parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
     parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
+    parser.add_argument("--level", default=ck_api.NEWEST, help="level of the CK Tile API")
     parser.add_argument("--output", required=True, type=Path, help="folder to write")
     args = parser.parse_args(argv)
 
     for path in args.bundles:
         bundle.unpack(path, args.output)
     kernels = kernel_table.kernels(parquet.read(args.configs))
-    collections = Emitter(args.templates, args.api).collection_files(kernels, args.arch)
+    collections = Emitter(args.templates, args.api, args.level).collection_files(kernels, args.arch)
     for name, text in collections.items():
         write_text(args.output / name, text)
     print(f"{args.arch}: {len(kernels)} kernels and {len(collections)} collection files in {args.output}")

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, field_validator
 from tilewright.operation import Operation
 from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
 from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CompileSettings
+from tilewright.settings.compile import CkSettings, CompileSettings
 from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
@@ -36,6 +36,7 @@ class Config(Section):
     """Table of GPU products."""
     configs: ConfigsSettings = ConfigsSettings()
     problems: ProblemsSettings = ProblemsSettings()
+    ck: CkSettings = CkSettings()
     compile: CompileSettings = CompileSettings()
     benchmark: BenchmarkSettings = BenchmarkSettings()
     lock: LockSettings = LockSettings()

@@ -24,6 +24,9 @@ class CompileUnit:
     kernel: KernelConfig
     arch: str
     header: bytes
+    """Empty where ``lack`` says why there is none."""
+    lack: str = ""
+    """Why the API level of CK Tile has no form for the kernel; empty if it has one."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ class Resources:
     """Private memory a lane."""
     vgpr_spills: int | None = None
     sgpr_spills: int | None = None
+    threads: int | None = None
+    """Threads of a block."""
     code_bytes: int | None = None
     mix: InstructionMix | None = None
 

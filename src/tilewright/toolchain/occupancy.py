@@ -1,0 +1,21 @@
+"""How many blocks of a compiled kernel are resident on one compute unit."""
+
+from __future__ import annotations
+
+from tilewright.hardware import Hardware
+
+VGPR_GRANULE = 8
+"""Vector registers are given to a wave in steps of this many."""
+
+
+def blocks_per_cu(threads: int, registers: int, lds_bytes: int, hardware: Hardware) -> float:
+    """Return the blocks that fit by registers, LDS and wave slots; 0 if not one does.
+
+    ``threads`` and ``lds_bytes`` are those of a block, ``registers`` a lane's vector and accumulation registers: they
+    come from one file on CDNA2 and later. Waves of a block spread over the SIMDs of the unit.
+    """
+    waves = -(-threads // hardware.wave_size)
+    allocated = -(-max(registers, 1) // VGPR_GRANULE) * VGPR_GRANULE
+    slots = hardware.max_waves_per_cu // hardware.simds_per_cu
+    by_registers = min(hardware.vgprs_per_simd_lane // allocated, slots) * hardware.simds_per_cu // waves
+    return float(min(by_registers, hardware.lds_bytes // lds_bytes) if lds_bytes else by_registers)

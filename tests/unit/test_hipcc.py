@@ -1,0 +1,251 @@
+"""The compiling toolchain, with a compiler that fails on demand (fake_hipcc.py)."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import fake_hipcc
+import pytest
+from kernel_samples import a_kernel
+
+from tilewright import build, ck_api, hardware, kernel_table
+from tilewright.cache import Cache
+from tilewright.errors import UserError
+from tilewright.kernel import name
+from tilewright.settings.compile import CkSettings, CompileSettings, LimitSettings
+from tilewright.toolchain import ck_tree, code_object, compiler, registry
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.ck_tree import CkTree
+from tilewright.toolchain.hipcc import HipccToolchain
+from tilewright.toolchain.occupancy import blocks_per_cu
+
+ROOT = Path(__file__).parents[2]
+KERNEL = a_kernel()
+API = ROOT / "config/ck_api.yaml"
+MI355X = next(gpu for gpu in hardware.load(ROOT / "config/hardware.yaml").values() if gpu.arch == "gfx950")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine with a compiler, a CK tree of three headers and a cache."""
+    return Machine(tmp_path)
+
+
+class Machine:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.compiler = folder / "hipcc"
+        self.compiler.write_text(f"#!{sys.executable}\n" + Path(fake_hipcc.__file__).read_text())
+        self.compiler.chmod(0o755)
+        self.new_compiler(fake_hipcc.VERSION)
+        self.header("a", '#include "ck_tile/b.hpp"')
+        self.header("b", "")
+        self.header("other", "")
+
+    def header(self, stem: str, text: str) -> None:
+        path = self.folder / "ck/include/ck_tile" / f"{stem}.hpp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        ck_tree._read.cache_clear()
+
+    def new_compiler(self, version: str) -> None:
+        (self.folder / "version").write_text(version)
+
+    def toolchain(self, **settings) -> HipccToolchain:
+        settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
+        tree = CkTree(ck_tree.find(CkSettings(root=str(self.folder / "ck"))))
+        return HipccToolchain(compiler.find(settings), tree, settings, MI355X, Cache(self.folder / "cache", 2**30))
+
+    def statuses(self, *texts: str, **settings) -> list[str]:
+        return [result.status for result in self.toolchain(**settings).compile(units(*texts))]
+
+    @property
+    def runs(self) -> list[list[str]]:
+        path = self.folder / "runs"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def units(*texts: str) -> list[CompileUnit]:
+    kernels = [replace(KERNEL, tile_m=16 * (index + 1)) for index in range(len(texts))]
+    return [
+        CompileUnit(kernel, "gfx950", f'#include "ck_tile/a.hpp"\n// {name(kernel)}\n{text}'.encode())
+        for kernel, text in zip(kernels, texts, strict=True)
+    ]
+
+
+def test_one_run_compiles_many_kernels_and_reads_their_code(machine):
+    results = machine.toolchain().compile(units("CODE=1", "CODE=2"))
+    assert [result.status for result in results] == ["ok", "ok"]
+    assert len(machine.runs) == 1
+    found = results[0].resources
+    assert (found.source, found.vgprs, found.agprs, found.sgprs, found.lds_bytes) == ("code_object", 64, 32, 40, 16384)
+    assert (found.code_bytes, found.threads, found.vgpr_spills) == (8, 256, 1)
+    assert (found.mix.mfma, found.mix.buffer_loads, found.mix.lds_reads, found.mix.barriers, found.mix.total) == (
+        1,
+        1,
+        1,
+        1,
+        4,
+    )
+    assert results[0].code_hash != results[1].code_hash
+
+
+def test_where_code_lies_does_not_change_its_hash(machine):
+    first, second = machine.toolchain().compile(units("CODE=5", "CODE=5 //"))
+    assert first.code_hash == second.code_hash
+
+
+def test_a_second_run_compiles_nothing(machine):
+    first = machine.toolchain().compile(units("CODE=1", "FAIL"))
+    runs = len(machine.runs)
+    second = machine.toolchain().compile(units("CODE=1", "FAIL"))
+    assert len(machine.runs) == runs
+    assert [replace(result, log="") for result in first] == second
+
+
+def test_kernels_that_differ_in_name_alone_are_compiled_once(machine):
+    assert machine.statuses("CODE=1", "CODE=1") == ["ok", "ok"]
+    assert [len(run) for run in machine.runs] == [1]
+
+
+@pytest.mark.parametrize("how", ["FAIL", "FAIL SILENT"])
+def test_one_failing_kernel_leaves_its_batch_alone(machine, how):
+    texts = [f"CODE={index}" for index in range(6)]
+    texts[3] = f"{how} 3"
+    results = machine.toolchain(batch=6).compile(units(*texts))
+    assert [result.status for result in results] == ["ok"] * 3 + ["compile_error"] + ["ok"] * 2
+    assert results[3].reason == "KERNEL has no such member"
+    assert not results[3].code_hash
+
+
+def test_kernels_that_fail_alike_have_the_same_digest(machine):
+    first, second = machine.toolchain().compile(units("FAIL 1", "FAIL 2"))
+    assert first.error_digest == second.error_digest != ""
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("MEMORY", "compile_memory"), ("KILLED", "compile_memory"), ("SLEEP", "compile_timeout")],
+)
+def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
+    settings = {"timeout_seconds": 1} if word == "SLEEP" else {}
+    assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
+    runs = len(machine.runs)
+    assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
+    assert machine.runs[runs:] == [[name(units("", "")[1].kernel)]]
+
+
+def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
+    with pytest.raises(UserError, match=r"disk of .* is full.*TMPDIR"):
+        machine.toolchain().compile(units("FULL"))
+    assert machine.toolchain()._cache.stats().entries == 0
+
+
+def test_the_temporary_folder_is_gone_whatever_happens(machine, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    (tmp_path / "t").mkdir()
+    machine.statuses("FAIL", "CODE=1")
+    assert not list((tmp_path / "t").iterdir())
+
+
+def test_a_header_that_a_kernel_does_not_include_recompiles_nothing(machine):
+    machine.statuses("CODE=1")
+    machine.header("other", "// changed")
+    machine.statuses("CODE=1")
+    assert len(machine.runs) == 1
+    machine.header("b", "// changed")
+    machine.statuses("CODE=1")
+    assert len(machine.runs) == 2
+
+
+def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machine):
+    def ids():
+        made = units("CODE=1", "CODE=2")
+        table, _ = build.build(made, [[1], [1]], machine.toolchain())
+        return table["kernel_id"].to_pylist()
+
+    before = ids()
+    machine.new_compiler("fake hipcc version 2")
+    assert ids() == before
+    assert len(machine.runs) == 2
+
+
+def test_the_build_table_names_aliases_and_prunes_by_limits(machine):
+    made = units("CODE=1", "CODE=1 //", "CODE=500")
+    table, costs = build.build(made, [[1]] * 3, machine.toolchain(), LimitSettings(max_vgpr_spills=100))
+    rows = table.to_pylist()
+    assert [row["alias_of"] for row in rows] == ["", rows[0]["kernel"], ""]
+    assert [row["build_status"] for row in rows] == ["ok", "ok", "pruned"]
+    assert rows[2]["build_reason"] == "500 spilled registers, compile.limits.max_vgpr_spills is 100"
+    assert rows[2]["vgpr_spills"] == 500
+    assert costs["kernel"].to_pylist() == table["kernel"].to_pylist()
+
+
+def test_no_compiler_says_where_it_was_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UserError, match=f"no HIP compiler in {tmp_path}/bin/hipcc.*make toolchain.*compile.compiler"):
+        compiler.find(CompileSettings())
+
+
+def test_a_compiler_that_does_not_answer_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"compile\.compiler: .*/hipcc --version does not answer"):
+        compiler.find(CompileSettings(compiler=str(tmp_path / "hipcc")))
+
+
+def test_a_wrong_tree_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"ck.root: .* has no folder include/ck_tile"):
+        ck_tree.find(CkSettings(root=str(tmp_path)))
+    (tmp_path / "include/ck_tile").mkdir(parents=True)
+    with pytest.raises(UserError, match="no Composable Kernel tree of a known level"):
+        ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=True)
+
+
+@pytest.mark.parametrize("level", ck_api.LEVELS)
+def test_the_level_is_seen_in_the_tree(tmp_path, level):
+    mark = ck_api.load(API, level).detect
+    path = tmp_path / "include" / mark.header
+    path.parent.mkdir(parents=True)
+    path.write_text(f"struct {mark.contains};")
+    assert ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=True) == level
+    assert ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=False) == level
+    assert ck_tree.level(CkSettings(root=str(tmp_path), api="2026.06"), API, compiles=True) == "2026.06"
+
+
+def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
+    kernels = [KERNEL, replace(KERNEL, pipeline="wavelet")]
+    rows = kernel_table.table(kernels, [1], 1)
+    made = build.units(rows, {f"{name(KERNEL)}.hpp": b"CODE=1"}, "gfx950", ck_api.load(API, "2025.11"), "bundle")
+    table, _ = build.build(made, [[1], [1]], machine.toolchain())
+    row = table.to_pylist()[1]
+    assert (row["build_status"], row["build_reason"]) == (
+        "unsupported_by_ck", "CK Tile 2025.11: there is no wavelet pipeline",
+    )  # fmt: skip
+    assert machine.runs == [[name(KERNEL)]]
+
+
+def test_a_block_that_does_not_fit_has_no_occupancy():
+    assert blocks_per_cu(256, 128, 16384, MI355X) == 4
+    assert blocks_per_cu(256, 128, MI355X.lds_bytes + 1, MI355X) == 0
+    assert blocks_per_cu(1024, 512, 0, MI355X) == 0
+
+
+def test_the_fingerprint_follows_compiler_and_tree(machine):
+    def found():
+        settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler))
+        return registry.fingerprint(settings, CkSettings(root=str(machine.folder / "ck")))
+
+    first = found()
+    assert found() == first
+    machine.header("other", "// changed")
+    second = found()
+    machine.new_compiler("fake hipcc version 2")
+    assert len({first, second, found()}) == 3
+
+
+def test_what_is_no_code_object_is_refused():
+    with pytest.raises(ValueError, match="no AMDGPU code object"):
+        code_object.kernels(b"\x7fELF")

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Compile one kernel of each kind for each arch and write docs/compile-matrix.md from what the compiler said."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+from tilewright import ck_api, hardware
+from tilewright.atomic import write_text
+from tilewright.cache import Cache, default_folder
+from tilewright.emit import Emitter
+from tilewright.errors import reports_user_errors
+from tilewright.kernel import parse
+from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.tables import Table, read
+from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain.base import CompileResult, CompileUnit
+from tilewright.toolchain.hipcc import HipccToolchain
+
+API = Path("config/ck_api.yaml")
+SHOWN = 10
+"""Kernels whose resources the page lists."""
+
+
+class Matrix(Table):
+    """What to compile."""
+
+    archs: list[str]
+    kernels: dict[str, str]
+    """Kind to kernel name."""
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Compile what the cache does not know, arch by arch, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
+    parser.add_argument("--compiler", help="path of hipcc; by default what `tilewright doctor` shows")
+    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tilewright doctor` shows")
+    parser.add_argument("--cache", type=Path, default=default_folder())
+    parser.add_argument("--only", nargs="+", default=[], metavar="ARCH", help="archs to compile; others stay unknown")
+    parser.add_argument("--output", type=Path, default=Path("docs/compile-matrix.md"))
+    args = parser.parse_args(argv)
+
+    matrix = read(args.matrix, Matrix)
+    settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=600)
+    tree, found = CkSettings(root=args.ck), compiler.find(settings)
+    level = ck_tree.level(tree, API, compiles=True)
+    store = Cache(args.cache, 20 << 30)
+    results = {}
+    for arch in matrix.archs:
+        if not args.only or arch in args.only:
+            gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
+            toolchain = HipccToolchain(found, ck_tree.CkTree(ck_tree.find(tree)), settings, gpu, store)
+            results[arch] = _compile(matrix.kernels, arch, level, toolchain)
+            print(f"{arch}: {toolchain.runs} compiler runs", flush=True)
+    write_text(args.output, page(matrix, results, level, found.version.splitlines()[0]))
+
+
+def _compile(kinds: Mapping[str, str], arch: str, level: str, toolchain: HipccToolchain) -> dict[str, CompileResult]:
+    emitter, api = Emitter(Path("workflow/templates"), API, level), ck_api.load(API, level)
+    kernels = {kind: parse(name) for kind, name in kinds.items()}
+    has = [kind for kind, kernel in kernels.items() if not api.lack(kernel)]
+    units = [CompileUnit(kernels[kind], arch, emitter.header(kernels[kind], arch).encode()) for kind in has]
+    return dict(zip(has, toolchain.compile(units), strict=True))
+
+
+def page(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]], level: str, compiler_name: str) -> str:
+    """Return the page: kind by arch, the errors, and the resources of a few kernels."""
+    api = ck_api.load(API, level)
+    errors: dict[str, str] = {}
+    lines = [
+        "# What compiles",
+        "",
+        f"Written by `make compile-matrix` with {compiler_name} against a Composable Kernel tree of API level {level}:",
+        "the device pass of one kernel of each kind (`config/compile_matrix.yaml`). A dash was not compiled.",
+        "",
+        f"| kind | {' | '.join(matrix.archs)} |",
+        "|---|" + "---|" * len(matrix.archs),
+    ]
+    for kind, name in matrix.kernels.items():
+        lack = api.lack(parse(name))
+        cells = [
+            "unsupported_by_ck" if lack else _cell(results.get(arch, {}).get(kind), errors) for arch in matrix.archs
+        ]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    lines += ["", "## Errors", "", "| digest | first error |", "|---|---|"]
+    lines += [f"| {digest} | `{reason.replace('|', '/')[:300]}` |" for digest, reason in sorted(errors.items())]
+    lines += ["", "## Kinds that this level lacks", "", "| kind | reason |", "|---|---|"]
+    for kind, name in matrix.kernels.items():
+        if lack := api.lack(parse(name)):
+            lines.append(f"| {kind} | {lack} |")
+    return "\n".join(lines + _resources(matrix, results)) + "\n"
+
+
+def _cell(result: CompileResult | None, errors: dict[str, str]) -> str:
+    if result is None:
+        return "–"
+    if not result.error_digest:
+        return result.status
+    errors[result.error_digest] = result.reason
+    return f"{result.status} {result.error_digest}"
+
+
+def _resources(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]]) -> list[str]:
+    columns = ("VGPR", "AGPR", "SGPR", "LDS bytes", "scratch bytes", "VGPR spills", "blocks a CU", "code bytes")
+    mix = ("MFMA", "global loads", "stores", "LDS reads", "LDS writes", "barriers")
+    arch = next(iter(results), "")
+    lines = ["", f"## Resources of {SHOWN} kernels on {arch}", ""]
+    lines += [f"| kind | {' | '.join((*columns, *mix))} |", "|---|" + "---|" * (len(columns) + len(mix))]
+    built = {kind: made.resources for kind, made in results.get(arch, {}).items() if made.resources.mix}
+    step = max(1, len(built) // SHOWN)
+    for kind, r in list(built.items())[::step][:SHOWN]:
+        values = [r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.occupancy, r.code_bytes]
+        m = r.mix
+        if m is not None:
+            values += [m.mfma, m.buffer_loads, m.buffer_stores, m.lds_reads, m.lds_writes, m.barriers]
+        lines.append(f"| {kind} | {' | '.join(f'{value:g}' for value in values if value is not None)} |")
+    return lines
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
