@@ -100,8 +100,8 @@ class PipelineRow(Table):
     variants: list[Variant] = Field(min_length=1)
     hot_tail: Identifier | None = None
     """Tail number of a long loop, where the tail is a part of the kernel's type."""
-    takes_tuples: bool = False
-    """Whether its call takes tuples of windows while the kernels pass windows (templates/adapters.hpp.j2)."""
+    adapter: Literal["TupleWindows", "TupleWindowsPassed"] | None = None
+    """What stands between it and the kernels, which call it otherwise (templates/adapters.hpp.j2)."""
 
 
 class Lack(Table):

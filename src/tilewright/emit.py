@@ -238,7 +238,6 @@ class Emitter:
             "reduction": api.streamk.get(kernel.streamk),
             "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
             "instances": instances,
-            "adapters": variant.adapts_traits or pipeline.takes_tuples,
             "conv_pipeline": _conv_pipeline(pipeline),
             "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
             "flag": {field: "true" if value else "false" for field, value in flags.items()},
@@ -285,7 +284,7 @@ def _checked(arch: str) -> str:
 
 def _conv_pipeline(row: ck_api.PipelineRow) -> str:
     pipeline = f"{row.pipeline}<{', '.join(['PipelineProblem', *row.arguments])}>"
-    return f"tilewright::TupleWindows<{pipeline}>" if row.takes_tuples else pipeline
+    return f"tilewright::{row.adapter}<{pipeline}>" if row.adapter else pipeline
 
 
 def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:

@@ -102,7 +102,7 @@ class HipccToolchain:
             share = replace(run, seconds=run.seconds / len(units))
             return [_result(code, mix, share) for code, mix in built]
         if len(units) == 1:
-            return [_failure(units[0], run)]
+            return [_failure(units[0], replace(run, log=run.log.replace(f"{self._tree.include}/", "")))]
         suspects = {int(index) for index in _NAMED.findall(run.log)} if run.outcome == "error" else set()
         if not suspects or len(suspects) == len(units):
             suspects = set(range(len(units) // 2))
