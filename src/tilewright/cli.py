@@ -13,6 +13,7 @@ COMMANDS = {
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
     "compare": "say what changed between two datasets or the picks of two models",
     "crawl": "find the convolutions of a network and write them as a table of problems",
+    "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
     "explain": "show what every rule says of a kernel",
     "select": "rank the kernels of a published model for one convolution",
     "status": "say what of a workflow is done and how long the rest takes",
