@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,7 +48,29 @@ _GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES
 _DEPTHWISE_LEAVES = (
     "tile_h", "tile_w", "filter_size", "stride_h", "stride_w", "sub_h", "sub_w", "batches", "vec_in", "vec_out", "pad",
 )  # fmt: skip
-_DEPTHWISE_FORM = ("dtype",)
+HEADER_TEMPLATE, DEPTHWISE_TEMPLATE = "kernel.hpp.j2", "depthwise.hpp.j2"
+UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
+
+_gemm_form, _gemm_values = attrgetter(*_GEMM_FORM), attrgetter(*_GEMM_LEAVES)
+_depthwise_values = attrgetter(*_DEPTHWISE_LEAVES)
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """What is filled in for one kernel: ``form`` tells the skeleton, ``values`` are its leaves."""
+
+    form: tuple[object, ...]
+    values: list[str]
+
+
+def _filling(one: Kernel, arch: str) -> _Filling:
+    if isinstance(one, DepthwiseConfig):
+        return _Filling((depthwise.VARIANT, one.dtype), [name(one), arch, *map(str, _depthwise_values(one))])
+    return _Filling(_gemm_form(one), [name(one), arch, *map(str, _gemm_values(one))])
+
+
+def _header_template(one: Kernel) -> str:
+    return DEPTHWISE_TEMPLATE if isinstance(one, DepthwiseConfig) else HEADER_TEMPLATE
 
 
 def template_files(template_dir: Path) -> list[Path]:
@@ -77,7 +101,7 @@ class Emitter:
         """Compile the templates of ``template_dir`` and read ``api_table`` (config/ck_api.yaml) for an API level."""
         self._api = ck_api.load(api_table, level)
         self._where = template_dir
-        self._skeletons: dict[tuple[str, bool, tuple[object, ...]], Skeleton] = {}
+        self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(template_dir),
             undefined=jinja2.StrictUndefined,
@@ -91,18 +115,17 @@ class Emitter:
 
     def header(self, kernel: Kernel, arch: str) -> str:
         """Return the kernel's header for ``arch`` (gfx...)."""
-        template = "depthwise.hpp.j2" if isinstance(kernel, DepthwiseConfig) else "kernel.hpp.j2"
-        return self._filled(template, kernel, arch)
+        return self._filled(_header_template(kernel), kernel, _filling(kernel, _checked(arch)))
 
     def unit(self, kernel: Kernel) -> str:
         """Return the compilation unit of the kernel's header."""
-        return self._filled("kernel.cpp.j2", kernel, "")
+        return self._filled(UNIT_TEMPLATE, kernel, _filling(kernel, ""))
 
     def wrapper(self, kernel: Kernel, arch: str) -> str:
         """Return the header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
         if not is_registered(kernel):
             raise UserError(f"{name(kernel)}: the dispatcher's backend has no {_ndim(kernel)}D convolution to register")
-        return self._filled("dispatcher_wrapper.hpp.j2", kernel, arch)
+        return self._filled(WRAPPER_TEMPLATE, kernel, _filling(kernel, _checked(arch)))
 
     @staticmethod
     def paths(kernel: Kernel) -> list[str]:
@@ -113,9 +136,11 @@ class Emitter:
 
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
         """Return path to text of the files of one kernel; see ``paths``."""
-        texts = [self.header(kernel, arch), self.unit(kernel)]
+        filling = _filling(kernel, _checked(arch))
+        templates = [_header_template(kernel), UNIT_TEMPLATE]
         if is_registered(kernel):
-            texts.append(self.wrapper(kernel, arch))
+            templates.append(WRAPPER_TEMPLATE)
+        texts = [self._filled(template, kernel, filling) for template in templates]
         return dict(zip(self.paths(kernel), texts, strict=True))
 
     def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
@@ -155,8 +180,12 @@ class Emitter:
         )
         return dict(sorted(texts.items()))
 
+    def lack(self, kernel: Kernel) -> str:
+        """Return why this level of the API has no form for the kernel, or an empty string."""
+        return self._api.lack(kernel)
+
     def _has(self, kernels: Iterable[Kernel]) -> list[Kernel]:
-        return [one for one in kernels if not self._api.lack(one)]
+        return [one for one in kernels if not self.lack(one)]
 
     def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
         if not names:
@@ -172,21 +201,19 @@ class Emitter:
         texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
         return texts
 
-    def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
+    def _filled(self, template: str, kernel: Kernel, filling: _Filling) -> str:
         """Return the text of the kernel's form with the kernel's values."""
-        is_depthwise = isinstance(kernel, DepthwiseConfig)
-        form = tuple(getattr(kernel, field) for field in (_DEPTHWISE_FORM if is_depthwise else _GEMM_FORM))
-        leaves = _DEPTHWISE_LEAVES if is_depthwise else _GEMM_LEAVES
-        skeleton = self._skeletons.get((template, is_depthwise, form))
+        key = (template, filling.form)
+        skeleton = self._skeletons.get(key)
         if skeleton is None:
+            leaves = _DEPTHWISE_LEAVES if isinstance(kernel, DepthwiseConfig) else _GEMM_LEAVES
             text = self._render(template, **self._form_context(kernel, leaves))
-            skeleton = Skeleton(text, (*_COMMON_LEAVES, *leaves))
-            self._skeletons[template, is_depthwise, form] = skeleton
-        fault = "" if is_depthwise else _size_fault(kernel)
+            skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *leaves))
+        # What depends on the form alone was checked when the skeleton was made.
+        fault = self.lack(kernel) or (_size_fault(kernel) if isinstance(kernel, KernelConfig) else "")
         if fault:
             raise UserError(f"{name(kernel)}: {fault}")
-        values = [name(kernel), _checked(arch) if template != "kernel.cpp.j2" else ""]
-        return skeleton.filled(values + [f"{getattr(kernel, leaf)}" for leaf in leaves])
+        return skeleton.filled(filling.values)
 
     def _form_context(self, kernel: Kernel, leaves: Sequence[str]) -> dict[str, object]:
         shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in leaves})
@@ -217,7 +244,7 @@ class Emitter:
 
     def _gemm_context(self, kernel: KernelConfig, shown: SimpleNamespace) -> dict[str, object]:
         api = self._api
-        fault = api.lack(kernel) or _fault(kernel, api)
+        fault = form_fault(kernel, api)
         if fault:
             raise UserError(f"{name(kernel)}: {fault}")
         variant = api.variants[kernel.variant]
@@ -312,11 +339,12 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
     return ""
 
 
-def form_fault(k: Kernel, api: CkApi) -> str:
-    """Return why the templates have no form for the kernel, or an empty string."""
-    if isinstance(k, DepthwiseConfig):
-        return "" if api.depthwise else f"the level {api.level} of the CK Tile API has no depthwise kernel"
-    return _fault(k, api) or _size_fault(k)
+def form_fault(one: Kernel, api: CkApi) -> str:
+    """Return why the templates have no form for the kernel at this level of the API, or an empty string."""
+    lack = api.lack(one)
+    if lack or isinstance(one, DepthwiseConfig):
+        return lack
+    return _fault(one, api) or _size_fault(one)
 
 
 def _size_fault(k: KernelConfig) -> str:

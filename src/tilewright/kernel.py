@@ -131,31 +131,36 @@ class KernelConfig:
 FIELDS = tuple(field.name for field in fields(KernelConfig))
 
 
-def _triple(values: tuple[int, int, int]) -> str:
-    return "x".join(str(value) for value in values)
-
-
 def name(kernel: KernelConfig) -> str:
     """Return the kernel's name; suffixes appear in a fixed order and only where they differ from the default."""
     k = kernel
-    stem = (
+    # Written out, because a library of 14,000 kernels asks for a name more often than for anything else.
+    text = (
         f"grouped_conv_{_SHORT_VARIANT[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
-        f"_{k.scheduler}_{_triple(k.tile)}_{_triple(k.wave)}_{_triple(k.warp_tile)}"
+        f"_{k.scheduler}_{k.tile_m}x{k.tile_n}x{k.tile_k}_{k.wave_m}x{k.wave_n}x{k.wave_k}"
+        f"_{k.warp_tile_m}x{k.warp_tile_n}x{k.warp_tile_k}"
     )
-    streamk = f"_streamk_{k.streamk}" + ("_persistent" if k.streamk_persistent else "")
-    suffixes = (
-        ("_vec{}_{}_{}".format(*k.vectors), k.vectors != DEFAULT_VECTORS),
-        (f"_wg{k.num_wave_groups}", k.num_wave_groups != 1),
-        (f"_gm{k.num_groups_to_merge}", k.num_groups_to_merge != 1),
-        ("_dsb", k.double_smem_buffer),
-        ("_2stage", k.two_stage),
-        (f"_{k.specialization}", k.specialization != "default"),
-        ("_explicit_gemm", k.explicit_gemm),
-        (streamk, k.streamk != "none"),
-        ("_large_tensor", k.split_image),
-        ("_pad" + "".join(str(int(pad)) for pad in k.pads), not all(k.pads)),
-    )
-    return stem + "".join(text for text, present in suffixes if present)
+    if (k.vec_a, k.vec_b, k.vec_c) != DEFAULT_VECTORS:
+        text += f"_vec{k.vec_a}_{k.vec_b}_{k.vec_c}"
+    if k.num_wave_groups != 1:
+        text += f"_wg{k.num_wave_groups}"
+    if k.num_groups_to_merge != 1:
+        text += f"_gm{k.num_groups_to_merge}"
+    if k.double_smem_buffer:
+        text += "_dsb"
+    if k.two_stage:
+        text += "_2stage"
+    if k.specialization != "default":
+        text += f"_{k.specialization}"
+    if k.explicit_gemm:
+        text += "_explicit_gemm"
+    if k.streamk != "none":
+        text += f"_streamk_{k.streamk}" + ("_persistent" if k.streamk_persistent else "")
+    if k.split_image:
+        text += "_large_tensor"
+    if not (k.pad_m and k.pad_n and k.pad_k):
+        text += f"_pad{k.pad_m:d}{k.pad_n:d}{k.pad_k:d}"
+    return text
 
 
 def _either(values: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,7 +48,8 @@ def emit(
     _prepare(folder, expected)
     # An emission that is interrupted leaves a manifest that covers what it wrote.
     _write_manifest(folder, before | expected)
-    changed = _write_kernels(folder, kernels, arch, emitter, processes)
+    job = _Job(folder, kernels, arch, emitter, frozenset(_present(folder, expected)))
+    changed = _write_kernels(job, processes)
     changed += _write_texts(folder, collections.items())
     stale = before - expected
     for path in stale:
@@ -81,42 +82,63 @@ def digest_of_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _write_kernels(folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, processes: int) -> int:
-    slices = [kernels[start : start + _SLICE] for start in range(0, len(kernels), _SLICE)]
-    if processes < 2 or len(slices) < 2:
-        return sum(_write_slice(folder, part, arch, emitter) for part in slices)
-    # Forked, the processes share the kernels and the compiled templates; only slice numbers travel.
+@dataclass(frozen=True)
+class _Job:
+    """The kernels to write; ``present`` are the files that were there before."""
+
+    folder: Path
+    kernels: Sequence[Kernel]
+    arch: str
+    emitter: Emitter
+    present: frozenset[str]
+
+    def write(self, start: int) -> int:
+        """Write the slice of kernels that begins at ``start``; return how many files changed."""
+        return sum(
+            _write_texts(self.folder, self.emitter.kernel_files(kernel, self.arch).items(), self.present)
+            for kernel in self.kernels[start : start + _SLICE]
+        )
+
+
+_shared: _Job | None = None
+
+
+def _write_shared(start: int) -> int:
+    assert _shared is not None, "set before the processes are forked"
+    return _shared.write(start)
+
+
+def _write_kernels(job: _Job, processes: int) -> int:
+    starts = range(0, len(job.kernels), _SLICE)
+    if processes < 2 or len(starts) < 2:
+        return sum(map(job.write, starts))
+    # Forked, the processes share the kernels and the compiled templates; only the starts of slices travel.
     global _shared
-    _shared = (folder, slices, arch, emitter)
+    _shared = job
     try:
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
-            return sum(pool.imap_unordered(_write_shared_slice, range(len(slices))))
+        with multiprocessing.get_context("fork").Pool(min(processes, len(starts))) as pool:
+            return sum(pool.imap_unordered(_write_shared, starts))
     finally:
         _shared = None
 
 
-_shared: tuple[Path, list[Sequence[Kernel]], str, Emitter] | None = None
+def _write_texts(folder: Path, texts: Iterable[tuple[str, str]], present: Container[str] | None = None) -> int:
+    """Write each text unless the file has it already; return how many were written. A file appears whole.
 
-
-def _write_shared_slice(number: int) -> int:
-    assert _shared is not None, "set before the processes are forked"
-    folder, slices, arch, emitter = _shared
-    return _write_slice(folder, slices[number], arch, emitter)
-
-
-def _write_slice(folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter) -> int:
-    return sum(_write_texts(folder, emitter.kernel_files(kernel, arch).items()) for kernel in kernels)
-
-
-def _write_texts(folder: Path, texts: Iterable[tuple[str, str]]) -> int:
-    """Write each text unless the file has it already; return how many were written. A file appears whole."""
+    ``present``: the files that there may be, to save looking for the others.
+    """
     root, temporary = f"{folder}/", f"{folder}/{_TEMPORARY}{os.getpid()}"
     written = 0
     for path, text in texts:
         content = text.encode()
-        if _content(root + path) != content:
-            with open(temporary, "wb", buffering=0) as stream:
-                stream.write(content)
+        if (present is not None and path not in present) or _content(root + path) != content:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                rest = memoryview(content)
+                while rest:
+                    rest = rest[os.write(handle, rest) :]
+            finally:
+                os.close(handle)
             os.replace(temporary, root + path)
             written += 1
     return written
@@ -130,9 +152,19 @@ def _content(path: str) -> bytes | None:
         return None
 
 
+def _present(folder: Path, paths: Iterable[str]) -> set[str]:
+    """Return the files of the folders that ``paths`` lie in."""
+    found = set()
+    for parent in {path.rpartition("/")[0] for path in paths}:
+        names = os.listdir(folder / parent)
+        found |= {f"{parent}/{name}" for name in names} if parent else set(names)
+    return found
+
+
 def _prepare(folder: Path, expected: Iterable[str]) -> None:
-    for parent in {(folder / path).parent for path in expected} | {folder}:
-        parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in {path.rpartition("/")[0] for path in expected}:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
     for left in folder.glob(f"{_TEMPORARY}*"):
         left.unlink()
     (folder / STATE).unlink(missing_ok=True)

@@ -13,6 +13,8 @@ from tilewright.errors import UserError
 
 Model = TypeVar("Model", bound=BaseModel)
 LONGEST_SHOWN = 80
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The parser in C, where PyYAML was built with it, is ten times as fast."""
 
 
 class Table(BaseModel):
@@ -49,7 +51,7 @@ def _fault(fault: ErrorDetails) -> str:
 def parsed(path: Path) -> Any:
     """Return the content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -172,6 +172,12 @@ def test_registration_chunks_have_the_size_that_is_asked_for(command, tmp_path):
     assert sum(sizes) == len(kernels_of(tmp_path)) and max(sizes) == 4
 
 
+def test_an_older_api_level_leaves_out_what_it_lacks(command, tmp_path):
+    status, out, _ = command("codegen", *TINY, "--output", str(tmp_path), "--ck-api", "2025.11")
+    assert status == 0 and not re.search(r" 0 not in the API level", out)
+    assert not any("depthwise" in name or "streamk" in name for name in contents(tmp_path))
+
+
 def test_list_configs_says_what_the_filter_says_and_why(command):
     _, out, _ = command("codegen", *TINY, "--list-configs")
     rows = list(csv.DictReader(out.splitlines(), delimiter="\t"))
@@ -279,6 +285,8 @@ def test_a_single_kernel_that_is_not_legal_is_refused_with_the_rule(command, tmp
         ((*TINY, "--list-names", "--compare", "x.csv"), "--compare is for --counts"),
         ((*TINY, "--list-names", "--chunk-size", "3"), "--chunk-size is for --output"),
         ((*TINY, "--list-names", "--processes", "3"), "--processes is for --output"),
+        ((*TINY, "--list-names", "--ck-api", "2025.11"), "--ck-api is for --output"),
+        ((*TINY, "--output", "x", "--ck-api", "2024"), "no API level '2024'"),
         ((*TINY, "--list-names", "--verbose"), "--verbose is for --output"),
         ((*TINY, "--list-configs", "--include-flagged", "all"), "--include-flagged is for --output"),
         ((*TINY, "--list-names", "--tile-m", "64"), "--rule-set and --tile-m exclude each other"),
@@ -328,6 +336,7 @@ def test_every_option_is_part_of_the_request_that_is_remembered(tmp_path):
     changes = (
         [], ["--rule-set", "full"], ["--variant", "forward"], ["--ndim", "2"], ["--datatype", "fp16"],
         ["--arch-filtered"], ["--include-flagged", "all"], ["--tile-m", "64"], ["--pad-m", "false"],
+        ["--ck-api", "2025.11"],
     )  # fmt: skip
     digests = {codegen._request_digest(parser.parse_args(base + change), "gfx950", 25) for change in changes}
     digests.add(codegen._request_digest(parser.parse_args(base), "gfx950", 26))

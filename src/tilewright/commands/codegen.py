@@ -59,6 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--templates", type=Path, default=Path("workflow/templates"), metavar="DIR",
         help="C++ templates (default: workflow/templates)",
     )  # fmt: skip
+    how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
 
     single_kernel.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
@@ -128,6 +129,7 @@ def _refuse_options_without_effect(args: argparse.Namespace) -> None:
     faults = (
         (args.format and not args.list_configs, "--format is for --list-configs"),
         (args.compare and not args.counts, "--compare is for --counts"),
+        (args.ck_api and not args.output, "--ck-api is for --output"),
         (args.chunk_size is not None and not args.output, "--chunk-size is for --output"),
         (args.processes is not None and not args.output, "--processes is for --output"),
         (args.verbose and not args.output, "--verbose is for --output"),
@@ -226,6 +228,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
     if request and not args.verbose and library.is_current(folder, request):
         print(f"{arch}: nothing changed in {folder}")
         return
+    from tilewright.ck_api import NEWEST
     from tilewright.emit import Emitter, name
     from tilewright.rules import flags
 
@@ -237,8 +240,10 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
         raise UserError("\n".join(_refusals(left_out)))
     if not built:
         raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    kernels = [built[name].kernel for name in sorted(built)]
-    emitter = Emitter(args.templates, args.config / "ck_api.yaml")
+    emitter = Emitter(args.templates, args.config / "ck_api.yaml", args.ck_api or NEWEST)
+    kernels = [built[name].kernel for name in sorted(built) if not emitter.lack(built[name].kernel)]
+    if not kernels:
+        raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
     processes = args.processes or len(os.sched_getaffinity(0))
     written = library.emit(folder, kernels, arch, emitter, chunk_size, processes)
     if request:
@@ -246,7 +251,8 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
     if args.verbose:
         sys.stdout.writelines(f"{name(kernel)}\n" for kernel in kernels)
     print(
-        f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag; {written.files} files in {folder}, "
+        f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
+        f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "
         f"{written.changed} written, {written.removed} removed"
     )
 
@@ -276,6 +282,6 @@ def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str
     asked = {
         "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,
         "datatype": args.datatype, "arch_filtered": args.arch_filtered, "flagged": sorted(args.include_flagged),
-        "fields": single_kernel.given(args),
+        "fields": single_kernel.given(args), "ck_api": args.ck_api,
     }  # fmt: skip
     return f"{library.digest_of_files(inputs)} {asked}"
