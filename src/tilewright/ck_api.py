@@ -176,7 +176,7 @@ class CkApi(Table):
     def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
         """Return why this level has no form for the kernel, or an empty string."""
         if isinstance(kernel, DepthwiseConfig):
-            return "" if self.depthwise else "there is no depthwise convolution"
+            return "" if self.depthwise else f"the level {self.level} of the CK Tile API has no depthwise kernel"
         return next((lack.reason for lack in self.lacks if lack.holds(kernel)), "")
 
 
