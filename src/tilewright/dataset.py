@@ -76,6 +76,7 @@ def load(path: Path) -> Measurements:
         status=status.to_numpy().astype(np.uint8),
         latency_ms=table["latency_ms"].to_numpy(),
         tflops=table["tflops"].to_numpy(),
+        relative_error=table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1)),
     )
 
 

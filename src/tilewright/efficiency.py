@@ -47,11 +47,16 @@ def by_row(measurements: Measurements) -> np.ndarray:
 
 def grid(measurements: Measurements, problem_rows: np.ndarray) -> np.ndarray:
     """Return the efficiency of every candidate for some problems, float64 [R, Q]: 0 where nothing was measured."""
+    return spread_out(measurements, problem_rows, by_row(measurements), 0.0)
+
+
+def spread_out(measurements: Measurements, problem_rows: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
+    """Return one value a measured pair as a table of some problems and all candidates, float64 [R, Q]."""
     position = np.full(len(measurements.problems), -1)
     position[problem_rows] = np.arange(len(problem_rows))
     wanted = position[measurements.problem] >= 0
-    table = np.zeros((len(problem_rows), len(measurements.candidates)))
-    table[position[measurements.problem[wanted]], measurements.candidate[wanted]] = by_row(measurements)[wanted]
+    table = np.full((len(problem_rows), len(measurements.candidates)), missing)
+    table[position[measurements.problem[wanted]], measurements.candidate[wanted]] = values[wanted]
     return table
 
 

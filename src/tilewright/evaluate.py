@@ -6,13 +6,15 @@ that was not measured, failed or cannot run counts 0; nothing is left out becaus
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import efficiency, features, learn, support
+from tilewright import bootstrap, efficiency, explain, features, learn, noise_floor, support
+from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
@@ -23,6 +25,13 @@ WITHIN = 0.98
 BAD = 0.80
 WORST = 10
 """Problems listed as the worst picks."""
+FEW_CHANNELS = 16
+PERFECT_SELECTOR = (
+    "knows every true time, and which pairs fail; less than 100 because the best of many timings is lucky"
+)
+PERFECT_MODEL = "knows everything but what is drawn for a single pair, which no model can learn from other pairs"
+LUCKIEST_SAMPLE = "the best measured candidate, against the best true time: the winner's curse"
+AGAINST_TRUE_BEST = "the model's picks, against the best true time"
 
 
 def validation_rows(measurements: Measurements) -> np.ndarray:
@@ -76,17 +85,32 @@ def rank_pool(
     return scores, offered
 
 
-def evaluate(
-    measurements: Measurements,
-    scores: np.ndarray,
-    supported: np.ndarray,
-    hardware: Hardware,
-) -> dict[str, Any]:
-    """Return the validation report; percentages have four decimals.
+@dataclass(frozen=True)
+class Scored:
+    """The R validation problems on which something ran, and how a ranking does on them."""
+
+    rows: np.ndarray
+    """Row of ``problems`` of each."""
+    achieved: np.ndarray
+    """float64 [R, Q], measured efficiency of every candidate, 0 where it did not run."""
+    pool: np.ndarray
+    """bool [R, Q], what a selector may choose."""
+    picks: np.ndarray
+    """int [R], the candidate that is chosen."""
+    ranked: np.ndarray
+    """float64 [R, Q], efficiency of the candidates in the order of the ranking."""
+
+    @property
+    def picked(self) -> np.ndarray:
+        """Efficiency of the picks, float64 [R]."""
+        return self.ranked[:, 0]
+
+
+def score(measurements: Measurements, scores: np.ndarray, supported: np.ndarray) -> Scored:
+    """Return how a ranking does on the problems with split ``validation`` on which anything ran.
 
     ``scores`` (float64 [P, Q], higher is better) and ``supported`` (bool [P, Q]: the CPU support rules pass and the
     candidate is published) cover every problem and candidate of ``measurements``, as a selection would see them.
-    Only problems with split ``validation`` are scored; those on which nothing ran are counted, not scored.
     """
     rows = validation_rows(measurements)
     achieved = efficiency.grid(measurements, rows)
@@ -97,23 +121,150 @@ def evaluate(
     pool = supported[rows]
     order = np.argsort(np.where(pool, -scores[rows], np.inf), axis=1, kind="stable")
     ranked = np.take_along_axis(np.where(pool, achieved, 0.0), order, axis=1)
-    picked = ranked[:, 0]
-    problems = measurements.problems.iloc[rows]
+    return Scored(rows, achieved, pool, order[:, 0], ranked)
+
+
+def evaluate(
+    measurements: Measurements,
+    scores: np.ndarray,
+    supported: np.ndarray,
+    hardware: Hardware,
+    coefficients: Coefficients | None = None,
+    model: tuple[lightgbm.Booster, dict[str, Any]] | None = None,
+    reference: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Return the validation report (docs/validation.md); percentages have four decimals.
+
+    ``scores`` and ``supported`` are those of ``score``. ``coefficients`` are those of the simulated device, if the
+    times are its; ``model`` is a booster with its spec, whose worst picks are then explained; ``reference`` are the
+    scores of the reference's trainer, shaped as ``scores``.
+    """
+    scored = score(measurements, scores, supported)
+    problems = measurements.problems.iloc[scored.rows]
+    floor = _floor(measurements, scored, hardware, coefficients)
+    training = measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
+    novelty = explain.Novelty(training, problems, model[1]["feature_set"] if model else "tilewright", hardware)
+
+    def strata(labels: pd.Series, name: str = "{}") -> dict[str, Any]:
+        return {name.format(label): _stratum(scored.picked, floor, part) for label, part in _parts(labels)}
+
+    compared = {}
+    if reference is not None:
+        compared["reference_trainer"] = _against(measurements, scored, reference, supported)
     return {
         "operation": measurements.operation,
         "arch": measurements.arch,
         "device": measurements.device,
         "device_kind": measurements.device_kind,
-        "n_problems": len(rows),
-        "n_without_measurement": int((~solvable).sum()),
+        "n_problems": len(scored.rows),
+        "n_without_measurement": len(validation_rows(measurements)) - len(scored.rows),
         "n_candidates": len(measurements.candidates),
-        "mean_pool_size": round(float(pool.sum(axis=1).mean()), 2),
-        **_pick_metrics(ranked),
-        "pipelines": _pipelines(measurements, order[:, 0], achieved),
-        "by_ndim": {f"{ndim}d": _stratum(picked[part]) for ndim, part in _parts(problems["ndim"])},
-        "by_network": {str(network): _stratum(picked[part]) for network, part in _parts(problems["network"])},
-        "baselines": _baselines(measurements, rows, achieved, supported, hardware),
-        "worst": _worst(measurements, rows, order[:, 0], achieved, picked),
+        "mean_pool_size": round(float(scored.pool.sum(axis=1).mean()), 2),
+        **_pick_metrics(scored.ranked),
+        "interval": bootstrap.intervals(scored.picked),
+        "interval_level": bootstrap.LEVEL,
+        "noise_floor": _floor_report(scored, floor),
+        "oracle": _oracle(scored),
+        "pipelines": _pipelines(measurements, scored.picks, scored.achieved),
+        "by_ndim": strata(problems["ndim"], "{}d"),
+        "by_layer_kind": strata(layer_kinds(problems)),
+        "by_network": strata(problems["network"]),
+        "by_distance_to_training": novelty.quarters(scored.picked),
+        "baselines": _baselines(measurements, scored.rows, scored.achieved, supported, hardware),
+        **(
+            {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
+        ),
+        "worst": _worst(measurements, scored, novelty, model, hardware),
+    }
+
+
+def layer_kinds(problems: pd.DataFrame) -> pd.Series:
+    """Return what kind of layer each problem is: the first that fits of depthwise, grouped, dilated, and so on."""
+    p = {name: problems[name].to_numpy() for name in DIMS}
+    taps = p["Z"] * p["Y"] * p["X"]
+    strided = (p["stride_d"] > 1) | (p["stride_h"] > 1) | (p["stride_w"] > 1)
+    kinds = {
+        "depthwise": (p["G"] == p["C"]) & (p["G"] > 1),
+        "grouped": p["G"] > 1,
+        "dilated": (p["dilation_d"] > 1) | (p["dilation_h"] > 1) | (p["dilation_w"] > 1),
+        "few channels": np.minimum(p["C"], p["K"]) < FEW_CHANNELS,
+        "pointwise": (taps == 1) & ~strided,
+        "strided": strided,
+        "3x3": (p["Y"] == 3) & (p["X"] == 3) & (p["Z"] == 1),
+    }
+    return pd.Series(np.select(list(kinds.values()), list(kinds), default="other filters"), index=problems.index)
+
+
+def _floor(
+    measurements: Measurements, scored: Scored, hardware: Hardware, coefficients: Coefficients | None
+) -> noise_floor.Floor:
+    if coefficients is not None:
+        problems = measurements.problems.iloc[scored.rows]
+        return noise_floor.of_simulation(
+            problems, measurements.candidates, scored.pool, scored.achieved, hardware, coefficients
+        )
+    error = np.full(len(measurements.problem), np.nan)
+    if measurements.relative_error is not None:
+        error = measurements.relative_error
+    return noise_floor.of_errors(scored.achieved, efficiency.spread_out(measurements, scored.rows, error, np.nan))
+
+
+def _floor_report(scored: Scored, floor: noise_floor.Floor) -> dict[str, Any]:
+    """Return what selectors that know more score, and the picks against the best true time."""
+    at_best = np.take_along_axis(floor.true, scored.achieved.argmax(axis=1)[:, None], axis=1)[:, 0]
+    picked = np.take_along_axis(np.where(scored.pool, floor.true, 0.0), scored.picks[:, None], axis=1)[:, 0]
+    known = {"perfect_selector": (PERFECT_SELECTOR, floor.perfect)}
+    if floor.knowing is not None:
+        known["perfect_model"] = (PERFECT_MODEL, floor.knowing)
+    known["luckiest_sample"] = (LUCKIEST_SAMPLE, at_best)
+    known["against_true_best"] = (AGAINST_TRUE_BEST, picked)
+    return {
+        "basis": floor.basis,
+        **{
+            name: {
+                "meaning": meaning,
+                **_figures(values),
+                "interval": bootstrap.intervals(values),
+                "within_2_percent": efficiency.percent(np.mean(values >= WITHIN)),
+                "top1": efficiency.percent(np.mean(values >= 1.0)),
+            }
+            for name, (meaning, values) in known.items()
+        },
+    }
+
+
+def _oracle(scored: Scored) -> dict[str, Any]:
+    """Return how much of what could be chosen was measured: the best of few says little."""
+    ran = scored.achieved > 0
+    offered = np.maximum(scored.pool.sum(axis=1), 1)
+    coverage = (ran & scored.pool).sum(axis=1) / offered
+    return {
+        "meaning": "share of the candidates that a selector may choose that were timed with success, by problem",
+        "mean_coverage": efficiency.percent(coverage.mean()),
+        "least_coverage": efficiency.percent(coverage.min()),
+        "outside_the_pool": int((ran.any(axis=1) & (scored.achieved.argmax(axis=1) != _best_offered(scored))).sum()),
+    }
+
+
+def _best_offered(scored: Scored) -> np.ndarray:
+    return np.where(scored.pool, scored.achieved, -1.0).argmax(axis=1)
+
+
+def _against(
+    measurements: Measurements, scored: Scored, reference: np.ndarray, supported: np.ndarray
+) -> dict[str, Any]:
+    """Return the metrics of the reference's trainer on the same problems and pool, and how far it is behind."""
+    theirs = score(measurements, reference, supported)
+    ahead = scored.picked - theirs.picked
+    return {
+        "meaning": "97 features, log1p(TFLOPS) and the reference's hyperparameters, trained on the same rows",
+        **_pick_metrics(theirs.ranked),
+        "interval": bootstrap.intervals(theirs.picked),
+        "ahead": {
+            "meaning": "mean efficiency of our picks minus that of theirs, in points; paired over problems",
+            "mean": efficiency.percent(ahead.mean()),
+            "interval": bootstrap.of_mean(ahead),
+        },
     }
 
 
@@ -135,8 +286,18 @@ def _parts(labels: pd.Series) -> list[tuple[Any, np.ndarray]]:
     return [(label, (labels == label).to_numpy()) for label in sorted(set(labels))]
 
 
-def _stratum(picked: np.ndarray) -> dict[str, Any]:
-    return {"n_problems": len(picked), "efficiency": efficiency.summary(picked)}
+def _stratum(picked: np.ndarray, floor: noise_floor.Floor, part: np.ndarray) -> dict[str, Any]:
+    """Return the figures of some of the problems, each with its interval and its floors."""
+    floors = {"perfect_selector": floor.perfect, "perfect_model": floor.knowing}
+    return {
+        "n_problems": int(part.sum()),
+        "efficiency": efficiency.summary(picked[part]),
+        "interval": bootstrap.intervals(picked[part]),
+        "within_2_percent": efficiency.percent(np.mean(picked[part] >= WITHIN)),
+        "noise_floor": {
+            name: efficiency.summary(values[part]) for name, values in floors.items() if values is not None
+        },
+    }
 
 
 def _baselines(
@@ -223,22 +384,43 @@ def hand_rule(measurements: Measurements, rows: np.ndarray, hardware: Hardware) 
 
 
 def _worst(
-    measurements: Measurements, rows: np.ndarray, picks: np.ndarray, achieved: np.ndarray, picked: np.ndarray
+    measurements: Measurements,
+    scored: Scored,
+    novelty: explain.Novelty,
+    model: tuple[lightgbm.Booster, dict[str, Any]] | None,
+    hardware: Hardware,
 ) -> list[dict[str, Any]]:
-    """Return the worst picks, worst first."""
-    problems = measurements.problems.iloc[rows]
+    """Return the worst picks, worst first, each with what is known of why."""
+    problems = measurements.problems.iloc[scored.rows]
+    training = measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
     candidates = measurements.candidates["candidate"].to_numpy()
     keys = problems["problem_key"].to_numpy()
-    listed = sorted(range(len(rows)), key=lambda i: (picked[i], keys[i]))[:WORST]
+    best = scored.achieved.argmax(axis=1)
+    listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST]
+    reasons: list[list[dict[str, Any]]] = [[] for _ in listed]
+    if model is not None:
+        reasons = explain.contributions(
+            *model, problems.iloc[listed], measurements.candidates, scored.picks[listed], best[listed], hardware
+        )
     return [
         {
             "problem_key": str(keys[i]),
             "network": str(problems["network"].iloc[i]),
             "layer": str(problems["layer"].iloc[i]),
-            "problem": " ".join(f"{name}={problems[name].iloc[i]}" for name in DIMS),
-            "pick": str(candidates[picks[i]]),
-            "best": str(candidates[int(np.argmax(achieved[i]))]),
-            "efficiency": efficiency.percent(picked[i]),
+            "problem": dims_text(problems.iloc[i]),
+            "pick": str(candidates[scored.picks[i]]),
+            "best": str(candidates[best[i]]),
+            "efficiency": efficiency.percent(scored.picked[i]),
+            "pick_failed": bool(scored.picked[i] == 0),
+            "spoke_for_the_pick": reason,
+            "outside_training": novelty.outside(i),
+            "distance_percentile": round(float(novelty.percentile[i]), 1),
+            "nearest_training_problem": dims_text(training.iloc[novelty.nearest[i]]),
         }
-        for i in listed
+        for i, reason in zip(listed, reasons, strict=True)
     ]
+
+
+def dims_text(problem: pd.Series) -> str:
+    """Return the 19 dimensions of a problem as one line."""
+    return " ".join(f"{name}={problem[name]}" for name in DIMS)

@@ -42,3 +42,6 @@ class Measurements:
     """float64, NaN unless the status is ``ok``."""
     tflops: np.ndarray
     """float64, useful FLOP over the latency, NaN unless the status is ``ok``."""
+    relative_error: np.ndarray | None = None
+    """float64, relative standard error of the latency (its coefficient of variation over the root of the samples), NaN
+    where it is unknown; None: unknown for all."""

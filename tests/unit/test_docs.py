@@ -140,3 +140,13 @@ def test_the_features_page_has_every_feature_as_it_is_defined():
         [sys.executable, "tools/features_page.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_every_field_of_the_validation_report_is_documented():
+    page = (DOCS / "validation.md").read_text()
+    source = (ROOT / "src/tilewright/evaluate.py").read_text() + (ROOT / "workflow/scripts/validation.py").read_text()
+    body = source[source.index("def evaluate(") : source.index("def layer_kinds(")]
+    fields = re.findall(r'^ {8}"(\w+)":', body, re.MULTILINE) + re.findall(r'(?:report|compared)\["(\w+)"\]', source)
+    assert len(fields) > 15
+    for field in set(fields):
+        assert f"`{field}`" in page, field

@@ -13,7 +13,7 @@ import pytest
 
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS
-from tilewright.report import figures, page, results
+from tilewright.report import figures, page, results, tables
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
@@ -57,6 +57,22 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "within_2_percent": 51.5,
         "below_80_percent": 4.5,
         "by_ndim": {"2d": {"n_problems": 1400, "efficiency": summary(95.0)}},
+        "interval": {"mean": [93.125, 95.375]},
+        "noise_floor": {
+            "basis": "noise-free times",
+            **{
+                name: {"meaning": f"the {name}", **of(99.5)}
+                for name in ("perfect_selector", "perfect_model", "against_true_best")
+            },
+        },
+        "by_layer_kind": {"3x3": {"n_problems": 900, "efficiency": summary(94.0)}},
+        "by_distance_to_training": {"nearest quarter": {"n_problems": 350, "efficiency": summary(96.5)}},
+        "reference_trainer": {
+            "meaning": "97 features",
+            **of(91.75),
+            "ahead": {"meaning": "points", "mean": 2.5, "interval": [1.875, 3.125]},
+        },
+        "leave_network_out": {"efficiency": summary(93.25)},
         "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
         "baselines": {
             "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75)},
@@ -285,3 +301,23 @@ def test_the_script_writes_the_page(stages, tmp_path, html, capsys):
     assert script.main([*arguments, "--output", str(output)]) == 2
     assert "is not JSON" in capsys.readouterr().err
     assert output.read_text(encoding="utf-8") == html
+
+
+def test_the_model_stands_beside_its_bounds_and_the_reference(shown):
+    table = tables.bounds(shown)[0]
+    assert [row[0] for row in table.rows] == [
+        "model", "perfect selector", "perfect model", "against true best", "reference trainer",
+        "networks left out in turn",
+    ]  # fmt: skip
+    assert table.rows[0][-1] == "93.1 to 95.4"
+    assert "2.50 points ahead (1.88 to 3.12)" in table.rows[4][-1]
+
+
+def test_what_is_not_known_is_not_shown(tmp_path):
+    reports, trainings = write_stages(tmp_path)
+    for path in reports:
+        content = json.loads(path.read_text())
+        del content["reference_trainer"], content["leave_network_out"], content["noise_floor"]["perfect_model"]
+        path.write_text(json.dumps(content))
+    table = tables.bounds(results.load(reports, trainings))[0]
+    assert [row[0] for row in table.rows] == ["model", "perfect selector", "against true best"]

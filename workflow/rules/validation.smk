@@ -1,9 +1,14 @@
 # Stage 9: score each model on problems of real networks that it has never seen.
+COMPARED = list(REFERENCE.values()) if SETTINGS.validation.reference_trainer else []
+
+
 checkpoint validation:
     input:
         modules=modules("validation"),
         script=source("workflow/scripts/validation.py"),
+        coefficients=source("config/simulated_device.yaml"),
         trained=[ancient(path) for path in TRAINED.values()],
+        compared=[ancient(path) for path in COMPARED],
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
     output:
         "results/validation/{arch}/{op}.json",
@@ -13,8 +18,15 @@ checkpoint validation:
         "../../envs/tilewright.yaml"
     threads: 1
     params:
-        made=content("results/datasets/{arch}/{op}.parquet", *TRAINED.values()),
+        made=content(
+            "results/datasets/{arch}/{op}.parquet", *TRAINED.values(), *COMPARED
+        ),
+        settings=SETTINGS.validation.to_json(),
+        reference=lambda wildcards, input: (
+            f"--reference {os.path.dirname(input.compared[0])}" if COMPARED else ""
+        ),
         training=lambda wildcards, input: os.path.dirname(input.trained[0]),
     shell:
         "python {input.script} --dataset {input.dataset} --training {params.training} --threads {threads}"
+        " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference}"
         " --output {output} 2>&1 | tee {log}"

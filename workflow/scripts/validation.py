@@ -6,11 +6,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, evaluate, parquet, publish
+from tilewright import dataset, evaluate, learn, leave_out, parquet, publish
 from tilewright.atomic import write_text
+from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
 from tilewright.hardware import Hardware
 from tilewright.selection import load_booster
+from tilewright.settings.model import ModelSettings
+from tilewright.settings.validation import ValidationSettings
 from tilewright.tables import checked
 
 
@@ -20,6 +23,9 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, type=Path)
     parser.add_argument("--training", required=True, type=Path, help="folder written by model.py")
+    parser.add_argument("--reference", type=Path, help="folder written by reference.py, to compare with")
+    parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the simulated device")
+    parser.add_argument("--settings", default="{}", help="section validation of config.yaml as JSON")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args(argv)
@@ -37,13 +43,32 @@ def main(argv: list[str] | None = None) -> None:
     booster = load_booster(args.training / publish.MODEL, spec)
     pool = parquet.read(args.training / publish.CANDIDATES).to_pandas()
     scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
-    report = evaluate.evaluate(measurements, scores, offered, hardware)
+    reference = None
+    if args.reference:
+        theirs = publish.read_json(args.reference / publish.SPEC)
+        other = load_booster(args.reference / publish.MODEL, theirs)
+        bare = pool.assign(**{learn.OFFSET: 0.0})
+        reference, _ = evaluate.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
+    coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
+    report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference)
+    settings = ValidationSettings.from_json(args.settings)
+    if settings.network_folds:
+        report["leave_network_out"] = leave_out.by_network(
+            measurements,
+            hardware,
+            spec["target"],
+            ModelSettings(**spec["params"]),
+            settings.network_folds,
+            args.threads,
+        )
     write_text(args.output, publish.json_text(report))
     summary = report["efficiency"]
+    floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"
     print(
         f"{report['arch']} {report['operation']} ({report['device_kind']}): {report['n_problems']} unseen problems, "
         f"efficiency mean {summary['mean']} %, median {summary['median']} %, p10 {summary['p10']} %, "
-        f"min {summary['min']} %, top-1 {report['top1']} %"
+        f"min {summary['min']} %, top-1 {report['top1']} %; {floor} would have mean "
+        f"{report['noise_floor'][floor]['efficiency']['mean']} %"
     )
 
 

@@ -69,6 +69,48 @@ class WorstPick(_Part):
     efficiency: float
 
 
+class Floor(_Part):
+    """What a selector that knows more than a model can scores, or the picks against true times."""
+
+    meaning: str
+    efficiency: Summary
+
+
+class NoiseFloor(_Part):
+    """The figures that bound those of a model; ``perfect_model`` is known of simulated devices only."""
+
+    basis: str
+    perfect_selector: Floor
+    perfect_model: Floor | None = None
+    against_true_best: Floor
+
+    def entries(self) -> dict[str, Floor]:
+        """Return the known ones by name."""
+        known = {name: getattr(self, name) for name in ("perfect_selector", "perfect_model", "against_true_best")}
+        return {name.replace("_", " "): floor for name, floor in known.items() if floor is not None}
+
+
+class Ahead(_Part):
+    """Points of mean efficiency by which ours is ahead, and its interval."""
+
+    mean: float
+    interval: list[float]
+
+
+class Compared(_Part):
+    """The reference's trainer on the same problems."""
+
+    meaning: str
+    efficiency: Summary
+    ahead: Ahead
+
+
+class LeftOut(_Part):
+    """Networks left out in turn."""
+
+    efficiency: Summary
+
+
 class _Origin(_Part):
     operation: str
     arch: str
@@ -97,6 +139,12 @@ class Validation(_Origin):
     by_network: dict[str, Stratum]
     baselines: dict[str, Baseline]
     worst: list[WorstPick]
+    interval: dict[str, list[float]]
+    noise_floor: NoiseFloor
+    by_layer_kind: dict[str, Stratum]
+    by_distance_to_training: dict[str, Stratum]
+    reference_trainer: Compared | None = None
+    leave_network_out: LeftOut | None = None
 
     def choosers(self) -> dict[str, Summary]:
         """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""

@@ -55,6 +55,47 @@ def metrics(results: Results) -> list[Table]:
     ]
 
 
+def bounds(results: Results) -> list[Table]:
+    """Return the model beside what it could reach at best, the reference's trainer, and networks left out."""
+    return [
+        Table(
+            f"The model and its bounds, {result.label}",
+            ("way to choose", "what it knows", *_percents(), "95 % interval of the mean"),
+            tuple(_bounds(result.validation)),
+        )
+        for result in results.operations
+    ]
+
+
+def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
+    low, high = validation.interval["mean"]
+    rows: list[tuple[Cell, ...]] = [
+        ("model", "features of problem and candidate", *_row(validation.efficiency), f"{low:.1f} to {high:.1f}")
+    ]
+    rows += [(n, f.meaning, *_row(f.efficiency), "") for n, f in validation.noise_floor.entries().items()]
+    if validation.reference_trainer is not None:
+        theirs = validation.reference_trainer
+        low, high = theirs.ahead.interval
+        ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
+        rows.append(("reference trainer", theirs.meaning, *_row(theirs.efficiency), ahead))
+    if validation.leave_network_out is not None:
+        meaning = "as the model, but the other networks join the training problems; fewer trees"
+        rows.append(("networks left out in turn", meaning, *_row(validation.leave_network_out.efficiency), ""))
+    return rows
+
+
+def kinds(results: Results) -> list[Table]:
+    """Return the efficiency by kind of layer and by distance to the training problems."""
+    return [
+        table
+        for result in results.operations
+        for table in (
+            _strata(result, "Efficiency by kind of layer", result.validation.by_layer_kind),
+            _strata(result, "Efficiency by distance to training", result.validation.by_distance_to_training),
+        )
+    ]
+
+
 def choosers(results: Results) -> list[Table]:
     """Return the efficiency of the model and of the baselines."""
     return [

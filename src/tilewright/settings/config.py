@@ -17,6 +17,7 @@ from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
 from tilewright.settings.section import Section, SourcePath
+from tilewright.settings.validation import ValidationSettings
 from tilewright.tables import checked
 
 ARCH_PATTERN = r"gfx[0-9a-f]+"
@@ -42,6 +43,7 @@ class Config(Section):
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
+    validation: ValidationSettings = ValidationSettings()
 
     @field_validator("operations")
     @classmethod

@@ -1,0 +1,19 @@
+"""Settings of the validation stage."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from tilewright.settings.section import Section
+
+
+class ValidationSettings(Section):
+    """How a trained model is validated."""
+
+    network_folds: int = Field(5, ge=0)
+    """Parts in which network families are left out in turn, while the others join the training problems; 0: not."""
+    reference_trainer: bool = False
+    """Train the reference's model (97 features, log1p(TFLOPS), 2000 trees of 255 leaves) on the same rows and show it
+    beside ours. It takes several times as long as ours."""
+    reference_trees: int = Field(2000, ge=1)
+    """Trees of that model; with fewer it is not the reference's."""
