@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import parquet, support_table
+from tilewright import chosen_pairs, parquet, support_table
 from tilewright.bench import journal as journals
 from tilewright.bench.receipt import Receipt, counted, digest, pair_text
 from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA, SCHEMA_VERSION
@@ -48,16 +48,19 @@ class Quarantined:
 
 
 def assemble(
-    chunks: Sequence[Chunk], problems: pa.Table, arch: str, operation: str
+    chunks: Sequence[Chunk], problems: pa.Table, arch: str, operation: str, chosen: pa.Table | None = None
 ) -> tuple[pa.Table, list[Quarantined]]:
-    """Return the dataset (``SCHEMA``, provenance in its metadata) and the malformed lines of all journals."""
+    """Return the dataset (``SCHEMA``, provenance in its metadata) and the malformed lines of all journals.
+
+    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row.
+    """
     parts, quarantine, receipts = [], [], []
     for chunk in chunks:
         receipt = Receipt.read(chunk.receipt)
         receipts.append(receipt)
         measured, malformed = journals.read(Path(receipt.journal))
         quarantine += [Quarantined(receipt.journal, m.line, m.reason, m.text) for m in malformed]
-        parts.append(_chunk_rows(chunk, receipt, measured, problems))
+        parts.append(_chunk_rows(chunk, receipt, measured, problems, chosen))
     table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     # The order of names in a dictionary would tell how the kernels were dealt to chunks.
     table = pa.table([_sorted_names(c) if c.type == NAME else c for c in table.columns], schema=SCHEMA)
@@ -66,9 +69,13 @@ def assemble(
     return table.replace_schema_metadata(_provenance(receipts, table, arch, operation)), quarantine
 
 
-def _chunk_rows(chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table) -> pa.Table:
-    """Return one row (``SCHEMA``) for every pair of the support table of a chunk."""
+def _chunk_rows(
+    chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table, chosen: pa.Table | None
+) -> pa.Table:
+    """Return one row (``SCHEMA``) for every pair of the support table of a chunk that was refused or measured."""
     pairs = parquet.read(chunk.support)
+    left_out = pc.and_not(support_table.supported(pairs), chosen_pairs.wanted(pairs, problems, chosen))
+    pairs = pairs.filter(pc.invert(left_out))
     rule = _text(pairs, "rule")
     supported = support_table.supported(pairs)
     results = _results(chunk, receipt, measured, pairs.filter(supported), np.flatnonzero(supported), len(rule))

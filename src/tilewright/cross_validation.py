@@ -17,7 +17,7 @@ import pandas as pd
 
 from tilewright import efficiency, objectives, row_sampling
 from tilewright.errors import UserError
-from tilewright.objectives import OBJECTIVES, Table
+from tilewright.objectives import CHOICES, OBJECTIVES, Table
 from tilewright.settings.model import ModelSettings
 
 SPACE = {
@@ -28,6 +28,8 @@ SPACE = {
     "reg_lambda": (0.1, 1.0, 10.0),
 }
 """Hyperparameters that a search draws from."""
+CORRECTION_TREES = (0, 10, 30, 100, 300)
+"""Trees that a correction of a prior is tried with, beside ``n_estimators``."""
 NEAR_BEST = 0.6
 """Efficiency from which rows make a candidate's offset: those between which a selection has to decide."""
 
@@ -51,6 +53,8 @@ class Choice:
     """Out-of-fold scores of every row."""
     record: dict[str, Any]
     """For the manifest: every alternative with its figures, and the one that was taken."""
+    trees: int
+    """Trees to train; 0 leaves a prior as it is."""
 
 
 def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
@@ -89,13 +93,11 @@ def out_of_fold(
         offset = offsets(objective, booster, data, learnt, candidates, settings, threads)
         held_out = np.flatnonzero(folds.of_row == fold)
         score[held_out] = objectives.predict(booster, data, held_out, threads) + offset[data.rows.candidate[held_out]]
-        if data.prior is not None:
-            score[held_out] += data.prior[held_out]
     return score
 
 
 def offsets(
-    objective: str, booster: lightgbm.Booster, data: Table, learnt: np.ndarray, candidates: int,
+    objective: str, booster: lightgbm.Booster | None, data: Table, learnt: np.ndarray, candidates: int,
     settings: ModelSettings, threads: int,
 ) -> np.ndarray:  # fmt: skip
     """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
@@ -103,12 +105,13 @@ def offsets(
     0 for rankings, which have no residual, and with the reference's features: who reads that model computes features
     and knows of no offset.
     """
-    if settings.features == "reference" or objective not in ("relative", "log_tflops"):
+    if settings.features == "reference" or objective in ("lambdarank", "ensemble"):
         return np.zeros(candidates)
     near = learnt[data.rows.efficiency[learnt] >= NEAR_BEST]
-    residual = data.rows.label(objective, settings.relative_floor)[near] - objectives.predict(
-        booster, data, near, threads
-    )
+    learnt_as = "log_tflops" if objective == "corrected" else objective
+    residual = data.rows.label(learnt_as, settings.relative_floor)[near]
+    if booster is not None:
+        residual = residual - objectives.predict(booster, data, near, threads)
     if data.prior is not None:
         residual = objectives.centred(data.rows.problem[near], residual - data.prior[near])
     total = np.bincount(data.rows.candidate[near], residual, minlength=candidates)
@@ -122,6 +125,31 @@ def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
+def correct(data: Table, folds: Folds, settings: ModelSettings, threads: int) -> Choice:
+    """Choose how many trees correct the table's prior: those with the least out-of-fold error within the problems.
+
+    Not by the picks: the best of a problem's few measured rows need not be its best candidate. 0 leaves the prior.
+    """
+    counts = [count for count in CORRECTION_TREES if count < settings.n_estimators] + [settings.n_estimators]
+    timed = np.flatnonzero(data.rows.learn)
+    problem = data.rows.problem[timed]
+    missed = objectives.centred(problem, data.rows.label("log_tflops", 0)[timed] - data.prior[timed])
+    found = {count: np.zeros(len(data.rows.problem)) for count in counts}
+    for fold in range(len(folds.groups)):
+        learnt = timed[folds.of_row[timed] != fold]
+        held_out = np.flatnonzero(folds.of_row == fold)
+        booster = objectives.fit("log_tflops", data, learnt, settings, settings.n_estimators, threads)
+        for count in counts[1:]:
+            found[count][held_out] = booster.predict(data.matrix[held_out], num_iteration=count, num_threads=threads)
+    error = {
+        count: float(np.mean((missed - objectives.centred(problem, score[timed])) ** 2))
+        for count, score in found.items()
+    }
+    best = min(counts, key=lambda count: (error[count], count))
+    record = {"correction": [{"trees": n, "chosen": n == best, "rmse": round(error[n] ** 0.5, 6)} for n in counts]}
+    return Choice("corrected", settings, data.prior + found[best], record, best)
+
+
 def choose(
     data: Table, folds: Folds, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
 ) -> Choice:
@@ -133,7 +161,7 @@ def choose(
     rows, few = data.rows, settings.cv_rows_per_problem
     learn = rows.learn & row_sampling.kept(rows.problem, rows.efficiency, keys, few, few // 2, settings.seed)
     small = replace(data, rows=replace(rows, learn=learn))
-    names = [settings.target] if settings.target != "auto" else [n for n, o in OBJECTIVES.items() if not o.members]
+    names = [settings.target] if settings.target != "auto" else [n for n in CHOICES if not OBJECTIVES[n].members]
     scores = {name: out_of_fold(name, small, folds, candidates, settings, threads) for name in names}
     if settings.target == "auto":
         scores["ensemble"] = _added_up(data, [scores[name] for name in OBJECTIVES["ensemble"].members])
@@ -149,7 +177,7 @@ def choose(
         {**entry, "values": {field: getattr(drawn[entry["name"]], field) for field in SPACE}}
         for entry in _figures(data, trials, best)
     ]
-    return Choice(objective, drawn[best], trials[best], record)
+    return Choice(objective, drawn[best], trials[best], record, settings.n_estimators)
 
 
 def fold_metrics(

@@ -9,6 +9,7 @@ The same data, settings and LightGBM release give the same bytes, whatever the t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -24,17 +25,17 @@ from tilewright import (
     reference_features,
     row_sampling,
 )
+from tilewright import prior as priors
 from tilewright.cross_validation import Choice
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.objectives import OBJECTIVES, Rows, Table
+from tilewright.prior import OFFSET, Prior
 from tilewright.settings.model import ModelSettings
 
 BLOCK = 1 << 16
 """Pairs predicted at a time: what a large pool costs in memory."""
-OFFSET = "offset"
-"""Column of the pool that is added to the trees' prediction."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,27 @@ class Trained:
 def train(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int = 1) -> Trained:
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
 
-    Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0.
+    Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0. With
+    ``settings.prior``, what is trained corrects that model.
     """
     chosen = features.feature_set(settings.features)
-    data = table(measurements, training_rows(measurements, settings), hardware, settings, threads)
-    keys = measurements.problems["problem_key"].to_numpy()
-    groups = measurements.problems[settings.cv_group].to_numpy()
+    prior = None
+    if settings.prior is not None:
+        prior = priors.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
+    data = table(measurements, training_rows(measurements, settings), hardware, settings, threads, prior)
+    problems, candidates = measurements.problems, measurements.candidates
+    keys, groups = problems["problem_key"].to_numpy(), problems[settings.cv_group].to_numpy()
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
-    choice = cross_validation.choose(data, folds, len(measurements.candidates), keys, settings, threads)
-    booster, offset = fit(data, choice.objective, choice.settings, len(measurements.candidates), threads)
-    pool = measurements.candidates.assign(**{OFFSET: offset})[efficiency.proven(measurements)]
+    if prior is None:
+        choice = cross_validation.choose(data, folds, len(candidates), keys, settings, threads)
+        booster, offset = fit(data, choice, len(candidates), threads)
+        assert booster is not None
+        offered = efficiency.proven(measurements)
+    else:
+        choice = cross_validation.correct(data, folds, settings, threads)
+        correction, offset = fit(data, choice, len(candidates), threads)
+        booster, offset = prior.corrected(correction), offset + prior.offsets(candidates)
+        offered = efficiency.proven(measurements) | prior.knows(candidates)
     out_of_fold = cross_validation.picked(data, choice.score, keys)
     counts = booster.feature_importance("split")
     return Trained(
@@ -78,27 +90,34 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
         cv=cross_validation.fold_metrics(data, folds, choice.score, choice.objective, settings),
         out_of_fold=out_of_fold,
         importances={n: int(c) for n, c in sorted(zip(chosen.names, counts, strict=True), key=lambda p: (-p[1], p[0]))},
-        manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold),
-        candidates=pool.reset_index(drop=True),
+        manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold)
+        | ({} if prior is None else {"prior": prior.origin}),
+        candidates=candidates.assign(**{OFFSET: offset})[offered].reset_index(drop=True),
     )
 
 
-def fit(
-    data: Table, objective: str, settings: ModelSettings, candidates: int, threads: int
-) -> tuple[lightgbm.Booster, np.ndarray]:
-    """Return a model of all rows that learn, and the offset of each candidate, float64 [Q]."""
+def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lightgbm.Booster | None, np.ndarray]:
+    """Return a model of all rows that learn, None for one without trees, and the offset of each candidate [Q]."""
     learnt = np.flatnonzero(data.rows.learn)
-    booster = objectives.fit(objective, data, learnt, settings, settings.n_estimators, threads)
+    objective, settings = choice.objective, choice.settings
+    booster = objectives.fit(objective, data, learnt, settings, choice.trees, threads) if choice.trees else None
     return booster, cross_validation.offsets(objective, booster, data, learnt, candidates, settings, threads)
 
 
-def table(measurements: Measurements, rows: Rows, hardware: Hardware, settings: ModelSettings, threads: int) -> Table:
+def table(
+    measurements: Measurements, rows: Rows, hardware: Hardware, settings: ModelSettings, threads: int,
+    prior: Prior | None = None,
+) -> Table:  # fmt: skip
     """Return rows with their features, ready to fit."""
     chosen = features.feature_set(settings.features)
     matrix = features.compute(
         measurements.problems, measurements.candidates, rows.problem, rows.candidate, hardware, settings.features
     )
-    return objectives.table(rows, matrix, chosen.names, chosen.categorical, settings, threads)
+    data = objectives.table(rows, matrix, chosen.names, chosen.categorical, settings, threads)
+    if prior is None:
+        return data
+    pairs = rows.problem, rows.candidate
+    return replace(data, prior=prior.scores(measurements.problems, measurements.candidates, *pairs, hardware, threads))
 
 
 def predict(

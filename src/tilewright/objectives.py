@@ -47,8 +47,18 @@ OBJECTIVES = {
         {},
         ("relative", "log_tflops", "lambdarank"),
     ),
+    "corrected": Objective(
+        "the score of a prior model plus what measured rows say that it misses: ln(TFLOPS) up to a constant of each "
+        "problem",
+        {"objective": "regression"},
+        ("log_tflops",),
+    ),
 }
-"""By the name that ``model.target`` gives, the cheapest to explain first: it is kept unless another is better."""
+"""By the name that ``model.target`` gives, the cheapest to explain first: it is kept unless another is better.
+
+``corrected`` is what ``model.prior`` makes of a model, whatever the target."""
+CHOICES = ("relative", "log_tflops", "lambdarank", "ensemble")
+"""What ``model.target: auto`` chooses from."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 
 from tilewright import booster_text, cross_validation, efficiency, learn
 from tilewright.errors import UserError
-from tilewright.objectives import OBJECTIVES, Rows
+from tilewright.objectives import CHOICES, Rows
 from tilewright.settings.model import ModelSettings
 
 
@@ -54,7 +54,7 @@ def test_models_of_other_features_or_another_form_are_not_added():
         booster_text.weighted_sum([(text.replace("version=v4", "version=v9"), 1.0)])
 
 
-@pytest.mark.parametrize("target", list(OBJECTIVES))
+@pytest.mark.parametrize("target", list(CHOICES))
 def test_every_objective_ranks_better_than_chance_and_is_deterministic(target):
     data = samples.measured()
     settings = changed(target=target, n_estimators=30, cv_estimators=30)
@@ -67,7 +67,7 @@ def test_every_objective_ranks_better_than_chance_and_is_deterministic(target):
 def test_auto_reports_every_objective_and_takes_one_of_them():
     trained = learn.train(samples.measured(), samples.product(), changed(target="auto"))
     entries = trained.manifest["choice"]["objectives"]
-    assert [entry["name"] for entry in entries] == list(OBJECTIVES)
+    assert [entry["name"] for entry in entries] == list(CHOICES)
     assert [entry["name"] for entry in entries if entry["chosen"]] == [trained.spec["target"]]
 
 

@@ -10,6 +10,7 @@ checkpoint benchmark:
         build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
         support=ancient("results/support/{arch}/{op}/{chunk}.parquet"),
         problems=ancient("results/problems/{op}.parquet"),
+        chosen=[ancient(path) for path in CHOSEN],
     output:
         "results/benchmark/{arch}/{op}/{chunk}.json",
     log:
@@ -23,7 +24,9 @@ checkpoint benchmark:
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",
             "results/problems/{op}.parquet",
+            *CHOSEN,
         ),
+        chosen=chosen,
         journal="results/journals/{arch}/{op}/{chunk}.csv",
         lock=SETTINGS.lock.to_json(),
         product=product,
@@ -34,4 +37,4 @@ checkpoint benchmark:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --chunk {wildcards.chunk}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"
+        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} {params.chosen} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"

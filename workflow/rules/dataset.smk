@@ -6,6 +6,7 @@ checkpoint dataset:
         problems=ancient("results/problems/{op}.parquet"),
         build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
+        chosen=[ancient(path) for path in CHOSEN],
         receipts=each_chunk("results/benchmark/{arch}/{op}/{chunk}.json"),
     output:
         table="results/datasets/{arch}/{op}.parquet",
@@ -15,6 +16,8 @@ checkpoint dataset:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        chosen=chosen,
+        chosen_content=content(*CHOSEN),
         made=each_content(
             "results/problems/{op}.parquet",
             "results/build/{arch}/{op}/{chunk}.parquet",
@@ -23,5 +26,5 @@ checkpoint dataset:
         ),
     shell:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
-        " --build {input.build} --support {input.support} --receipts {input.receipts}"
+        " --build {input.build} --support {input.support} --receipts {input.receipts} {params.chosen}"
         " --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"

@@ -8,6 +8,9 @@ TRAINED = {
     "candidates": "results/training/{arch}/{op}/candidates.parquet",
     "hardware": "results/training/{arch}/{op}/hardware.json",
 }
+# A prior is a file of the user's, from another run: only its content counts.
+PRIOR = [os.path.basename(TRAINED[name]) for name in ("booster", "spec", "candidates")]
+PRIOR = PRIOR if SETTINGS.model.prior else []
 
 
 checkpoint model:
@@ -26,6 +29,7 @@ checkpoint model:
     params:
         made=content("results/datasets/{arch}/{op}.parquet"),
         folder=lambda wildcards, output: os.path.dirname(output.spec),
+        prior=[digest(f"{SETTINGS.model.prior}/{name}") for name in PRIOR],
         product=product,
         settings=SETTINGS.model.to_json(),
     shell:

@@ -9,6 +9,7 @@ checkpoint validation:
         coefficients=source("config/simulated_device.yaml"),
         trained=[ancient(path) for path in TRAINED.values()],
         compared=[ancient(path) for path in COMPARED],
+        chosen=[ancient(path) for path in CHOSEN],
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
     output:
         "results/validation/{arch}/{op}.json",
@@ -19,8 +20,12 @@ checkpoint validation:
     threads: 1
     params:
         made=content(
-            "results/datasets/{arch}/{op}.parquet", *TRAINED.values(), *COMPARED
+            "results/datasets/{arch}/{op}.parquet",
+            *TRAINED.values(),
+            *COMPARED,
+            *CHOSEN,
         ),
+        chosen=chosen,
         settings=SETTINGS.validation.to_json(),
         reference=lambda wildcards, input: (
             f"--reference {os.path.dirname(input.compared[0])}" if COMPARED else ""
@@ -28,5 +33,5 @@ checkpoint validation:
         training=lambda wildcards, input: os.path.dirname(input.trained[0]),
     shell:
         "python {input.script} --dataset {input.dataset} --training {params.training} --threads {threads}"
-        " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference}"
+        " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference} {params.chosen}"
         " --output {output} 2>&1 | tee {log}"

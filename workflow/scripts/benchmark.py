@@ -7,7 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
-from tilewright import candidates, hardware, parquet, support_table
+from tilewright import candidates, chosen_pairs, hardware, parquet
 from tilewright.bench import adopt, budget, journal, receipt, run
 from tilewright.devices import registry
 from tilewright.devices.trace import TracingDevice
@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
     parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
     parser.add_argument("--artefacts", type=Path, help="folder of the built kernels, for a real GPU")
+    parser.add_argument("--chosen", type=Path, help="pairs of training problems to measure; without it, all")
     parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
     parser.add_argument("--receipt", required=True, type=Path, help="JSON to write")
     args = parser.parse_args(argv)
@@ -48,10 +49,12 @@ def main(argv: list[str] | None = None) -> None:
         artefacts=args.artefacts,
         details=args.journal.with_suffix(".details.jsonl"),
     )
-    problems = parquet.read(args.problems).to_pandas()
+    problem_table = parquet.read(args.problems)
+    problems = problem_table.to_pandas()
     kernels = candidates.from_build(parquet.read(args.build))
     pairs = parquet.read(args.support)
-    wanted = pairs.filter(support_table.supported(pairs))
+    chosen = chosen_pairs.read(args.chosen) if args.chosen else None
+    wanted = pairs.filter(chosen_pairs.wanted(pairs, problem_table, chosen))
 
     with registry.claimed(source, locking) as (device, waited):
         start = time.monotonic()

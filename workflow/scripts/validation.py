@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, evaluate, learn, leave_out, parquet, publish
+from tilewright import chosen_pairs, dataset, evaluate, learn, learning_curve, leave_out, parquet, publish
 from tilewright.atomic import write_text
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
@@ -24,6 +24,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--dataset", required=True, type=Path)
     parser.add_argument("--training", required=True, type=Path, help="folder written by model.py")
     parser.add_argument("--reference", type=Path, help="folder written by reference.py, to compare with")
+    parser.add_argument("--chosen", type=Path, help="pairs that active measuring chose, for its learning curve")
     parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the simulated device")
     parser.add_argument("--settings", default="{}", help="section validation of config.yaml as JSON")
     parser.add_argument("--threads", type=int, default=1)
@@ -52,7 +53,8 @@ def main(argv: list[str] | None = None) -> None:
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
     report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference)
     settings = ValidationSettings.from_json(args.settings)
-    if settings.network_folds:
+    # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
+    if settings.network_folds and not spec["params"]["prior"]:
         report["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,
@@ -61,6 +63,10 @@ def main(argv: list[str] | None = None) -> None:
             settings.network_folds,
             args.threads,
         )
+    if args.chosen:
+        chosen = chosen_pairs.read(args.chosen)
+        fitted = ModelSettings(**spec["params"])
+        report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
     write_text(args.output, publish.json_text(report))
     summary = report["efficiency"]
     floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"

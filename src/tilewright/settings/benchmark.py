@@ -52,6 +52,21 @@ class GpuSettings(Section):
     """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
 
 
+class ActiveSettings(Section):
+    """How few pairs are chosen to be measured; docs/how-to/measure-fewer-pairs.md explains the method."""
+
+    budget: float = Field(0.15, gt=0, le=1, strict=False)
+    """Share of the supported pairs of the training problems that is measured at most."""
+    first: float = Field(0.05, gt=0, le=1, strict=False)
+    """Share that is measured first, drawn without a model."""
+    rounds: int = Field(5, ge=1)
+    """Rounds, the first included."""
+    stable: float = Field(0.02, ge=0, le=1, strict=False)
+    """Measuring ends early when the picks of no more than this share of the problems changed in a round."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of the first draw and of the rounds' models."""
+
+
 class BenchmarkSettings(Section):
     """How pairs are measured."""
 
@@ -77,6 +92,10 @@ class BenchmarkSettings(Section):
     budget: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?[smh]$")] | None = None
     """Time on the device for one operation, such as 2h: the most informative pairs come first, the others are
     ``skipped``. It is shared evenly by the chunks. By default everything is measured."""
+    strategy: Literal["all", "active"] = "all"
+    """``all`` measures every supported pair. ``active`` measures all pairs of validation problems, and of training
+    problems only those that a model of the pairs measured so far finds informative."""
+    active: ActiveSettings = ActiveSettings()
     gpu: GpuSettings = GpuSettings()
     trace: RelativePath | None = None
     """A file to which the device appends when each use of it began and ended (for finding overlaps)."""

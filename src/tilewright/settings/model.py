@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from tilewright.settings.section import Section
+from tilewright.settings.section import RelativePath, Section
 
 
 class ModelSettings(Section):
@@ -18,6 +18,9 @@ class ModelSettings(Section):
     target: Literal["auto", "relative", "log_tflops", "lambdarank", "ensemble"] = "auto"
     """What is learnt: log(TFLOPS / best TFLOPS of the problem), log(TFLOPS), a ranking by LambdaRank, or the mean of
     the three. ``auto`` takes ``relative`` unless cross-validation on the training problems finds another one better."""
+    prior: RelativePath | None = None
+    """Folder of a trained model of the same direction and features (another arch, data type or device kind). What is
+    trained then corrects that model, whatever ``target`` says."""
     relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
     """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
     rows_per_problem: int = Field(192, ge=0)

@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""What active measuring loses: models of a few chosen pairs against one of all, on a dataset that has all of them.
+
+The dataset plays the device. Each line is a model trained on so many of the training pairs, and the efficiency of its
+picks on the dataset's validation problems, all of whose pairs were measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import lightgbm
+import numpy as np
+
+from tilewright import active, bootstrap, dataset, efficiency, evaluate, hardware, learn
+from tilewright.settings.benchmark import ActiveSettings
+from tilewright.settings.model import ModelSettings
+
+CONFIG = Path(__file__).parents[1] / "config"
+
+
+def picked(data, product, settings) -> np.ndarray:
+    """Train on ``data`` and return the efficiency of the picks on the validation problems."""
+    trained = learn.train(data, product, settings)
+    booster = lightgbm.Booster(model_str=trained.model)
+    scores, offered = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    return evaluate.score(data, scores, offered).picked
+
+
+def only(data, keep: np.ndarray):
+    """Return the measurements with some of their rows."""
+    names = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error")
+    return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
+
+
+def main() -> None:
+    """Print a line for all pairs, for each round, and for random pairs of the same number."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", required=True, type=Path)
+    parser.add_argument("--product", default="gfx950_mi355x")
+    parser.add_argument("--budget", default=0.15, type=float)
+    parser.add_argument("--first", default=0.05, type=float)
+    parser.add_argument("--rounds", default=5, type=int)
+    parser.add_argument("--trees", default=300, type=int)
+    args = parser.parse_args()
+
+    data = dataset.load(args.dataset)
+    product = hardware.get(CONFIG / "hardware.yaml", args.product)
+    settings = ModelSettings(target="relative", search_trials=0, n_estimators=args.trees, cv_estimators=10, folds=2)
+    tried = efficiency.in_pool(data)
+    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    rows = np.flatnonzero(tried & train)
+    rows = rows[np.lexsort((data.candidate[rows], data.problem[rows]))]
+    pool = active.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
+    tflops = np.where(data.status[rows] == efficiency.OK, data.tflops[rows], np.nan)
+    wanted = ActiveSettings(budget=args.budget, first=args.first, rounds=args.rounds, stable=0.0)
+    rounds = active.choose(pool, product, wanted, lambda at: tflops[at])
+
+    everything = picked(data, product, settings)
+    print(f"{data.arch} {data.operation} ({data.device_kind}), {args.trees} trees, {len(everything)} problems")
+    print(f"all pairs: {len(rows):,}, {figures(everything)}")
+
+    def show(name: str, chosen: np.ndarray) -> None:
+        keep = np.ones(len(data.problem), bool)
+        keep[rows] = False
+        keep[rows[chosen]] = True
+        few = picked(only(data, keep), product, settings)
+        lost = f"{100 * (few - everything).mean():+.2f} points {bootstrap.of_mean(few - everything)}"
+        share = f"{len(chosen):,} pairs, {100 * len(chosen) / len(rows):.1f} %"
+        print(f"{name}: {share}, {figures(few)}, {lost}", flush=True)
+
+    for count, last in enumerate(rounds, start=1):
+        changed = "" if last.picks_changed is None else f" ({100 * last.picks_changed:.0f} % of picks had changed)"
+        show(f"round {count}{changed}", np.concatenate([one.pairs for one in rounds[:count]]))
+    show("as many by draw", active.design(pool, sum(len(one.pairs) for one in rounds), seed=1))
+
+
+def figures(values: np.ndarray) -> str:
+    """Return mean and 10th percentile of efficiencies."""
+    return f"mean {100 * values.mean():.2f} %, p10 {np.percentile(100 * values, 10):.2f} %"
+
+
+if __name__ == "__main__":
+    main()

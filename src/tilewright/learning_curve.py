@@ -1,0 +1,83 @@
+"""The learning curve of active measuring: what models of the pairs of the first rounds would have picked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tilewright import bootstrap, chosen_pairs, cross_validation, efficiency, evaluate, features, learn, objectives
+from tilewright.hardware import Hardware
+from tilewright.measurements import Measurements
+from tilewright.settings.model import ModelSettings
+
+OBJECTIVE = "relative"
+
+
+def of_rounds(
+    measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: ModelSettings, threads: int
+) -> dict[str, Any]:
+    """Return one entry a round: pairs so far, and the efficiency on validation problems of a model of them.
+
+    The models have ``cv_estimators`` trees, so their figures are below that of the published one.
+    """
+    record = chosen_pairs.record(chosen)
+    round_of_row = _rounds(measurements, chosen)
+    total = record["supported_training_pairs"]
+    entries, pairs = [], 0
+    for number, entry in enumerate(record["rounds"]):
+        pairs += entry["pairs"]
+        known = (round_of_row >= 0) & (round_of_row <= number)
+        picked = _picked(measurements, known, hardware, settings, threads)
+        entries.append(
+            {
+                "round": number + 1,
+                "pairs": pairs,
+                "share": efficiency.percent(pairs / total),
+                "picks_changed": None if entry["picks_changed"] is None else efficiency.percent(entry["picks_changed"]),
+                "efficiency": efficiency.summary(picked),
+                "interval": bootstrap.intervals(picked),
+            }
+        )
+    return {"supported_training_pairs": total, "rounds": entries}
+
+
+def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
+    """Return the round in which each row was chosen, int [n]; -1 for rows that were not."""
+    names = ["kernel_id", "split_k", "problem_key"]
+    frame = chosen.to_pandas()
+    keys = pd.MultiIndex.from_frame(frame[names].astype({"kernel_id": str, "split_k": "int64", "problem_key": str}))
+    candidates = measurements.candidates
+    rows = pd.MultiIndex.from_arrays(
+        [
+            candidates["kernel_id"].astype(str).to_numpy()[measurements.candidate],
+            candidates["split_k"].to_numpy(np.int64)[measurements.candidate],
+            measurements.problems["problem_key"].astype(str).to_numpy()[measurements.problem],
+        ]
+    )
+    at = keys.get_indexer(rows)
+    return np.where(at >= 0, frame["round"].to_numpy()[at], -1)
+
+
+def _picked(
+    measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: ModelSettings, threads: int
+) -> np.ndarray:
+    """Return the efficiency of the picks on validation problems by a model of the ``known`` rows, float64 [R]."""
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    few = replace(measurements, relative_error=None, **{name: getattr(measurements, name)[known] for name in names})
+    data = learn.table(few, learn.training_rows(few, settings), hardware, settings, threads)
+    learnt = np.flatnonzero(data.rows.learn)
+    booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)
+    offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(measurements.candidates), settings, threads)
+    chosen = features.feature_set(settings.features)
+    spec = {
+        "variant": measurements.operation.rpartition("_")[0],
+        "feature_set": settings.features,
+        "feature_names": list(chosen.names),
+    }
+    pool = measurements.candidates.assign(**{learn.OFFSET: offset})[efficiency.proven(few)]
+    scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, threads)
+    return evaluate.score(measurements, scores, offered).picked

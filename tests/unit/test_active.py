@@ -1,0 +1,108 @@
+"""Active measuring: the budget, determinism, resuming, and that it learns what is fast."""
+
+import learning_samples as samples
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tilewright import active, active_tables, chosen_pairs, efficiency
+from tilewright.settings.benchmark import ActiveSettings
+
+SETTINGS = ActiveSettings(budget=0.5, first=0.2, rounds=4, stable=0.0)
+
+
+@pytest.fixture(scope="module")
+def world():
+    data = samples.measured()
+    ok = (data.status == efficiency.OK) & (data.problems["split"] == "train").to_numpy()[data.problem]
+    rows = np.flatnonzero(ok)
+    pool = active.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
+    return pool, data.tflops[rows]
+
+
+def run(world, settings=SETTINGS, asked=None):
+    pool, tflops = world
+
+    def measure(rows):
+        if asked is not None:
+            asked.append(rows)
+        return tflops[rows]
+
+    return active.choose(pool, samples.product(), settings, measure)
+
+
+@pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
+def test_no_pair_twice_and_the_budget_is_kept(world, budget):
+    rounds = run(world, ActiveSettings(budget=budget, first=0.06, rounds=4, stable=0.0))
+    chosen = np.concatenate([one.pairs for one in rounds])
+    assert len(set(chosen.tolist())) == len(chosen)
+    assert len(chosen) <= budget * len(world[1])
+    assert len(chosen) > 0.6 * budget * len(world[1])
+
+
+def test_the_same_times_give_the_same_rounds(world):
+    first, again = run(world), run(world)
+    assert [one.pairs.tolist() for one in first] == [one.pairs.tolist() for one in again]
+
+
+def test_later_rounds_depend_on_what_was_measured(world):
+    pool, tflops = world
+    slower = np.random.default_rng(0).permutation(tflops)
+    first, other = run(world), run((pool, slower))
+    assert first[0].pairs.tolist() == other[0].pairs.tolist()
+    assert first[1].pairs.tolist() != other[1].pairs.tolist()
+
+
+def test_the_first_round_does_not_depend_on_the_order_of_the_candidates(world):
+    pool, _ = world
+    order = np.random.default_rng(0).permutation(len(pool.candidates))
+    place = np.argsort(order)
+    moved = active.Pool(pool.problems, pool.candidates.iloc[order], pool.problem, place[pool.candidate])
+    names = pool.candidates["candidate"].to_numpy()
+    chosen = active.design(pool, 60, seed=1)
+    other = active.design(moved, 60, seed=1)
+    assert chosen.tolist() == other.tolist()
+    assert (names[pool.candidate[chosen]] == names[order][moved.candidate[other]]).all()
+    assert chosen.tolist() != active.design(pool, 60, seed=2).tolist()
+
+
+def test_what_is_measured_later_is_faster_than_a_draw(world):
+    pool, tflops = world
+    best = np.zeros(len(pool.problems))
+    np.maximum.at(best, pool.problem, tflops)
+    relative = tflops / best[pool.problem]
+    first, *later = run(world)
+    assert relative[np.concatenate([one.pairs for one in later])].mean() > relative[first.pairs].mean() + 0.03
+
+
+def test_it_stops_when_picks_stop_changing(world):
+    patient = run(world, ActiveSettings(budget=1.0, first=0.2, rounds=8, stable=0.0))
+    hasty = run(world, ActiveSettings(budget=1.0, first=0.2, rounds=8, stable=1.0))
+    assert len(hasty) < len(patient)
+
+
+def test_failing_pairs_are_not_asked_for_again(world):
+    pool, tflops = world
+    broken = np.where(pool.candidate % 3 == 0, np.nan, tflops)
+    chosen = np.concatenate([one.pairs for one in run((pool, broken))])
+    assert len(set(chosen.tolist())) == len(chosen)
+
+
+def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
+    pairs = pa.table(
+        {
+            "kernel_id": ["a", "a", "b", "b", "b"],
+            "split_k": pa.array([1, 1, 1, 1, 2], pa.int32()),
+            "problem_key": ["p", "v", "p", "v", "p"],
+            "rule": ["", "", "", "groups_divide", ""],
+        }
+    )
+    problems = pa.table({"problem_key": ["p", "v"], "split": ["train", "validation"]})
+    rounds = [active.Round(np.array([0]), None)]
+    of_pool = pairs.select(["kernel_id", "split_k", "problem_key"]).filter(pa.array([False, False, True, False, True]))
+    chosen = active_tables.table(rounds, of_pool)
+    assert chosen_pairs.wanted(pairs, problems, chosen).to_pylist() == [False, True, True, False, False]
+    assert chosen_pairs.wanted(pairs, problems, None).to_pylist() == [True, True, True, False, True]
+    assert chosen_pairs.record(chosen) == {
+        "supported_training_pairs": 2, "rounds": [{"pairs": 1, "picks_changed": None}],
+    }  # fmt: skip
