@@ -1,0 +1,99 @@
+"""A prior: corrected by few rows, left alone by none that say otherwise, refused when it is another's."""
+
+import dataclasses
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+
+from tilewright import evaluate, learn, publish
+from tilewright import prior as priors
+from tilewright.errors import UserError
+from tilewright.settings.model import ModelSettings
+
+
+def changed(**settings):
+    return ModelSettings(**{**samples.SMALL.model_dump(), "n_estimators": 60, "min_child_samples": 5, **settings})
+
+
+def picked(data, trained):
+    booster = lightgbm.Booster(model_str=trained.model)
+    scores, offered = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
+    return evaluate.score(data, scores, offered).picked.mean()
+
+
+def few_rows(data, share, seed=0):
+    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prior")
+    publish.write_training(path, learn.train(samples.measured(), samples.product(), changed()), samples.product())
+    return path
+
+
+def correct(data, folder, **settings):
+    # Settings want a path inside the workflow; a test's folder is none.
+    return learn.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
+
+
+def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(folder):
+    data = samples.measured()
+    # On this device one tile is much slower than the prior believes.
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
+    other = dataclasses.replace(data, tflops=np.where(slow, 0.5, 1.0) * data.tflops)
+    trained = correct(few_rows(other, 0.3), folder)
+    assert trained.spec["target"] == trained.manifest["target"] == "corrected"
+    assert trained.manifest["prior"] == {
+        "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+    }  # fmt: skip
+    first = lightgbm.Booster(model_file=str(folder / publish.MODEL))
+    booster = lightgbm.Booster(model_str=trained.model)
+    assert booster.num_trees() > first.num_trees()
+    assert picked(other, trained) > picked(other, dataclasses.replace(trained, model=first.model_to_string()))
+
+
+def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
+    data = samples.measured()
+    prior = priors.load(folder, "tilewright", "forward")
+    first = learn.train(data, samples.product(), changed())
+    trained = correct(few_rows(data, 0.1), folder)
+    assert picked(data, trained) > picked(data, first) - 0.01
+    assert prior.knows(data.candidates).sum() == len(first.candidates)
+
+
+def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
+    data = samples.measured()
+    rows = few_rows(data, 0.02)
+    assert len(correct(rows, folder).candidates) == len(data.candidates)
+
+
+def test_another_data_type_shares_the_offsets(folder):
+    prior = priors.load(folder, "tilewright", "forward")
+    table = samples.candidates(samples.kernels())
+    half = table.assign(candidate=table["candidate"].str.replace("_bf16_", "_fp16_", n=1))
+    np.testing.assert_array_equal(prior.offsets(half), prior.offsets(table))
+    assert np.abs(prior.offsets(table)).max() > 0
+
+
+def test_a_foreign_prior_is_refused(folder, tmp_path):
+    with pytest.raises(UserError, match="variant is 'forward'"):
+        priors.load(folder, "tilewright", "bwd_data")
+    with pytest.raises(UserError, match="feature_set is 'tilewright'"):
+        priors.load(folder, "reference", "forward")
+    with pytest.raises(UserError, match="no such file"):
+        priors.load(tmp_path, "tilewright", "forward")
+    ranking = learn.train(samples.measured(), samples.product(), changed(target="lambdarank"))
+    publish.write_training(tmp_path, ranking, samples.product())
+    with pytest.raises(UserError, match="ranking"):
+        priors.load(tmp_path, "tilewright", "forward")
+
+
+def test_it_is_deterministic(folder):
+    rows = few_rows(samples.measured(), 0.2)
+    assert correct(rows, folder).model == correct(rows, folder).model
