@@ -7,7 +7,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format docs environment toolchain compile-matrix lock schema clean
+.PHONY: models test lint format docs environment toolchain compile-matrix lock schema crawltest clean
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -56,6 +56,12 @@ schema: $(READY)
 	$(RUN) python -m tilewright.settings.config > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
 	$(RUN) python tools/features_page.py
+
+# The tests of `tilewright crawl` with the real torch and onnx, in an environment of their own: about 1 GB.
+crawltest:
+	$(PYTHON) -m venv .venv-crawl
+	.venv-crawl/bin/pip install --quiet -e '.[crawl]' pytest hypothesis
+	.venv-crawl/bin/python -m pytest tests/crawl
 
 # Remove what can be made again. What was measured, in results/journals, stays.
 clean:

@@ -13,12 +13,12 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, explain, features, learn, noise_floor, support
+from tilewright import bootstrap, efficiency, end_to_end, explain, features, learn, noise_floor, support
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
-from tilewright.problem import DIMS
+from tilewright.problem import DIMS, from_frame
 
 WITHIN = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
@@ -175,6 +175,21 @@ def evaluate(
             {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
         ),
         "worst": _worst(measurements, scored, novelty, model, hardware),
+    }
+
+
+def networks(measurements: Measurements, scored: Scored, uses: pd.DataFrame) -> dict[str, Any]:
+    """Return what the picks cost whole runs of networks, and their efficiency by distance to the training problems.
+
+    ``uses`` has the columns of ``problem_table.USES``.
+    """
+    problems = measurements.problems.iloc[scored.rows]
+    keys = problems["problem_key"]
+    gflop = np.array([problem.flop for problem in from_frame(problems)]) / 1e9
+    best = efficiency.problem_best(measurements)[scored.rows]
+    return {
+        "end_to_end": end_to_end.of_runs(uses, keys, gflop, best, scored.picked),
+        "by_distance": end_to_end.by_distance(uses, keys, scored.picked),
     }
 
 

@@ -11,6 +11,7 @@ checkpoint validation:
         compared=[ancient(path) for path in COMPARED],
         chosen=[ancient(path) for path in CHOSEN],
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
+        uses=ancient("results/problems/{op}.uses.parquet"),
     output:
         "results/validation/{arch}/{op}.json",
     log:
@@ -21,6 +22,7 @@ checkpoint validation:
     params:
         made=content(
             "results/datasets/{arch}/{op}.parquet",
+            "results/problems/{op}.uses.parquet",
             *TRAINED.values(),
             *COMPARED,
             *CHOSEN,
@@ -33,5 +35,6 @@ checkpoint validation:
         training=lambda wildcards, input: os.path.dirname(input.trained[0]),
     shell:
         "python {input.script} --dataset {input.dataset} --training {params.training} --threads {threads}"
+        " --uses {input.uses}"
         " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference} {params.chosen}"
         " --output {output} 2>&1 | tee {log}"

@@ -27,6 +27,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--chosen", type=Path, help="pairs that active measuring chose, for its learning curve")
     parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the simulated device")
     parser.add_argument("--settings", default="{}", help="section validation of config.yaml as JSON")
+    parser.add_argument("--uses", required=True, type=Path, help="which run of a network needs which problem")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args(argv)
@@ -52,6 +53,8 @@ def main(argv: list[str] | None = None) -> None:
         reference, _ = evaluate.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
     report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference)
+    uses = parquet.read(args.uses).to_pandas()
+    report |= evaluate.networks(measurements, evaluate.score(measurements, scores, offered), uses)
     settings = ValidationSettings.from_json(args.settings)
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if settings.network_folds and not spec["params"]["prior"]:

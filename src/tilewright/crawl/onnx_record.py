@@ -84,9 +84,11 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner
     stride = tuple(attributes.get("strides", [1] * axes))
     dilation = tuple(attributes.get("dilations", [1] * axes))
     output_pad = tuple(attributes.get("output_padding", [0] * axes))
-    pads = _pads(attributes, image[2:], weight[2:], stride, dilation)
-    if transposed and (pads is None or any(before != after for before, after in pads)):
-        return "a transposed convolution whose padding differs between the ends of an axis"
+    # Of a transposed convolution SAME means its output, which has other formulas.
+    same = transposed and attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
+    pads = None if same else _pads(attributes, image[2:], weight[2:], stride, dilation)
+    if transposed and (pads is None or attributes.get("output_shape") or any(b != a for b, a in pads)):
+        return "a transposed convolution whose padding follows from its output or differs between the ends of an axis"
     if pads is None:
         return f"auto_pad {attributes['auto_pad'].decode()}"
     return Observed(
@@ -115,7 +117,7 @@ def _pads(
     if mode == b"VALID":
         return [(0, 0)] * len(filters)
     if mode in (b"SAME_UPPER", b"SAME_LOWER"):
-        pads = []
+        pads: list[tuple[int, int]] = []
         for extent, f, s, d in zip(image, filters, stride, dilation, strict=True):
             # As many outputs as ceil(extent / stride).
             total = max(0, (-(-extent // s) - 1) * s + d * (f - 1) + 1 - extent)

@@ -1,0 +1,69 @@
+"""What the picks cost a whole network, and how their efficiency falls with the distance to the training problems."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tilewright import efficiency
+
+DISTANCES = (0.5, 1.0, 1.5, 2.0, 3.0)
+"""Octaves to the nearest training problem (``design.distances``) that bound the classes of ``by_distance``."""
+
+
+def of_runs(uses: pd.DataFrame, keys: pd.Series, gflop: np.ndarray, best: np.ndarray, picked: np.ndarray) -> Any:
+    """Return what the picks cost each run of a network, worst first; percentages have four decimals.
+
+    ``uses`` has the columns of ``problem_table.USES``. ``keys`` names the scored problems, ``gflop`` [R] is their work,
+    ``best`` [R] the best TFLOPS and ``picked`` [R] the efficiency of the pick. ``end_to_end`` is the time of the best
+    candidates over that of the picks, each layer as often as it occurs, over the layers whose pick ran; it is 0 when
+    none did. ``flop_weighted`` is the mean efficiency weighted by FLOP, where a pick that failed counts 0.
+    ``flop_scored`` is the share of the run's FLOP in its scored layers: on the others nothing can run.
+    """
+    scored = pd.DataFrame({"problem_key": list(keys), "best_ms": gflop / best, "picked": picked})
+    table = uses.merge(scored, on="problem_key", how="inner")
+    rows = [_run(name, part) for name, part in table.groupby(["network", "run"], sort=True)]
+    return sorted(rows, key=lambda row: (row["end_to_end"], row["network"], row["run"]))
+
+
+def _run(name: Any, part: pd.DataFrame) -> dict[str, Any]:
+    ran = part[part["picked"] > 0]
+    best = (ran["occurrences"] * ran["best_ms"]).sum()
+    taken = (ran["occurrences"] * ran["best_ms"] / ran["picked"]).sum()
+    share = part["flop_share"].sum()
+    return {
+        "network": str(name[0]),
+        "run": str(name[1]),
+        "n_layers": len(part),
+        "n_failed": len(part) - len(ran),
+        "end_to_end": efficiency.percent(best / taken if len(ran) else 0.0),
+        "flop_weighted": efficiency.percent((part["flop_share"] * part["picked"]).sum() / share),
+        "flop_scored": efficiency.percent(share),
+    }
+
+
+def by_distance(uses: pd.DataFrame, keys: pd.Series, picked: np.ndarray) -> list[dict[str, Any]]:
+    """Return the efficiency of the picks by distance to the nearest training problem, nearest class first.
+
+    ``above`` and ``up_to`` bound a class in octaves; the last has problems of a kind that training has not.
+    """
+    nearest = uses.drop_duplicates("problem_key").set_index("problem_key")["nearest_training"]
+    distance = nearest.reindex(list(keys)).to_numpy()
+    bounds = [0.0, *DISTANCES, np.finfo(np.float64).max, np.inf]
+    classes = []
+    for low, high in pairwise(bounds):
+        part = picked[(distance > low) & (distance <= high)]
+        if len(part):
+            classes.append(
+                {
+                    "above": low if low < bounds[-2] else None,
+                    "up_to": high if high < bounds[-2] else None,
+                    "of_a_known_kind": bool(high < np.inf),
+                    "n_problems": len(part),
+                    "efficiency": efficiency.summary(part),
+                }
+            )
+    return classes
