@@ -7,7 +7,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format docs environment toolchain compile-matrix lock schema crawltest clean
+.PHONY: models test lint format docs environment toolchain compile-matrix host-support lock schema crawltest clean
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -41,6 +41,10 @@ toolchain:
 # What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
 compile-matrix: $(READY)
 	$(RUN) python tools/compile_matrix.py
+
+# What the compiled library itself says that it can run, without a GPU, beside our rules: docs/host-support.md.
+host-support: $(READY)
+	$(RUN) python tools/host_support.py
 
 $(READY): envs/requirements.lock pyproject.toml envs/setup.sh
 	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"

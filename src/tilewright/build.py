@@ -15,6 +15,16 @@ from tilewright.kernel_table import kernels
 from tilewright.settings.compile import LimitSettings
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
 
+LAUNCH_FIELDS = (
+    "ndim",
+    "num_groups_to_merge",
+    "two_stage",
+    "streamk",
+    "streamk_persistent",
+    "split_image",
+    "explicit_gemm",
+)
+"""What decides grid and arguments on the host, beside the code."""
 NO_LIMITS = LimitSettings(max_vgpr_spills=None, max_scratch_bytes=None, min_occupancy=0.0)
 
 SCHEMA = pa.schema(
@@ -87,7 +97,7 @@ def build(
     made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
     results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
     names = [name(unit.kernel) for unit in chunk]
-    aliases = _aliases(names, results)
+    aliases = _aliases(chunk, results)
     rows = [
         _row(unit, splits, result, alias, toolchain)
         for unit, splits, result, alias in zip(chunk, split_k, results, aliases, strict=True)
@@ -121,14 +131,20 @@ def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
     return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 
-def _aliases(names: Sequence[str], results: Sequence[CompileResult]) -> list[str]:
-    """Return for each kernel the first one, by name, with the same code; empty if it is that one or has no code."""
-    first: dict[str, str] = {}
-    for stem, result in sorted(zip(names, results, strict=True), key=lambda pair: pair[0]):
-        if result.code_hash:
-            first.setdefault(result.code_hash, stem)
-    found = [first.get(result.code_hash, "") for result in results]
-    return ["" if alias == stem else alias for stem, alias in zip(names, found, strict=True)]
+def _aliases(chunk: Sequence[CompileUnit], results: Sequence[CompileResult]) -> list[str]:
+    """Return for each kernel the first one, by name, that runs the same code in the same way; empty if it is that one.
+
+    The same code may be launched with other arguments: what decides those has to agree as well.
+    """
+    first: dict[tuple, str] = {}
+    runs = [
+        (result.code_hash, *(getattr(unit.kernel, field) for field in LAUNCH_FIELDS))
+        for unit, result in zip(chunk, results, strict=True)
+    ]
+    names = [name(unit.kernel) for unit in chunk]
+    for stem, run in sorted(zip(names, runs, strict=True)):
+        first.setdefault(run, stem)
+    return [first[run] if run[0] and first[run] != stem else "" for stem, run in zip(names, runs, strict=True)]
 
 
 def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str, toolchain: Toolchain) -> tuple:

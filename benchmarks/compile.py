@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""How many kernels a CPU-hour compiles: one an invocation with the reference's flags, ours, and ours from the cache.
+
+The same kernels on the same machine. The reference compiles host and device to an object and links it
+(docs of its benchmark chain); ours compiles several kernels a unit, the device pass alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from tilewright import ck_api, hardware
+from tilewright.cache import Cache
+from tilewright.emit import Emitter
+from tilewright.kernel import name, parse
+from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.tables import parsed
+from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.hipcc import FLAGS, HipccToolchain
+
+API = Path("config/ck_api.yaml")
+
+
+def main() -> None:
+    """Measure the three ways and print CPU seconds and kernels a CPU-hour as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
+    parser.add_argument("--kinds", default="forward", help="beginning of the kinds to take")
+    parser.add_argument("--count", type=int, default=10)
+    parser.add_argument("--alone", type=int, default=3, help="how many of them to compile one an invocation")
+    parser.add_argument("--arch", default="gfx950")
+    parser.add_argument("--compiler")
+    parser.add_argument("--ck")
+    args = parser.parse_args()
+
+    settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
+    tree, found = ck_tree.find(CkSettings(root=args.ck)), compiler.find(settings)
+    level = ck_api.detect(API, tree)
+    api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
+    kinds = parsed(args.matrix)["kernels"]
+    kernels = [parse(stem) for kind, stem in kinds.items() if kind.startswith(args.kinds)]
+    kernels = [kernel for kernel in kernels if not api.lack(kernel)][: args.count]
+    units = [CompileUnit(kernel, args.arch, emitter.header(kernel, args.arch).encode()) for kernel in kernels]
+    gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
+    alone = [_reference(unit, emitter.unit(unit.kernel), found, tree, settings) for unit in units[: args.alone]]
+    with tempfile.TemporaryDirectory() as folder:
+        cold, statuses = _ours(units, found, tree, settings, gpu, Path(folder))
+        warm, again = _ours(units, found, tree, settings, gpu, Path(folder))
+    assert statuses == again
+    reference = sum(alone) / len(alone)
+    result = {
+        "kernels": len(units),
+        "statuses": sorted(statuses),
+        "one an invocation, CPU s a kernel": [round(value, 1) for value in alone],
+        "ours, CPU s a kernel": round(cold / len(units), 2),
+        "ours from the cache, CPU s a kernel": round(warm / len(units), 5),
+        "kernels a CPU-hour": {
+            "one an invocation": round(3600 / reference, 1),
+            "ours": round(3600 * len(units) / cold, 1),
+            "ours from the cache": round(3600 * len(units) / warm),
+        },
+        "times more, ours": round(reference * len(units) / cold, 2),
+        "times more, from the cache": round(reference * len(units) / warm),
+    }
+    print(json.dumps(result, indent=2))
+
+
+def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: CompileSettings) -> float:
+    """Return the CPU seconds of compiling and linking one kernel as the reference does."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, stem = Path(temporary), name(unit.kernel)
+        (folder / f"{stem}.hpp").write_bytes(unit.header)
+        (folder / f"{stem}.cpp").write_text(text)
+        target = f"--offload-arch={unit.arch}"
+        steps = (
+            [*FLAGS, "-c", "-I", str(tree / "include"), "-I", ".", target, f"{stem}.cpp", "-o", "kernel.o"],
+            ["-shared", "-fPIC", target, "--hip-link", "-x", "none", "kernel.o", "-o", "kernel.so"],
+        )
+        seconds = 0.0
+        for step in steps:
+            run = compiler.run([found.path, *step], folder, settings.timeout_seconds, settings.memory_mib)
+            if run.outcome != "ok":
+                raise SystemExit(f"{stem}: {run.outcome}\n{run.log[-3000:]}")
+            seconds += run.seconds
+        return seconds
+
+
+def _ours(units, found, tree: Path, settings: CompileSettings, gpu, folder: Path) -> tuple[float, list[str]]:
+    """Return the CPU seconds of the toolchain and its compilers for all units, and the statuses."""
+    begin = time.process_time() + _children()
+    toolchain = HipccToolchain(found, ck_tree.CkTree(tree), settings, gpu, Cache(folder, 1 << 30))
+    statuses = [result.status for result in toolchain.compile(units)]
+    return time.process_time() + _children() - begin, statuses
+
+
+def _children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Ask the compiled library, without a GPU, which problems its kernels run; write how our rules agree with it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tilewright import ck_api, kernel, problem, problem_sets, support
+from tilewright.atomic import write_text
+from tilewright.emit import Emitter
+from tilewright.errors import reports_user_errors
+from tilewright.kernel import KernelConfig, parse
+from tilewright.operation import Operation
+from tilewright.problem import Problem
+from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.tables import Table, read
+from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.host_check import HostCompiler
+
+API = Path("config/ck_api.yaml")
+PROBLEMS = Path("config/problems/training.yaml")
+SPLITS = {"forward": (1,), "bwd_data": (1,), "bwd_weight": (1, 4)}
+
+
+class Kinds(Table):
+    """The kernels of the compile matrix."""
+
+    archs: list[str]
+    kernels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One kernel's verdicts."""
+
+    kind: str
+    split_k: int
+    both: int
+    neither: int
+    ours: int
+    """Pairs that our rules allow and the library refuses."""
+    library: int
+    """Pairs that the library allows and our rules refuse."""
+    rules: str
+    """The rules that refuse those, with how many."""
+    example: str
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Compile the host pass, compare every pair, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
+    parser.add_argument("--arch", default="gfx950")
+    parser.add_argument("--compiler", help="path of hipcc; by default what `tilewright doctor` shows")
+    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tilewright doctor` shows")
+    parser.add_argument("--output", type=Path, default=Path("docs/host-support.md"))
+    args = parser.parse_args(argv)
+
+    settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
+    tree, found = ck_tree.find(CkSettings(root=args.ck)), compiler.find(settings)
+    level = ck_api.detect(API, tree)
+    api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
+    library = HostCompiler(found, ck_tree.CkTree(tree), settings, Path("workflow/native"))
+    kinds = {kind: parse(name) for kind, name in read(args.matrix, Kinds).kernels.items()}
+    rows: list[Comparison] = []
+    asked: Counter[str] = Counter()
+    for variant in SPLITS:
+        own = {
+            kind: one for kind, one in kinds.items() if one.variant == variant and not api.lack(one) and one.ndim > 1
+        }
+        units = [CompileUnit(one, args.arch, emitter.header(one, args.arch).encode()) for one in own.values()]
+        checks = library.load(units)
+        for split_k in SPLITS[variant]:
+            for dtype in sorted({one.dtype for one in own.values()}):
+                drawn = problem_sets.generate(PROBLEMS, Operation(variant, dtype), (2, 3), 1)
+                problems = [entry.problem for entry in drawn]
+                asked[f"{variant} {dtype}"] = len(problems)
+                chosen = [index for index, one in enumerate(own.values()) if one.dtype == dtype]
+                answers = checks.verdicts(problems, split_k)[:, chosen]
+                names = [list(own)[index] for index in chosen]
+                rows += compare(names, [own[name] for name in names], problems, answers, split_k)
+    write_text(args.output, page(rows, asked, level, found.version.splitlines()[0]))
+
+
+def compare(
+    names: Sequence[str],
+    kernels: Sequence[KernelConfig],
+    problems: Sequence[Problem],
+    answers: np.ndarray,
+    split_k: int,
+) -> list[Comparison]:
+    """Return one row a kernel; ``answers`` are the library's, bool [P, Q]."""
+    frame = problem.frame(list(problems))
+    candidates = kernel.frame(list(kernels)).assign(split_k=split_k)
+    verdicts = support.check(frame, candidates, kernels[0].variant)
+    rows = []
+    for column, (name, one) in enumerate(zip(names, kernels, strict=True)):
+        same = frame["ndim"].to_numpy() == one.ndim
+        ours, theirs = verdicts[same, column] == 0, answers[same, column]
+        refusing = Counter(support.RULES[index - 1].name for index in verdicts[same, column][~ours & theirs])
+        differs = np.flatnonzero(ours != theirs)
+        example = str(problems[np.flatnonzero(same)[differs[0]]]) if len(differs) else ""
+        rows.append(
+            Comparison(
+                name, split_k, int((ours & theirs).sum()), int((~ours & ~theirs).sum()), int((ours & ~theirs).sum()),
+                int((~ours & theirs).sum()), ", ".join(f"{rule} {n}" for rule, n in sorted(refusing.items())), example,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_name: str) -> str:
+    """Return the page: one row a kernel and split-K, with an example of each disagreement."""
+    total = sum(row.both + row.neither + row.ours + row.library for row in rows)
+    differ = sum(row.ours + row.library for row in rows)
+    counts = ", ".join(f"{number} {what}" for what, number in sorted(asked.items()))
+    columns = ("kind", "split-K", "both run", "both refuse", "only ours run", "only the library runs", "refused by")
+    lines = [
+        "# The library's own support checks",
+        "",
+        "Written by `make host-support`: the host code of the kernels in `config/compile_matrix.yaml`, compiled by",
+        f"{compiler_name} for API level {level} and asked on a machine without a GPU against a stand-in for the HIP",
+        f"runtime. The problems are those of `{PROBLEMS}`: {counts}.",
+        "",
+        f"Our support rules and the library agree on {total - differ:,} of {total:,} pairs.",
+        "",
+        f"| {' | '.join(columns)} |",
+        "|---" * len(columns) + "|",
+    ]
+    lines += [f"| {r.kind} | {r.split_k} | {r.both} | {r.neither} | {r.ours} | {r.library} | {r.rules} |" for r in rows]
+    lines += ["", "## An example of each disagreement", "", "| kind | split-K | problem |", "|---|---|---|"]
+    lines += [f"| {r.kind} | {r.split_k} | `{r.example}` |" for r in rows if r.example]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
