@@ -1,6 +1,14 @@
 # Stage 6: measure the pairs of a chunk, one job at a time on the GPU.
 #
 # The journal is no output: Snakemake would remove it before the job, and with it what was measured.
+def recording(wildcards):
+    """Return the table that the device replays, if it is one that does."""
+    if SETTINGS.benchmark.device != "recorded":
+        return []
+    folder = SETTINGS.benchmark.recordings
+    return f"{folder}/{product(wildcards)}/{wildcards.op}.parquet"
+
+
 checkpoint benchmark:
     input:
         modules=modules("benchmark"),
@@ -11,6 +19,7 @@ checkpoint benchmark:
         support=ancient("results/support/{arch}/{op}/{chunk}.parquet"),
         problems=ancient("results/problems/{op}.parquet"),
         chosen=[ancient(path) for path in CHOSEN],
+        recording=recording,
     output:
         "results/benchmark/{arch}/{op}/{chunk}.json",
     log:

@@ -47,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
         coefficients=args.coefficients,
         driver=args.driver,
         artefacts=args.artefacts,
+        operation=str(args.operation),
         details=args.journal.with_suffix(".details.jsonl"),
     )
     problem_table = parquet.read(args.problems)

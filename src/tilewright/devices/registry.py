@@ -16,6 +16,7 @@ from tilewright.bench.telemetry import Board, boards, of_board
 from tilewright.devices.base import Device
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.devices.gpu import GpuDevice, Method
+from tilewright.devices.recorded import RecordedDevice
 from tilewright.devices.simulated import SimulatedDevice
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -37,6 +38,8 @@ class Source:
     """Measuring driver, a library; a real GPU needs it."""
     artefacts: Path | None = None
     """Folder of the built kernels, by the name in the build table's column ``artefact``."""
+    operation: str = ""
+    """Operation that is measured, for the file name of a recording."""
     details: Path | None = None
     """Log of everything that a real GPU tells."""
 
@@ -65,6 +68,14 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
     yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+
+
+@contextmanager
+def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
+    path = Path(source.settings.recordings, source.hardware.name, f"{source.operation}.parquet")
+    if not path.is_file():
+        raise UserError(f"{path}: there is no recording of {source.operation} on {source.hardware.name}")
+    yield RecordedDevice(path, source.hardware.name)
 
 
 @contextmanager
@@ -121,6 +132,7 @@ def module_finder(artefacts: Path) -> Callable[[pd.Series], str]:
 
 _MAKERS: dict[str, Callable[[Source, Board | None], AbstractContextManager[Device]]] = {
     "simulated": _simulated,
+    "recorded": _recorded,
     "cuda": _gpu,
     "hip": _gpu,
 }

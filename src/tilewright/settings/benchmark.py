@@ -70,9 +70,11 @@ class ActiveSettings(Section):
 class BenchmarkSettings(Section):
     """How pairs are measured."""
 
-    device: Literal["simulated", "cuda", "hip"] = "simulated"
-    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``cuda`` and ``hip``
-    measure on a GPU of this machine."""
+    device: Literal["simulated", "recorded", "cuda", "hip"] = "simulated"
+    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``recorded`` replays
+    a table of ``recordings``. ``cuda`` and ``hip`` measure on a GPU of this machine."""
+    recordings: RelativePath = "config/recordings"
+    """Folder of the tables that ``recorded`` replays: PRODUCT/OPERATION.parquet."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
