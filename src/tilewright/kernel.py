@@ -6,7 +6,7 @@ would need a correction is refused here, before it gets a name.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tilewright.errors import UserError
@@ -161,6 +161,12 @@ def name(kernel: KernelConfig) -> str:
     if not (k.pad_m and k.pad_n and k.pad_k):
         text += f"_pad{k.pad_m:d}{k.pad_n:d}{k.pad_k:d}"
     return text
+
+
+def with_true_layout(kernel: KernelConfig) -> KernelConfig:
+    """Return the kernel labelled with the layout that its dimensionality has; foreign rule sets label 3D ``nhwgc``."""
+    label = LAYOUTS[kernel.ndim][0]
+    return kernel if kernel.layout == label else replace(kernel, layout=label)
 
 
 def _either(values: tuple[str, ...]) -> str:

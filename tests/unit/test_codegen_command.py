@@ -57,19 +57,19 @@ def test_a_rule_set_is_emitted_without_its_flagged_kernels(command, tmp_path):
     emitted = kernels_of(tmp_path)
     listed = command("codegen", *TINY, "--list-configs", "--format", "json")[1]
     rows = json.loads(listed)
-    assert emitted == {row["kernel"] for row in rows if not row["flags"]}
-    assert emitted < {row["kernel"] for row in rows}
+    assert emitted == {row["built_as"] for row in rows if not row["flags"]}
+    assert emitted < {row["built_as"] for row in rows}
     manifest = (tmp_path / "gfx950/MANIFEST").read_text().splitlines()
     assert manifest == sorted(set(contents(tmp_path / "gfx950")) - {"MANIFEST", ".state"})
 
 
 def test_flagged_kernels_are_emitted_when_they_are_asked_for(command, tmp_path):
     rows = json.loads(command("codegen", *TINY, "--list-configs", "--format", "json")[1])
-    every = {row["kernel"] for row in rows}
+    every = {row["built_as"] for row in rows}
     command("codegen", *TINY, "--output", str(tmp_path / "all"), "--include-flagged", "all")
     assert kernels_of(tmp_path / "all") == every
     command("codegen", *TINY, "--output", str(tmp_path / "one"), "--include-flagged", "async_layout")
-    assert kernels_of(tmp_path / "one") == {row["kernel"] for row in rows if row["flags"] in ("", "async_layout")}
+    assert kernels_of(tmp_path / "one") == {row["built_as"] for row in rows if row["flags"] in ("", "async_layout")}
 
 
 def test_the_same_request_touches_nothing_and_another_leaves_no_stale_file(command, tmp_path):

@@ -234,14 +234,15 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
 
     flags.check_names(args.include_flagged)
     items = _listed(args, _Tables(args), arch)
-    built = {item.name: item for item in items if flags.is_built(item.flags, args.include_flagged)}
+    chosen = [item.built_as for item in items if flags.is_built(item.flags, args.include_flagged)]
+    built = {name(kernel): kernel for kernel in chosen}
     left_out = [item for item in items if not flags.is_built(item.flags, args.include_flagged)]
     if single_kernel.given(args) and left_out:
         raise UserError("\n".join(_refusals(left_out)))
     if not built:
         raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
     emitter = Emitter(args.templates, args.config / "ck_api.yaml", args.ck_api or NEWEST)
-    kernels = [built[name].kernel for name in sorted(built) if not emitter.lack(built[name].kernel)]
+    kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
     if not kernels:
         raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
     processes = args.processes or len(os.sched_getaffinity(0))
@@ -249,7 +250,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
     if request:
         library.remember(folder, request)
     if args.verbose:
-        sys.stdout.writelines(f"{name(kernel)}\n" for kernel in kernels)
+        sys.stdout.writelines(f"{stem}\n" for stem in sorted(map(name, kernels)))
     print(
         f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
         f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from tilewright import emit
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.rules.named import Enumerated
 
-COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons")
-"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``."""
+COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
+"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
+
+``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
+"""
 PASS = "pass"
 
 
@@ -24,6 +28,7 @@ def row(item: Enumerated, arch: str) -> dict[str, str]:
         "arch_filter_reason": item.reason,
         "flags": ",".join(flag.name for flag in item.flags),
         "flag_reasons": "; ".join(flag.reason for flag in item.flags),
+        "built_as": emit.name(item.built_as),
     }
 
 

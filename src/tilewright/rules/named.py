@@ -39,6 +39,11 @@ class Enumerated:
     flags: tuple[Flag, ...] = ()
 
     @property
+    def built_as(self) -> KernelConfig | DepthwiseConfig:
+        """The kernel that is emitted: the same, with the label of its true layout."""
+        return self.kernel if isinstance(self.kernel, DepthwiseConfig) else kernel.with_true_layout(self.kernel)
+
+    @property
     def passes_arch_filter(self) -> bool:
         """Tell whether the reference's architecture filter keeps the kernel."""
         return not self.rule
