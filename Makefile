@@ -7,7 +7,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format docs environment toolchain compile-matrix host-support lock schema crawltest clean
+.PHONY: models test lint format docs environment toolchain compile-matrix host-support lock schema crawltest counts clean
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -21,6 +21,10 @@ lint: $(READY)
 	$(RUN) ruff format --no-cache --check .
 	$(RUN) snakefmt --check Snakefile workflow/rules
 	$(RUN) snakemake --lint
+
+# Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
+counts: $(READY)
+	$(RUN) tilewright codegen --counts --compare tests/unit/data/reference_counts.csv
 
 format: $(READY)
 	$(RUN) ruff check --fix .

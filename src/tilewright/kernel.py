@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+from tilewright import pipelines
 from tilewright.errors import UserError
 from tilewright.grammar import Part, broken, compiled
 from tilewright.operation import DTYPES, VARIANTS
@@ -18,16 +19,13 @@ if TYPE_CHECKING:
 
 LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
 """Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
-PIPELINES = (
-    "basic_v1", "basic_v2", "compv1", "compv2", "compv3", "compv4", "compv5", "compv6",
-    "mem", "comp_async", "basic_async_v1", "wavelet",
-)  # fmt: skip
+PIPELINES = tuple(pipelines.TABLE)
 EPILOGUES = ("cshuffle", "default")
 SCHEDULERS = ("intrawave", "interwave")
 SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
 STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
-TWO_BLOCK_PIPELINES = ("compv1", "compv2", "basic_v1", "basic_v2", "basic_async_v1", "wavelet")
+TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
 _SHORT_VARIANT = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_weight"}
 _CHOICES = {
@@ -121,10 +119,9 @@ class KernelConfig:
     @property
     def blocks_per_cu(self) -> int:
         """Occupancy hint given to the compiler; it follows from pipeline and buffering."""
-        if self.pipeline in ("compv4", "comp_async"):
-            return 1
-        if self.pipeline in TWO_BLOCK_PIPELINES:
-            return 2
+        hint = pipelines.TABLE[self.pipeline].blocks_per_cu
+        if hint != "by_buffering":
+            return hint
         return 1 if self.double_smem_buffer else 2
 
 
