@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     report |= evaluate.networks(measurements, evaluate.score(measurements, scores, offered), uses)
     settings = ValidationSettings.from_json(args.settings)
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
-    if settings.network_folds and not spec["params"]["prior"]:
+    if settings.network_folds and not spec["params"].get("prior"):
         report["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,
