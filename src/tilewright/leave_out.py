@@ -7,10 +7,10 @@ with what is tested, in whatever network it stands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tilewright import bootstrap, cross_validation, efficiency, learn, objectives
 from tilewright.errors import UserError
@@ -19,16 +19,13 @@ from tilewright.measurements import Measurements
 from tilewright.settings.model import ModelSettings
 
 
-def families(problems: pd.DataFrame) -> np.ndarray:
-    """Return the network family of each problem; without a column ``family`` every network is one of its own."""
-    return problems["family" if "family" in problems else "network"].to_numpy(object)
-
-
 def by_network(
-    measurements: Measurements, hardware: Hardware, objective: str, settings: ModelSettings, folds: int, threads: int
-) -> dict[str, Any]:
+    measurements: Measurements, hardware: Hardware, objective: str, settings: ModelSettings, folds: int, threads: int,
+    families: Mapping[str, str] | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """Return the efficiency on networks left out in turn, in ``folds`` parts of whole families.
 
+    ``families``: the family of each network; one that is not in it is a family of its own.
     Models are those of cross-validation: ``cv_estimators`` trees on ``cv_rows_per_problem`` rows of a problem.
     """
     few = settings.model_copy(
@@ -38,7 +35,8 @@ def by_network(
     data = learn.table(
         measurements, learn.training_rows(measurements, few, np.ones(len(problems), bool)), hardware, few, threads
     )
-    family, layers = families(problems), problems["layer_family"].to_numpy(object)
+    layers = problems["layer_family"].to_numpy(object)
+    family = np.array([(families or {}).get(name, name) for name in problems["network"]], object)
     held_out = (problems["split"] == "validation").to_numpy()
     tested = np.flatnonzero(held_out[data.rows.problem])
     names, sizes = np.unique(family[data.rows.problem[tested]], return_counts=True)

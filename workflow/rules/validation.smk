@@ -6,6 +6,7 @@ checkpoint validation:
     input:
         modules=modules("validation"),
         script=source("workflow/scripts/validation.py"),
+        layers=SETTINGS.problems.validation,
         coefficients=source("config/simulated_device.yaml"),
         trained=[ancient(path) for path in TRAINED.values()],
         compared=[ancient(path) for path in COMPARED],
@@ -35,6 +36,6 @@ checkpoint validation:
         training=lambda wildcards, input: os.path.dirname(input.trained[0]),
     shell:
         "python {input.script} --dataset {input.dataset} --training {params.training} --threads {threads}"
-        " --uses {input.uses}"
+        " --uses {input.uses} --layers {input.layers:q}"
         " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference} {params.chosen}"
         " --output {output} 2>&1 | tee {log}"

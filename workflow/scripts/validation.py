@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import chosen_pairs, dataset, evaluate, learn, learning_curve, leave_out, parquet, publish
+from tilewright import chosen_pairs, dataset, evaluate, layers, learn, learning_curve, leave_out, parquet, publish
 from tilewright.atomic import write_text
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
@@ -25,6 +25,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--training", required=True, type=Path, help="folder written by model.py")
     parser.add_argument("--reference", type=Path, help="folder written by reference.py, to compare with")
     parser.add_argument("--chosen", type=Path, help="pairs that active measuring chose, for its learning curve")
+    parser.add_argument("--layers", type=Path, help="table of layers that says the families of networks")
     parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the simulated device")
     parser.add_argument("--settings", default="{}", help="section validation of config.yaml as JSON")
     parser.add_argument("--uses", required=True, type=Path, help="which run of a network needs which problem")
@@ -58,6 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     settings = ValidationSettings.from_json(args.settings)
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if settings.network_folds and not spec["params"].get("prior"):
+        known = layers.read(args.layers) if args.layers else []
+        families = {layer.network: layer.network_family or layer.network for layer in known}
         report["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,
@@ -65,6 +68,7 @@ def main(argv: list[str] | None = None) -> None:
             ModelSettings(**spec["params"]),
             settings.network_folds,
             args.threads,
+            families,
         )
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)

@@ -1,0 +1,37 @@
+"""The reference's trainer beside ours, and a prior, as parts of the workflow."""
+
+import json
+import shutil
+
+import small_workflow
+
+TRAINING = "results/training/gfx950/forward_bf16"
+REPORT = "results/validation/gfx950/forward_bf16.json"
+
+
+def test_the_reference_is_trained_once_and_compared(copy):
+    copy.configure(validation={"reference_trainer": True, "reference_trees": 5, "network_folds": 2})
+    run = copy.make()
+    assert (run.jobs["reference"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
+    report = json.loads(copy.read(REPORT))
+    theirs = json.loads(copy.read("results/reference/gfx950/forward_bf16/feature_spec.json"))
+    assert theirs["training_rows"] == json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["training_rows"]
+    assert report["reference_trainer"]["efficiency"]["mean"] > 0
+    assert "leave_network_out" in report
+    assert not copy.make().jobs
+
+
+def test_a_prior_is_corrected_and_its_content_counts(copy):
+    shutil.copytree(copy.folder / TRAINING, copy.folder / "priors/first")
+    copy.configure(model={**small_workflow.CONFIG["model"], "prior": "priors/first"})
+    run = copy.make()
+    assert (run.jobs["model"], run.measured) == (1, 0)
+    manifest = json.loads(copy.read(f"{TRAINING}/train_manifest.json"))
+    assert manifest["target"] == "corrected"
+    assert manifest["prior"]["device_kind"] == "simulated"
+    assert not copy.make().jobs
+    # Another prior in the same place is another model.
+    spec = json.loads(copy.read("priors/first/feature_spec.json"))
+    (copy.folder / "priors/first/feature_spec.json").write_text(json.dumps({**spec, "device": "another"}))
+    assert copy.make().jobs["model"] == 1
+    assert json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["prior"]["device"] == "another"
