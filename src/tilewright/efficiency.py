@@ -9,6 +9,7 @@ from tilewright.measurements import STATUSES, Measurements
 NOT_IN_POOL = ("unsupported", "compile_error", "compile_timeout")
 """Statuses known before a selection: such a pair is never offered. Every other failure is the selection's risk."""
 OK = STATUSES.index("ok")
+SKIPPED = STATUSES.index("skipped")
 PERCENTILES = tuple(range(0, 101, 2))
 
 

@@ -143,6 +143,11 @@ def evaluate(
     problems = measurements.problems.iloc[scored.rows]
     floor = _floor(measurements, scored, hardware, coefficients)
     training = measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
+    if training.empty:
+        raise UserError(
+            f"{measurements.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
+            "give the dataset that the model was trained on"
+        )
     novelty = explain.Novelty(training, problems, model[1]["feature_set"] if model else "tilewright", hardware)
 
     def strata(labels: pd.Series, name: str = "{}") -> dict[str, Any]:

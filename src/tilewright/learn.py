@@ -152,7 +152,9 @@ def training_rows(measurements: Measurements, settings: ModelSettings, used: np.
     solvable = used & (efficiency.problem_best(measurements) > 0)
     if not solvable.any():
         raise UserError(f"{measurements.operation}: no training problem has a measured time; nothing can be learnt")
-    wanted = np.flatnonzero(solvable[measurements.problem] & efficiency.in_pool(measurements))
+    # A skipped pair was not tried: who picks it out of fold has neither won nor lost.
+    tried = efficiency.in_pool(measurements) & (measurements.status != efficiency.SKIPPED)
+    wanted = np.flatnonzero(solvable[measurements.problem] & tried)
     # One order for every way in which the rows were stored or resumed.
     wanted = wanted[np.lexsort((measurements.candidate[wanted], measurements.problem[wanted]))]
     ok = measurements.status[wanted] == efficiency.OK

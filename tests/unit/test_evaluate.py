@@ -6,8 +6,9 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tilewright import efficiency, evaluate
+from tilewright import efficiency, evaluate, problem
 from tilewright.errors import UserError
+from tilewright.problem import Problem
 
 NAN = float("nan")
 
@@ -156,6 +157,27 @@ def test_nothing_to_validate_is_a_user_error():
     data = samples.table_of([[1, 2]], "train", ndim=2)
     with pytest.raises(UserError, match="validation"):
         report(data, np.zeros((1, 2)))
+
+
+def test_nothing_to_choose_the_baselines_on_is_a_user_error():
+    data = samples.table_of([[1, 2]], "validation", ndim=2)
+    with pytest.raises(UserError, match="split train"):
+        report(data, np.zeros((1, 2)))
+
+
+def test_kinds_of_layers():
+    dims = {
+        "depthwise": {"C": 32, "K": 32, "G": 32, "Y": 3, "X": 3},
+        "grouped": {"C": 64, "K": 64, "G": 4},
+        "dilated": {"C": 64, "K": 64, "Y": 3, "X": 3, "dilation_h": 2},
+        "few channels": {"C": 3, "K": 64, "Y": 7, "X": 7, "stride_h": 2},
+        "pointwise": {"C": 64, "K": 64},
+        "strided": {"C": 64, "K": 64, "stride_w": 2},
+        "3x3": {"C": 64, "K": 64, "Y": 3, "X": 3},
+        "other filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
+    }
+    table = problem.frame([Problem.from_dims("forward", "bf16", Hi=20, Wi=20, **kind) for kind in dims.values()])
+    assert evaluate.layer_kinds(table).tolist() == list(dims)
 
 
 def test_summary_is_in_percent_with_four_decimals():

@@ -61,6 +61,16 @@ def test_failed_rows_are_no_training_rows(trained):
     assert trained.manifest["training_rows"] < everything.manifest["training_rows"]
 
 
+def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
+    data = samples.measured()
+    skipped = np.isin(data.candidate, [1, 5])
+    status = np.where(skipped, np.uint8(efficiency.SKIPPED), data.status)
+    few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
+    rows = learn.training_rows(few, samples.SMALL)
+    assert not np.isin(rows.candidate, [1, 5]).any()
+    assert len(rows.problem) > 0
+
+
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
     rows = learn.training_rows(data, changed(rows_per_problem=0, relative_floor=0.05))
