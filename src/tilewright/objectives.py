@@ -35,7 +35,7 @@ OBJECTIVES = {
     ),
     "log_tflops": Objective("ln(TFLOPS)", {"objective": "regression"}),
     "lambdarank": Objective(
-        "a score whose order within a problem is that of the TFLOPS; it has no unit",
+        "a score whose order within a problem is that of the TFLOPS, brought to the spread of their logarithms",
         {
             "objective": "lambdarank",
             "label_gain": [2 ** (grade / 3) - 1 for grade in range(GRADES)],
@@ -141,12 +141,23 @@ def fit(
     An ensemble divides the trees among its members, so it costs what one of them does.
     """
     members = OBJECTIVES[objective].members
+    if objective == "lambdarank":
+        # A ranking has no unit: it gets the spread of the logarithms, so that other scores can be added to it.
+        booster = _fit_one(objective, data, learnt, settings, trees, threads)
+        problem = data.rows.problem[learnt]
+        wanted = within_problem_spread(problem, data.rows.label("relative", settings.relative_floor)[learnt])
+        spread = within_problem_spread(problem, predict(booster, data, learnt, threads))
+        return _weighted([booster], [wanted / spread if spread else 1.0])
     if not members:
         return _fit_one(objective, data, learnt, settings, trees, threads)
     fitted = [_fit_one(name, data, learnt, settings, max(trees // len(members), 1), threads) for name in members]
     spreads = [within_problem_spread(data.rows.problem[learnt], predict(b, data, learnt, threads)) for b in fitted]
     weights = [spreads[0] / spread / len(members) if spread else 0.0 for spread in spreads]
-    texts = [booster.model_to_string() for booster in fitted]
+    return _weighted(fitted, weights)
+
+
+def _weighted(boosters: list[lightgbm.Booster], weights: list[float]) -> lightgbm.Booster:
+    texts = [booster.model_to_string() for booster in boosters]
     return lightgbm.Booster(model_str=booster_text.weighted_sum(list(zip(texts, weights, strict=True))))
 
 

@@ -21,8 +21,6 @@ from tilewright.hardware import Hardware
 
 OFFSET = "offset"
 """Column of a published pool that is added to the trees' prediction."""
-ADDABLE = ("relative", "log_tflops", "ensemble", "corrected")
-"""Targets whose scores are logarithms of TFLOPS up to a constant of each problem."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Prior:
 def load(folder: Path, feature_set: str, variant: str) -> Prior:
     """Read a training folder or the folder of a published operation.
 
-    ``UserError`` when it is another direction's, has other features, or its scores are a bare ranking.
+    ``UserError`` when it is another direction's or has other features.
     """
     spec: dict[str, Any] = publish.read_json(folder / publish.SPEC)
     chosen = features.feature_set(feature_set)
@@ -75,11 +73,6 @@ def load(folder: Path, feature_set: str, variant: str) -> Prior:
                 f"{wanted if field != 'feature_names' else 'those of this release'!r}; "
                 "give model.prior a model of the same direction and features"
             )
-    if spec["target"] not in ADDABLE:
-        raise UserError(
-            f"{folder / publish.SPEC}: target is {spec['target']!r}, a ranking without unit; "
-            f"train the prior with model.target relative or log_tflops"
-        )
     pool = parquet.read(folder / publish.CANDIDATES).to_pandas()
     try:
         text = (folder / publish.MODEL).read_text(encoding="utf-8")

@@ -5,7 +5,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import booster_text, cross_validation, efficiency, learn
+from tilewright import booster_text, cross_validation, efficiency, learn, objectives
 from tilewright.errors import UserError
 from tilewright.objectives import CHOICES, Rows
 from tilewright.settings.model import ModelSettings
@@ -110,3 +110,18 @@ def test_trials_are_drawn_by_seed_from_the_space_and_recorded():
 def test_grades_of_a_ranking_rise_with_efficiency():
     label = rows([[0.1, 0.4, 0.7, 1.0]]).label("lambdarank", 0.05)
     assert label.tolist() == [0, 0, 15, 30]
+
+
+def test_a_ranking_has_the_spread_of_the_logarithms():
+    data = samples.measured()
+    settings = changed(target="lambdarank", rows_per_problem=0)
+    trained = learn.train(data, samples.product(), settings)
+    found = learn.training_rows(data, settings)
+    at = np.flatnonzero(found.learn)
+    booster = lightgbm.Booster(model_str=trained.model)
+    pool = data.candidates.assign(offset=0.0)
+    pairs = found.problem[at], found.candidate[at]
+    scores = learn.predict(booster, trained.spec, data.problems, pool, *pairs, samples.product())
+    label = found.label("relative", settings.relative_floor)[at]
+    spreads = [objectives.within_problem_spread(found.problem[at], values) for values in (scores, label)]
+    assert spreads[0] == pytest.approx(spreads[1])

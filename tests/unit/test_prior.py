@@ -88,10 +88,14 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
         priors.load(folder, "reference", "forward")
     with pytest.raises(UserError, match="no such file"):
         priors.load(tmp_path, "tilewright", "forward")
-    ranking = learn.train(samples.measured(), samples.product(), changed(target="lambdarank"))
+
+
+@pytest.mark.parametrize("target", ["lambdarank", "ensemble"])
+def test_a_ranking_can_be_a_prior_too(tmp_path, target):
+    data = samples.measured()
+    ranking = learn.train(data, samples.product(), changed(target=target))
     publish.write_training(tmp_path, ranking, samples.product())
-    with pytest.raises(UserError, match="ranking"):
-        priors.load(tmp_path, "tilewright", "forward")
+    assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
 
 
 def test_it_is_deterministic(folder):
