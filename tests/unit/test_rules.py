@@ -117,3 +117,18 @@ def test_every_kernel_of_the_pool_round_trips_through_its_name():
     for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
         for kernel in enumerated("gfx950", operation, [2, 3]).kernels:
             assert parse(kernels.name(kernel)) == kernel
+
+
+def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
+    rules, weight = sweep.load(SWEEP), Operation.parse("bwd_weight_bf16")
+    strict = sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ())
+    asked = sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ("half_zero_output",))
+    assert len(asked.kernels) == 240 and set(strict.kernels) < set(asked.kernels)
+    gone = set(asked.kernels) - set(strict.kernels)
+    assert {(kernel.scheduler, kernel.pipeline) for kernel in gone} == {("interwave", "mem")}
+    flagged = [row for row in strict.rejected if row.rule == "half_zero_output"]
+    assert {row.kernel for row in flagged} == {kernels.name(kernel) for kernel in gone} and all(
+        row.reason for row in flagged
+    )
+    with pytest.raises(UserError, match="unknown flag 'slow'"):
+        sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ("slow",))

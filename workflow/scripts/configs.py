@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = ConfigsSettings.from_json(args.settings)
     specs = ArchSpecs.load(args.arch_specs)
     rules = sweep.load(Path(settings.rule_set))
-    result = sweep.enumerate_kernels(rules, specs, args.arch, args.operation, settings.ndims)
+    result = sweep.enumerate_kernels(rules, specs, args.arch, args.operation, settings.ndims, settings.include_flagged)
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)
     parquet.write(rows, args.kernels)
     write_text(args.rejected, sweep.rejected_text(result.rejected))

@@ -98,6 +98,15 @@ def of(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs) -> t
     return tuple(Flag(name, reason) for name, reason in known if reason)
 
 
+def first_defect(kernel: KernelConfig, included: Collection[str]) -> tuple[str, str]:
+    """Return (flag, reason) of the first known defect that is not asked for, or two empty strings."""
+    for name, defect in DEFECTS.items():
+        reason = defect.check(kernel)
+        if reason and not {name, ALL} & set(included):
+            return name, reason
+    return "", ""
+
+
 def replaced_pipeline(kernel: KernelConfig, wanted: str) -> Flag:
     """Return the flag of a kernel that was made of a line which asks for the pipeline ``wanted``."""
     return Flag(PIPELINE_REPLACED, f"the instance file asks for {wanted}; the reference makes {kernel.pipeline} of it")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,7 +13,7 @@ from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
 from tilewright.kernel import LAYOUTS, KernelConfig, name
 from tilewright.operation import Operation
-from tilewright.rules import validity
+from tilewright.rules import flags, validity
 from tilewright.tables import Table, read
 
 Count = Annotated[int, Field(ge=1)]
@@ -87,9 +87,18 @@ def load(path: Path) -> SweepRules:
 
 
 def enumerate_kernels(
-    rules: SweepRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
+    rules: SweepRules,
+    specs: ArchSpecs,
+    arch: str,
+    operation: Operation,
+    ndims: list[int],
+    included: Collection[str] = (flags.ALL,),
 ) -> Enumeration:
-    """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
+    """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused.
+
+    A kernel with a known defect is refused unless its flag is among ``included``.
+    """
+    flags.check_names(included)
     rows = rules.variants.get(operation.variant)
     if rows is None:
         raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
@@ -99,6 +108,8 @@ def enumerate_kernels(
     rejected: dict[str, Rejected] = {}
     for kernel in _combinations(rules, rows, operation, ndims):
         rule, reason = validity.first_fault(kernel, arch, specs)
+        if not rule:
+            rule, reason = flags.first_defect(kernel, included)
         if rule:
             rejected[name(kernel)] = Rejected(name(kernel), rule, reason)
         else:
