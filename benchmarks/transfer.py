@@ -23,6 +23,7 @@ from tilewright import (
     evaluate,
     hardware,
     kernel,
+    layers,
     learn,
     problem,
     problem_sets,
@@ -40,6 +41,8 @@ from tilewright.settings.model import ModelSettings
 
 CONFIG = Path(__file__).parents[1] / "config"
 SHARES = (0.0, 0.01, 0.05, 0.15, 1.0)
+VALIDATION = 500
+"""Layers of networks of the test split to judge on."""
 CHANGED = {
     ("block", "fixed_latency"): 1.6,
     ("block", "element_latency"): 0.7,
@@ -69,9 +72,12 @@ def stand_in(coefficients):
 
 
 def measured(operation: Operation, product, coefficients, seed: int, count: int) -> Measurements:
-    """Time all supported pairs of some training problems and the networks' layers with the arch's sweep pool."""
+    """Time all supported pairs of some training problems and layers of networks with the arch's sweep pool."""
     training = problem_sets.generate(CONFIG / "problems/training.yaml", operation, (2, 3), seed=1)
-    networks = problem_sets.read_networks(CONFIG / "problems/networks.csv", operation, (2, 3))
+    known = layers.read(CONFIG / "problems/layers.csv")
+    networks = problem_sets.of_layers(
+        problem_sets.sample_layers(known, "test", operation, VALIDATION, seed=1), operation, (2, 3)
+    )
     training = problem_sets.hold_out(training, networks)[:: max(len(training) // count, 1)]
     entries = [*training, *networks]
     problems = problem.frame([entry.problem for entry in entries])
