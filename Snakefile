@@ -19,6 +19,7 @@ include: "workflow/rules/dataset.smk"
 include: "workflow/rules/model.smk"
 include: "workflow/rules/reference.smk"
 include: "workflow/rules/validation.smk"
+include: "workflow/rules/serving.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/report.smk"
 

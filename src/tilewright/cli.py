@@ -15,6 +15,7 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
     "explain": "show what every rule says of a kernel",
+    "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "status": "say what of a workflow is done and how long the rest takes",
 }

@@ -6,6 +6,8 @@
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
+        served_model.lgbm  selector.hpp  known_problems.parquet  kernels.json  serving.json
+        resource_estimates.json
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
@@ -19,18 +21,22 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pyarrow as pa
+from pydantic import Field, StringConstraints
 
 from tilewright import parquet
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
+from tilewright.measurements import DEVICE_KINDS
+from tilewright.tables import Table, checked
 
 if TYPE_CHECKING:
     # Only the type: LightGBM takes seconds to import, and who reads a published model may not need it.
     from tilewright.learn import Trained
+    from tilewright.serving.artefacts import Served
 
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
@@ -43,7 +49,16 @@ HARDWARE = "hardware.json"
 VALIDATION = "validation.json"
 TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE)
 """What training leaves in its folder; publishing adds ``VALIDATION``."""
-FORMAT = 1
+SERVED_MODEL = "served_model.lgbm"
+SELECTOR = "selector.hpp"
+KNOWN = "known_problems.parquet"
+KERNELS = "kernels.json"
+SERVING = "serving.json"
+ESTIMATES = "resource_estimates.json"
+"""Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
+SERVING_FILES = (SERVED_MODEL, SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
+"""What the serving stage leaves in its folder."""
+FORMAT = 2
 
 
 def json_text(content: Any) -> str:
@@ -68,14 +83,35 @@ def write_training(folder: Path, trained: Trained, hardware: Hardware) -> None:
     parquet.write(table, folder / CANDIDATES)
 
 
-def publish(trainings: Sequence[Path], validations: Sequence[Path], output: Path) -> dict[str, Any]:
-    """Write the model directory ``output`` of trained operations and their validation reports; return the index.
+class _Entry(Table):
+    folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+$")]
 
-    The directory is built beside its place and renamed into it. ``UserError`` when a training has no report, a
-    report belongs to another one, or the models differ in arch, device or device kind.
+
+class _Index(Table):
+    """``index.json``; the patterns keep a directory from naming files outside it."""
+
+    format: int
+    arch: str
+    device: str
+    device_kind: Literal[DEVICE_KINDS]
+    operations: Annotated[dict[str, _Entry], Field(min_length=1)]
+    sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
+
+
+def publish(
+    trainings: Sequence[Path], validations: Sequence[Path], servings: Sequence[Path], output: Path
+) -> dict[str, Any]:
+    """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
+
+    The directory is built beside its place and renamed into it. ``UserError`` when a training has no report or no
+    serving folder, one of them belongs to another training, or the models differ in arch, device or device kind.
     """
-    if len(trainings) != len(validations) or not trainings:
-        raise UserError(f"publish: {len(trainings)} trainings and {len(validations)} validation reports; give one each")
+    if not len(trainings) == len(validations) == len(servings) or not trainings:
+        raise UserError(
+            f"publish: {len(trainings)} trainings, {len(validations)} validation reports and {len(servings)} serving "
+            "folders; give one each"
+        )
+    served = {figures["operation"]: path for path in servings for figures in [read_json(path / SERVING)]}
     specs = {training: read_json(training / SPEC) for training in trainings}
     common = {field: _common(specs, field) for field in ("arch", "device", "device_kind")}
     reports = {report["operation"]: path for path in validations for report in [read_json(path)]}
@@ -87,9 +123,11 @@ def publish(trainings: Sequence[Path], validations: Sequence[Path], output: Path
             operation = spec["operation"]
             if operation not in reports:
                 raise UserError(f"{training}: no validation report of operation {operation} was given")
+            if operation not in served:
+                raise UserError(f"{training}: no serving folder of operation {operation} was given")
             folder = f"grouped_conv_{operation}_{spec['arch']}"
             operations[operation] = {"folder": folder}
-            _collect(training, reports[operation], spec, building / folder)
+            _collect(training, reports[operation], served[operation], spec, building / folder)
         if set(reports) != set(operations):
             raise UserError(f"publish: no training for the report of {sorted(set(reports) - set(operations))[0]}")
         index = {"format": FORMAT, **common, "operations": operations, "sha256": _hashes(building)}
@@ -100,11 +138,27 @@ def publish(trainings: Sequence[Path], validations: Sequence[Path], output: Path
     return index
 
 
+def write_serving(folder: Path, served: Served) -> None:
+    """Write ``SERVING_FILES`` into ``folder``, each whole or not at all."""
+    texts = {
+        SERVED_MODEL: served.model,
+        SELECTOR: served.header,
+        KERNELS: json_text(served.kernels),
+        SERVING: json_text(served.figures),
+        ESTIMATES: json_text(served.estimates),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    parquet.write(served.known, folder / KNOWN)
+
+
 def verify(models: Path) -> dict[str, Any]:
     """Return the index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
     index = read_json(models / INDEX)
-    if index.get("format") != FORMAT:
-        raise UserError(f"{models / INDEX}: format is {index.get('format')!r}; this release reads {FORMAT}")
+    said = index.get("format") if isinstance(index, dict) else None
+    if said != FORMAT:
+        raise UserError(f"{models / INDEX}: format is {said!r}; this release reads {FORMAT}: publish the models again")
+    checked(index, _Index, str(models / INDEX))
     present = _hashes(models)
     for name, expected in index["sha256"].items():
         if name not in present:
@@ -134,19 +188,21 @@ def _common(specs: dict[Path, Any], field: str) -> str:
     return values[0]
 
 
-def _collect(training: Path, report: Path, spec: dict[str, Any], folder: Path) -> None:
-    validation = read_json(report)
-    for field in ("arch", "device", "device_kind"):
-        if validation[field] != spec[field]:
-            raise UserError(
-                f"{report}: {field} is {validation[field]!r}, but {training / SPEC} says {spec[field]!r}; "
-                "validate the model that is published"
-            )
+def _collect(training: Path, report: Path, serving: Path, spec: dict[str, Any], folder: Path) -> None:
+    for path, made in ((report, "validate"), (serving / SERVING, "serve")):
+        content = read_json(path)
+        for field in ("arch", "device", "device_kind"):
+            if content[field] != spec[field]:
+                raise UserError(
+                    f"{path}: {field} is {content[field]!r}, but {training / SPEC} says {spec[field]!r}; "
+                    f"{made} the model that is published"
+                )
     folder.mkdir()
-    for name in TRAINING_FILES:
-        if not (training / name).is_file():
-            raise UserError(f"{training / name}: there is no such file; train {spec['operation']} again")
-        shutil.copyfile(training / name, folder / name)
+    for source, names, made in ((training, TRAINING_FILES, "train"), (serving, SERVING_FILES, "serve")):
+        for name in names:
+            if not (source / name).is_file():
+                raise UserError(f"{source / name}: there is no such file; {made} {spec['operation']} again")
+            shutil.copyfile(source / name, folder / name)
     shutil.copyfile(report, folder / VALIDATION)
 
 

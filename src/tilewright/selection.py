@@ -1,8 +1,14 @@
-"""Selection with a published model: which supported candidate is fastest for a problem."""
+"""Selection with a published model: which supported candidate is fastest for a problem.
+
+``select`` answers many problems at once, with the small served model and the table of measured problems, exactly as
+the published C++ header does; ``rank`` lists every candidate of one problem by the full model.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,11 +16,30 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import learn, parquet, problem, publish, support
+from tilewright import features, learn, parquet, problem, publish, support
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.problem import Problem
+from tilewright.kernel import FIELDS
+from tilewright.operation import Operation
+from tilewright.problem import DIMS, INT32_MAX, Problem
+from tilewright.serving import known_problems
+from tilewright.serving.cascade import Cascade
 from tilewright.tables import checked
+
+NO_CANDIDATE = -1
+_POOL_COLUMNS = ("candidate", "kernel", "split_k", learn.OFFSET, *FIELDS)
+
+
+@dataclass(frozen=True)
+class Picks:
+    """The answer to n problems."""
+
+    candidate: np.ndarray
+    """int64 [n], row of the pool; -1 where nothing can run the problem."""
+    score: np.ndarray
+    """float64 [n], logarithm of the predicted relative efficiency; 0 for a measured one, -inf without a pick."""
+    known: np.ndarray
+    """bool [n], taken from the table of measured problems."""
 
 
 @dataclass(frozen=True)
@@ -30,17 +55,35 @@ class Selector:
     spec: dict[str, Any]
     candidates: pd.DataFrame
     hardware: Hardware
+    served: Cascade
+    pruned: np.ndarray
+    """bool [Q], candidates whose kernel is in the pruned set."""
+    known: pd.DataFrame
+    """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
 
     @classmethod
-    def load(cls, models: Path, operation: str) -> Self:
-        """Read one operation of a model directory after checking every hash; ``UserError`` on any damage."""
+    def load(cls, models: Path, operation: str, arch: str | None = None) -> Self:
+        """Read one operation of a model directory; ``UserError`` in one line if anything in it does not fit.
+
+        Checked are every hash, that the files belong to one operation and arch (``arch``, if it is given), that this
+        release has the features that the models ask for, and the columns of the tables.
+        """
         index = publish.verify(models)
+        if arch is not None and arch != index["arch"]:
+            raise UserError(
+                f"{models}: the models are for {index['arch']}, not for {arch}; give the directory of {arch}"
+            )
         if operation not in index["operations"]:
             known = ", ".join(index["operations"])
             raise UserError(f"{models}: there is no model of operation {operation!r}; it has {known}")
         folder = models / index["operations"][operation]["folder"]
-        spec = publish.read_json(folder / publish.SPEC)
-        hardware = publish.read_json(folder / publish.HARDWARE)
+        spec = _of_operation(folder / publish.SPEC, operation, index)
+        serving = _of_operation(folder / publish.SERVING, operation, index)
+        kernels = _of_operation(folder / publish.KERNELS, operation, index)
+        hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
+        pool = _table(folder / publish.CANDIDATES, _POOL_COLUMNS)
+        own = features.feature_set(serving["feature_set"]).names
+        served = load_booster(folder / publish.SERVED_MODEL, {**serving, "feature_names": list(own)})
         return cls(
             operation=operation,
             arch=index["arch"],
@@ -48,12 +91,45 @@ class Selector:
             device_kind=index["device_kind"],
             booster=load_booster(folder / publish.MODEL, spec),
             spec=spec,
-            candidates=parquet.read(folder / publish.CANDIDATES).to_pandas(),
-            hardware=checked(hardware, Hardware, str(folder / publish.HARDWARE)),
+            candidates=pool,
+            hardware=hardware,
+            served=Cascade.of(Operation.parse(operation), hardware, served, serving["short_lists"], pool),
+            pruned=pool["kernel"].isin(kernels["pruned"]).to_numpy(),
+            known=_table(folder / publish.KNOWN, known_problems.SCHEMA.names),
         )
 
+    def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Picks:
+        """Return the pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
+
+        ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: choose among
+        the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
+        """
+        wanted = checked_dims(dims)
+        allowed = self.pruned if pruned_only else None
+        candidate, score = np.full(len(wanted), NO_CANDIDATE), np.full(len(wanted), -np.inf)
+        known = np.zeros(len(wanted), bool)
+        if use_known:
+            found = self._known_rows(wanted)
+            known = (found >= 0) & (True if allowed is None else self.pruned[found])
+            candidate[known], score[known] = found[known], 0.0
+        candidate[~known], score[~known] = self.served.pick(wanted[~known], allowed)
+        return Picks(candidate, score, known)
+
+    def known_row(self, wanted: Problem) -> int:
+        """Return the row of the candidate that was fastest when exactly this problem was measured, or -1."""
+        return int(self._known_rows(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
+
+    def _known_rows(self, dims: np.ndarray) -> np.ndarray:
+        found = (self._known_index.get(row.tobytes(), NO_CANDIDATE) for row in np.ascontiguousarray(dims, np.int64))
+        return np.fromiter(found, np.int64, len(dims))
+
+    @cached_property
+    def _known_index(self) -> dict[bytes, int]:
+        dims = np.ascontiguousarray(self.known[list(DIMS)].to_numpy(np.int64))
+        return {row.tobytes(): candidate for row, candidate in zip(dims, self.known["row"].tolist(), strict=True)}
+
     def rank(self, wanted: Problem, top: int | None = None) -> pd.DataFrame:
-        """Return the supported candidates, best first, at most ``top``; empty if none supports the problem.
+        """Return the supported candidates, best first by the full model, at most ``top``; empty if there is none.
 
         Columns: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` (space of the target) and, for a
         model of relative efficiency, ``predicted_efficiency`` (percent of the problem's best).
@@ -75,12 +151,71 @@ class Selector:
         return ranked
 
 
+def checked_dims(dims: np.ndarray) -> np.ndarray:
+    """Return ``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
+    values = np.asarray(dims)
+    if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
+        raise UserError(
+            f"problems: an array of {values.dtype} with shape {values.shape}; give integers of shape (n, {len(DIMS)}): "
+            f"{', '.join(DIMS)}"
+        )
+    least = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
+    wrong = ((values < least) | (values > INT32_MAX)).any(axis=1)
+    p = {name: values[:, i].astype(np.int64) for i, name in enumerate(DIMS)}
+    groups = np.maximum(p["G"], 1)
+    wrong |= (p["C"] % groups != 0) | (p["K"] % groups != 0)
+    for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
+        wrong |= p[image] + 2 * p[f"pad_{axis}"] - p[f"dilation_{axis}"] * (p[extent] - 1) - 1 < 0
+    if wrong.any():
+        row = int(wrong.argmax())
+        given = dict(zip(DIMS, values[row].tolist(), strict=True))
+        try:
+            Problem.from_dims("forward", "bf16", **given)
+        except UserError as error:
+            raise UserError(f"problems, row {row}: {error}") from error
+    return values.astype(np.int64)
+
+
 def load_booster(path: Path, spec: dict[str, Any]) -> lightgbm.Booster:
-    """Read a model text whose features must be those of ``spec``; ``UserError`` if it is damaged or another's."""
+    """Read a model text; ``UserError`` if it is damaged or its features are not those of ``spec`` or this release."""
     try:
         booster = lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is no LightGBM model ({error}); train it again") from error
     if booster.feature_name() != spec["feature_names"]:
         raise UserError(f"{path}: its features are not those of {publish.SPEC} beside it; publish the model again")
+    unknown = sorted(set(spec["feature_names"]) - set(features.feature_set(spec["feature_set"]).names))
+    if unknown:
+        raise UserError(
+            f"{path}: this release's feature set {spec['feature_set']!r} has no {unknown[0]!r}; train the model again"
+        )
     return booster
+
+
+def read_hardware(path: Path, arch: str) -> Hardware:
+    """Read the product that a model was trained for; ``UserError`` if it is damaged or of another ``arch``."""
+    hardware = checked(publish.read_json(path), Hardware, str(path))
+    if hardware.arch != arch:
+        raise UserError(f"{path}: arch is {hardware.arch}, but the models are for {arch}; publish them again")
+    return hardware
+
+
+def _of_operation(path: Path, operation: str, index: dict[str, Any]) -> dict[str, Any]:
+    content = publish.read_json(path)
+    for field, wanted in (
+        ("operation", operation),
+        *((name, index[name]) for name in ("arch", "device", "device_kind")),
+    ):
+        if content.get(field) != wanted:
+            raise UserError(
+                f"{path}: {field} is {content.get(field)!r}, but {publish.INDEX} says {wanted!r}; publish them again"
+            )
+    return content
+
+
+def _table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    table = parquet.read(path)
+    missing = [name for name in columns if name not in table.schema.names]
+    if missing:
+        raise UserError(f"{path}: column {missing[0]} is missing; publish the models again")
+    return table.to_pandas()

@@ -19,8 +19,8 @@ WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("selection")
-    training, report = make(folder, "forward")
-    publish.publish([training], [report], folder / "models")
+    training, report, serving = make(folder, "forward")
+    publish.publish([training], [report], [serving], folder / "models")
     return folder / "models"
 
 

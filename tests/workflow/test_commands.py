@@ -16,7 +16,18 @@ def test_dry_run_lint_and_graphs(copy):
     assert "Nothing to be done" in copy.make("-n").output
     assert "Congratulations" in copy.run("--lint").output
     graph = copy.make("--rulegraph").output
-    for stage in ("arch_specs", "configs", "headers", "compile", "support", "benchmark", "dataset", "model", "publish"):
+    for stage in (
+        "arch_specs",
+        "configs",
+        "headers",
+        "compile",
+        "support",
+        "benchmark",
+        "dataset",
+        "model",
+        "serving",
+        "publish",
+    ):
         assert f'label = "{stage}"' in graph
 
 

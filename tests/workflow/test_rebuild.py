@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
-AFTER_DATASET = {"model": 1, "validation": 1, "publish": 1, "report": 1}
+AFTER_DATASET = {"model": 1, "validation": 1, "serving": 1, "publish": 1, "report": 1}
 
 
 def pairs(workflow):
@@ -128,7 +128,7 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("bench/journal.py", {"benchmark", "dataset"}),
         ("assembly.py", {"dataset"}),
         ("learn.py", {"model", "validation"}),
-        ("publish.py", {"model", "validation", "publish", "report"}),
+        ("publish.py", {"model", "validation", "serving", "publish", "report"}),
         ("evaluate.py", {"validation"}),
     ],
 )

@@ -1,9 +1,10 @@
-# Stage 10: the directory that a client loads.
+# Stage 11: the directory that a client loads.
 rule publish:
     input:
         modules=modules("publish"),
         script=source("workflow/scripts/publish.py"),
         trained=each_operation(*TRAINED.values()),
+        served=each_operation(*SERVED.values()),
         validation=each_operation("results/validation/{arch}/{op}.json"),
     output:
         directory("results/models/{arch}"),
@@ -13,9 +14,10 @@ rule publish:
         "../../envs/tilewright.yaml"
     params:
         made=each_operation_content(
-            "results/validation/{arch}/{op}.json", *TRAINED.values()
+            "results/validation/{arch}/{op}.json", *TRAINED.values(), *SERVED.values()
         ),
         training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
+        serving=[f"results/serving/{{arch}}/{op}" for op in SETTINGS.operations],
     shell:
         "python {input.script} --training {params.training} --validation {input.validation}"
-        " --output {output} 2>&1 | tee {log}"
+        " --serving {params.serving} --output {output} 2>&1 | tee {log}"

@@ -1,4 +1,4 @@
-# Stage 11: one page that shows what came out.
+# Stage 12: one page that shows what came out.
 SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances")]
 
 

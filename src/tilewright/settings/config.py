@@ -17,6 +17,7 @@ from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
 from tilewright.settings.section import Section, SourcePath
+from tilewright.settings.serving import ServingSettings
 from tilewright.settings.validation import ValidationSettings
 from tilewright.tables import checked
 
@@ -44,6 +45,7 @@ class Config(Section):
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
     validation: ValidationSettings = ValidationSettings()
+    serving: ServingSettings = ServingSettings()
 
     @field_validator("operations")
     @classmethod

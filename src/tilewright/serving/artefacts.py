@@ -1,0 +1,150 @@
+"""Everything that serves one trained operation: small model, C++ header, known problems, kernel list, and figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tilewright import ck_api, efficiency, evaluate, kernel_entries, learn
+from tilewright.devices.coefficients import Coefficients
+from tilewright.errors import UserError
+from tilewright.hardware import Hardware
+from tilewright.measurements import Measurements
+from tilewright.operation import Operation
+from tilewright.problem import DIMS
+from tilewright.serving import header, kernel_set, known_problems
+from tilewright.serving.cascade import FEATURES, Cascade
+from tilewright.serving.distill import distill
+from tilewright.settings.serving import ServingSettings
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the stage writes."""
+
+    model: str
+    header: str
+    known: pa.Table
+    kernels: dict[str, Any]
+    figures: dict[str, Any]
+    estimates: dict[str, Any]
+
+
+def build(
+    measurements: Measurements,
+    booster: lightgbm.Booster,
+    spec: dict[str, Any],
+    pool: pd.DataFrame,
+    hardware: Hardware,
+    template: Path,
+    api_table: Path,
+    coefficients: Coefficients,
+    settings: ServingSettings,
+    threads: int = 1,
+) -> Served:
+    """Make what serves the full model ``booster`` with its ``pool``; ``template`` is that of the C++ header.
+
+    ``coefficients`` are published, so that kernels outside the pool can be scored.
+    """
+    operation = Operation.parse(measurements.operation)
+    dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
+    untrained = Cascade.of(operation, hardware, booster, settings.short_lists, pool)
+    runs = untrained.supported(dims)
+    problem, candidate = np.nonzero(runs)
+    scores = np.full(runs.shape, -np.inf)
+    scores[problem, candidate] = learn.predict(
+        booster, spec, measurements.problems, pool, problem, candidate, hardware, threads
+    )
+    training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
+    text = distill(untrained, dims[training], scores[training], settings, threads)
+    quick = lightgbm.Booster(model_str=text)
+    served = Cascade.of(operation, hardware, quick, settings.short_lists, pool)
+    achieved = _achieved(measurements, pool)
+    own, kernels = _pruned(measurements, pool, achieved, api_table, settings)
+    known = known_problems.table(measurements, pool, achieved)
+    origin = {name: getattr(measurements, name) for name in ("arch", "device", "device_kind")}
+    return Served(
+        model=text,
+        header=header.render(
+            template, operation, hardware, served.booster, settings.short_lists, pool, own, known, origin
+        ),
+        known=known,
+        kernels={"operation": str(operation), **origin, **kernels},
+        figures={
+            "operation": str(operation),
+            **origin,
+            "feature_set": FEATURES,
+            "trees": served.booster.num_trees(),
+            "short_lists": settings.short_lists,
+            "known_problems": known.num_rows,
+            "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
+        },
+        estimates=coefficients.model_dump(mode="json"),
+    )
+
+
+def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
+    """Return the measured efficiency of the pool's candidates on every problem, [P, Q]."""
+    position = pd.Index(measurements.candidates["candidate"]).get_indexer(pool["candidate"])
+    if (position < 0).any():
+        foreign = pool["candidate"][position < 0].iloc[0]
+        raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which the dataset has not")
+    return efficiency.grid(measurements, np.arange(len(measurements.problems)))[:, position]
+
+
+def _pruned(
+    measurements: Measurements, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path, settings: ServingSettings
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return which candidates are in the pruned set, and what ``kernels.json`` says."""
+    number, names = pd.factorize(pool["kernel"], sort=True)
+    by_kernel = kernel_set.by_kernel(achieved, number, len(names))
+    split = measurements.problems["split"].to_numpy()
+    parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
+    chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
+    entries = kernel_entries.entries([str(name) for name in names], ck_api.load(api_table), measurements.arch)
+    return np.isin(number, chosen), {
+        "meaning": "`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
+        "measured best against measured best; `oracle_within_pruned` is that share, in percent",
+        "allowed_loss": settings.pruned_loss,
+        "pool_size": len(names),
+        "pruned_size": len(chosen),
+        "oracle_within_pruned": {
+            name: efficiency.summary(by_kernel[rows][:, chosen].max(axis=1) / by_kernel[rows].max(axis=1))
+            for name, rows in parts.items()
+        },
+        "pruned": [entries[number]["kernel"] for number in chosen],
+        "kernels": entries,
+    }
+
+
+def _figures(
+    measurements: Measurements, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, served: Cascade,
+    own: np.ndarray, achieved: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what serving costs on the validation problems: full model, served model, served from the pruned set."""
+    rows = evaluate.validation_rows(measurements)
+    rows = rows[efficiency.problem_best(measurements)[rows] > 0]
+    everything = np.arange(len(rows))
+
+    def reached(candidate: np.ndarray) -> np.ndarray:
+        return np.where(candidate >= 0, achieved[rows][everything, candidate], 0.0)
+
+    full = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
+    quick, _ = served.pick(dims[rows])
+    few, _ = served.pick(dims[rows], own)
+    efficiencies = {"full_model": reached(full), "served_model": reached(quick), "served_from_pruned_set": reached(few)}
+    return {
+        "n_problems": len(rows),
+        "efficiency": {name: efficiency.summary(values) for name, values in efficiencies.items()},
+        "loss_of_mean": {
+            name: efficiency.percent(efficiencies["full_model"].mean() - efficiencies[name].mean())
+            for name in ("served_model", "served_from_pruned_set")
+        },
+        "same_pick": efficiency.percent(np.mean(quick == full)),
+    }

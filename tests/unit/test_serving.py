@@ -1,0 +1,256 @@
+"""What a dispatcher runs: the C++ header picks what Python picks, and the lists beside it say what they claim."""
+
+import itertools
+import subprocess
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_publish import TEMPLATE, make
+
+from tilewright import parquet, publish
+from tilewright.errors import UserError
+from tilewright.problem import DIMS, Problem
+from tilewright.selection import NO_CANDIDATE, Selector, checked_dims
+from tilewright.serving import kernel_set
+from tilewright.serving.cascade import trees_of
+from tilewright.serving.symbols import Symbol
+from tilewright.settings.serving import ServingSettings
+
+VARIANTS = ("forward", "bwd_data", "bwd_weight")
+SHAPES = 500
+"""Random shapes of each direction; benchmarks/serving.py compares 10,000."""
+MAIN = """
+#include "selector.hpp"
+#include <cstdio>
+namespace model = tilewright::OPERATION_gfx950;
+int main()
+{
+    model::Selector selector;
+    model::Options options;
+    int known, pruned;
+    model::Problem problem;
+    std::int32_t* dims = &problem.N;
+    while(std::scanf("%d %d", &known, &pruned) == 2)
+    {
+        for(int i = 0; i < 19; ++i)
+            if(std::scanf("%d", dims + i) != 1)
+                return 1;
+        options.use_known   = known;
+        options.pruned_only = pruned;
+        const model::Pick pick = selector.select(problem, options);
+        std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def selector(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serving")
+    training, report, serving = make(folder, request.param)
+    publish.publish([training], [report], [serving], folder / "models")
+    return Selector.load(folder / "models", f"{request.param}_bf16"), folder
+
+
+def random_shapes(count, seed=0):
+    """Problems of many kinds: strided, dilated, grouped, odd channels, volumes; int64 [count, 19]."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    while len(rows) < count:
+        groups = int(draw.choice([1, 1, 1, 2, 8, 32]))
+        dims = {"N": int(draw.integers(1, 65)), "G": groups}
+        dims |= {name: groups * int(draw.choice([1, 3, 8, 16, 24, 64, 256, 320])) for name in ("C", "K")}
+        axes = [("Hi", "Y", "h"), ("Wi", "X", "w")] + [("Di", "Z", "d")] * (draw.random() < 0.4)
+        for image, extent, axis in axes:
+            dims |= {image: int(draw.integers(1, 120)), extent: int(draw.choice([1, 2, 3, 5, 7]))}
+            dims |= {f"stride_{axis}": int(draw.integers(1, 4)), f"pad_{axis}": int(draw.integers(0, 4))}
+            dims |= {f"dilation_{axis}": int(draw.choice([1, 1, 1, 2, 3]))}
+        try:
+            problem = Problem.from_dims("forward", "bf16", **dims)
+        except UserError:
+            continue
+        rows.append([getattr(problem, name) for name in DIMS])
+    return np.array(rows)
+
+
+def picks_of_cpp(folder, operation, shapes, known, pruned):
+    """Compile the published header with g++ and return its picks, scores and known flags."""
+    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", operation))
+    header = folder / f"models/grouped_conv_{operation}_gfx950"
+    program = folder / "main"
+    if not program.exists():
+        command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]
+        subprocess.run([*command, "-o", program, folder / "main.cpp"], check=True)
+    text = "".join(f"{known} {pruned} {' '.join(map(str, row))}\n" for row in shapes.tolist())
+    lines = subprocess.run([program], input=text, text=True, capture_output=True, check=True).stdout.split("\n")[:-1]
+    rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
+    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
+
+
+@pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
+def test_the_header_picks_what_python_picks_to_the_last_bit(selector, known, pruned):
+    python, folder = selector
+    data = samples.measured(python.spec["variant"])
+    shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
+    picks = python.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
+    rows, scores, flags = picks_of_cpp(folder, python.operation, shapes, known, pruned)
+    assert rows == picks.candidate.tolist()
+    assert scores == picks.score.tolist()
+    assert flags == picks.known.tolist()
+    assert (picks.candidate != NO_CANDIDATE).mean() > 0.3
+    assert len(set(rows)) > 3
+    assert picks.known.any() == bool(known)
+
+
+def test_the_header_refuses_what_is_no_convolution(selector):
+    python, folder = selector
+    good = random_shapes(1)[0]
+    wrong = []
+    for name, value in (("G", 0), ("N", -1), ("pad_h", -1), ("stride_w", 0), ("Y", 5000), ("G", 7)):
+        row = good.copy()
+        row[DIMS.index(name)] = value
+        wrong.append(row)
+    rows, _, _ = picks_of_cpp(folder, python.operation, np.array(wrong), 1, 0)
+    assert rows == [-1] * len(wrong)
+    for row in wrong:
+        with pytest.raises(UserError, match="row 0"):
+            python.select(row[None])
+
+
+def test_a_batch_is_its_problems_one_by_one(selector):
+    python, _ = selector
+    shapes = random_shapes(40, seed=1)
+    batch = python.select(shapes)
+    for position, row in enumerate(shapes):
+        alone = python.select(row[None])
+        assert alone.candidate[0] == batch.candidate[position]
+        assert alone.score[0] == batch.score[position]
+
+
+def test_picks_are_supported_and_without_short_lists_the_best_score(selector):
+    python, _ = selector
+    shapes = random_shapes(60, seed=2)
+    runs = python.served.supported(shapes)
+    picks = python.select(shapes, use_known=False)
+    assert ((picks.candidate >= 0) == runs.any(axis=1)).all()
+    has = np.flatnonzero(picks.candidate >= 0)
+    assert runs[has, picks.candidate[has]].all()
+    whole = python.served.__class__(**{**vars(python.served), "short_lists": ()})
+    problem, candidate = np.nonzero(runs)
+    score = np.full(runs.shape, -np.inf)
+    matrix = whole.features(shapes, problem, candidate)
+    score[problem, candidate] = whole.booster.predict(matrix) + whole.offset[candidate]
+    assert whole.pick(shapes)[0][has].tolist() == score.argmax(axis=1)[has].tolist()
+
+
+def test_a_measured_problem_gets_its_fastest_candidate(selector):
+    python, _ = selector
+    data = samples.measured(python.spec["variant"])
+    dims = data.problems[list(DIMS)].to_numpy(np.int64)
+    picks = python.select(dims)
+    offered = set(python.candidates["candidate"])
+    for row in np.flatnonzero(picks.known):
+        pairs = (data.problem == row) & (data.status == 0)
+        pairs &= np.isin(data.candidate, np.flatnonzero(data.candidates["candidate"].isin(offered)))
+        best = data.candidate[pairs][np.argmax(data.tflops[pairs])]
+        picked = python.candidates["candidate"].iloc[picks.candidate[row]]
+        assert picked == data.candidates["candidate"].iloc[best]
+    assert set(python.known["device_kind"]) == {"simulated"}
+
+
+def test_dimensions_in_another_form_are_refused():
+    for wrong in (np.ones(19, int), np.ones((2, 18), int), np.ones((2, 19))):
+        with pytest.raises(UserError, match="shape"):
+            checked_dims(wrong)
+
+
+def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
+    python, folder = selector
+    path = folder / f"serving/{python.operation}" / publish.KERNELS
+    listed = publish.read_json(path)
+    assert {entry["kernel"] for entry in listed["kernels"]} == set(python.candidates["kernel"])
+    keys = {tuple(sorted(entry["registry_key"].items())) for entry in listed["kernels"]}
+    assert len(keys) == len(listed["kernels"]) == listed["pool_size"]
+    assert all(entry["header"] == f"{entry['kernel']}.hpp" for entry in listed["kernels"])
+    assert listed["kernels"][0]["registry_key"]["arch"] == "gfx950"
+    assert listed["pruned_size"] == len(listed["pruned"]) <= listed["pool_size"]
+    assert listed["oracle_within_pruned"]["train"]["mean"] >= 98.9
+    assert (python.pruned == python.candidates["kernel"].isin(listed["pruned"])).all()
+
+
+def test_serving_figures_count_every_validation_problem(selector):
+    python, folder = selector
+    figures = publish.read_json(folder / f"serving/{python.operation}" / publish.SERVING)
+    report = publish.read_json(folder / f"{python.operation}.json")
+    assert figures["validation"]["n_problems"] == report["n_problems"]
+    assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
+    assert figures["known_problems"] == parquet.read(folder / f"serving/{python.operation}" / publish.KNOWN).num_rows
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6))
+def test_a_pruned_set_keeps_its_promise(table):
+    efficiency = np.array(table)
+    chosen = kernel_set.smallest(efficiency, 0.1)
+    best = efficiency[:, chosen].max(axis=1, initial=0.0).mean() if chosen else 0.0
+    assert best >= 0.9 * efficiency.max(axis=1).mean() - 1e-12
+    for dropped in chosen:
+        rest = [column for column in chosen if column != dropped]
+        less = efficiency[:, rest].max(axis=1, initial=0.0).mean() if rest else 0.0
+        assert less < 0.9 * efficiency.max(axis=1).mean()
+
+
+def test_a_pruned_set_needs_no_more_kernels_than_the_best_of_that_size():
+    efficiency = np.random.default_rng(3).random((40, 8))
+    chosen = kernel_set.smallest(efficiency, 0.05)
+    wanted = 0.95 * efficiency.max(axis=1).mean()
+    smallest = next(
+        size for size in range(1, 9)
+        if any(efficiency[:, list(c)].max(axis=1).mean() >= wanted for c in itertools.combinations(range(8), size))
+    )  # fmt: skip
+    assert smallest <= len(chosen) <= smallest + 1
+
+
+def test_trees_are_read_as_lightgbm_reads_them(selector):
+    python, _ = selector
+    matrix = python.served.features(random_shapes(1), np.zeros(3, int), np.arange(3))
+    for pair, values in enumerate(matrix.astype(np.float64)):
+        total = 0.0
+        for tree in trees_of(python.served.booster.model_to_string()):
+            node = 0 if len(tree["feature"]) else -1
+            while node >= 0:
+                side = "left" if values[tree["feature"][node]] <= tree["threshold"][node] else "right"
+                node = tree[side][node]
+            total += tree["leaf_value"][-1 - node]
+        assert total == python.served.booster.predict(matrix[pair : pair + 1])[0]
+
+
+def test_a_categorical_tree_is_refused():
+    data = lightgbm.Dataset(np.arange(40.0)[:, None] % 4, np.arange(40) % 2, categorical_feature=[0])
+    booster = lightgbm.train({"verbosity": -1, "min_data_in_leaf": 1, "min_data_per_group": 1}, data, 1)
+    with pytest.raises(ValueError, match="categorical"):
+        trees_of(booster.model_to_string())
+
+
+def test_what_the_header_cannot_compute_is_named():
+    value = Symbol.input("N", np.dtype("float64"))
+    with pytest.raises(UserError, match="log2"):
+        np.log2(value)
+    with pytest.raises(UserError, match="branches"):
+        bool(value > 1)
+    with pytest.raises(UserError, match="cumsum"):
+        np.cumsum(value)
+
+
+@pytest.mark.parametrize("short_lists", [[[8, 0]], [[8, 32], [8, 8]], [[8, 8], [24, 32]], [[96, 8]]])
+def test_short_lists_that_do_not_shrink_are_refused(short_lists):
+    with pytest.raises(ValueError, match="short_lists"):
+        ServingSettings(short_lists=short_lists)
+
+
+def test_the_template_is_no_kernel_template():
+    # Kernels are emitted again when one of their templates changes.
+    assert TEMPLATE.parent.name == "serving"

@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""Make what a dispatcher runs of a trained model: small model, C++ header, known problems and kernel list."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tilewright import dataset, parquet, publish
+from tilewright.devices.coefficients import load_coefficients
+from tilewright.errors import UserError, reports_user_errors
+from tilewright.selection import load_booster, read_hardware
+from tilewright.serving import artefacts
+from tilewright.settings.serving import ServingSettings
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Read a dataset and a training folder, write the serving folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--dataset", required=True, type=Path)
+    parser.add_argument("--training", required=True, type=Path, help="folder written by model.py")
+    parser.add_argument("--template", required=True, type=Path, help="template of the C++ header")
+    parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names, for the registry keys")
+    parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the resource estimates")
+    parser.add_argument("--settings", default="{}", help="section serving of config.yaml as JSON")
+    parser.add_argument("--threads", type=int, default=1, help="the results do not depend on it")
+    parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(publish.SERVING_FILES)}")
+    args = parser.parse_args(argv)
+
+    measurements = dataset.load(args.dataset)
+    spec = publish.read_json(args.training / publish.SPEC)
+    for field in ("operation", "arch", "device", "device_kind"):
+        if spec[field] != getattr(measurements, field):
+            raise UserError(
+                f"{args.training / publish.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
+                f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
+            )
+    served = artefacts.build(
+        measurements,
+        load_booster(args.training / publish.MODEL, spec),
+        spec,
+        parquet.read(args.training / publish.CANDIDATES).to_pandas(),
+        read_hardware(args.training / publish.HARDWARE, measurements.arch),
+        args.template,
+        args.api,
+        load_coefficients(args.coefficients),
+        ServingSettings.from_json(args.settings),
+        args.threads,
+    )
+    publish.write_serving(args.output, served)
+    validation, kernels = served.figures["validation"], served.kernels
+    print(
+        f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the served model loses "
+        f"{validation['loss_of_mean']['served_model']} points of mean efficiency on {validation['n_problems']} unseen "
+        f"problems; {kernels['pruned_size']} of {kernels['pool_size']} kernels are enough for 1 %"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
