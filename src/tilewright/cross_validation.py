@@ -30,6 +30,8 @@ SPACE = {
 """Hyperparameters that a search draws from."""
 CORRECTION_TREES = (0, 10, 30, 100, 300)
 """Trees that a correction of a prior is tried with, beside ``n_estimators``."""
+NEAR = 0.97
+"""Efficiency from which a candidate is as good as the best for a guaranteed set."""
 NEAR_BEST = 0.6
 """Efficiency from which rows make a candidate's offset: those between which a selection has to decide."""
 
@@ -204,9 +206,22 @@ def fold_metrics(
 
 
 def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
-    """Return ``problem_key`` and ``efficiency`` of the pick of each problem, in key order."""
-    at = picks(data.rows.problem, score)
-    found = pd.DataFrame({"problem_key": keys[data.rows.problem[at]], "efficiency": data.rows.efficiency[at]})
+    """Return ``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
+
+    The gap is how far below the pick's score the first candidate stands that is as good as the best (``NEAR``).
+    """
+    problem = data.rows.problem
+    at = picks(problem, score)
+    near = np.full(problem.max() + 1, -np.inf)
+    good = data.rows.efficiency >= NEAR
+    np.maximum.at(near, problem[good], score[good])
+    found = pd.DataFrame(
+        {
+            "problem_key": keys[problem[at]],
+            "efficiency": data.rows.efficiency[at],
+            "gap": score[at] - near[problem[at]],
+        }
+    )
     return found.sort_values("problem_key", ignore_index=True)
 
 

@@ -49,7 +49,8 @@ class Trained:
     cv: list[dict[str, float]]
     """One entry a fold, in the form of cv_metrics_tflops.json."""
     out_of_fold: pd.DataFrame
-    """``problem_key``, ``efficiency`` (0..1) of the pick of a model that has not seen the problem's group."""
+    """Of each training problem ``problem_key``, ``layer_family``, ``ndim`` and, by a model that has not seen its group,
+    ``efficiency`` (0..1) of the pick and ``gap``: see ``cross_validation.picked``."""
     importances: dict[str, int]
     """Splits of each feature, most used first."""
     manifest: dict[str, Any]
@@ -88,7 +89,7 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
         model=booster_text.canonical(booster.model_to_string()),
         spec=_spec(measurements, chosen, choice, hardware),
         cv=cross_validation.fold_metrics(data, folds, choice.score, choice.objective, settings),
-        out_of_fold=out_of_fold,
+        out_of_fold=out_of_fold.merge(measurements.problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
         importances={n: int(c) for n, c in sorted(zip(chosen.names, counts, strict=True), key=lambda p: (-p[1], p[0]))},
         manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold)
         | ({} if prior is None else {"prior": prior.origin}),

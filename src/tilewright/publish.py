@@ -7,7 +7,7 @@
         model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
         served_model.lgbm  selector.hpp  known_problems.parquet  kernels.json  serving.json
-        resource_estimates.json
+        resource_estimates.json  out_of_fold.parquet
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
@@ -47,7 +47,8 @@ IMPORTANCES = "feature_importances_tflops.json"
 CANDIDATES = "candidates.parquet"
 HARDWARE = "hardware.json"
 VALIDATION = "validation.json"
-TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE)
+OUT_OF_FOLD = "out_of_fold.parquet"
+TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
 """What training leaves in its folder; publishing adds ``VALIDATION``."""
 SERVED_MODEL = "served_model.lgbm"
 SELECTOR = "selector.hpp"
@@ -79,8 +80,9 @@ def write_training(folder: Path, trained: Trained, hardware: Hardware) -> None:
     for name, text in texts.items():
         write_text(folder / name, text)
     # The index and the pandas metadata are no part of the pool; the latter names library versions.
-    table = pa.Table.from_pandas(trained.candidates, preserve_index=False).replace_schema_metadata(None)
-    parquet.write(table, folder / CANDIDATES)
+    for name, table in ((CANDIDATES, trained.candidates), (OUT_OF_FOLD, trained.out_of_fold)):
+        plain = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
+        parquet.write(plain, folder / name)
 
 
 class _Entry(Table):

@@ -22,7 +22,7 @@ from tilewright.hardware import Hardware
 from tilewright.kernel import FIELDS
 from tilewright.operation import Operation
 from tilewright.problem import DIMS, INT32_MAX, Problem
-from tilewright.serving import known_problems
+from tilewright.serving import guarantee, known_problems
 from tilewright.serving.cascade import Cascade
 from tilewright.tables import checked
 
@@ -61,6 +61,9 @@ class Selector:
     known: pd.DataFrame
     """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
 
+    gaps: dict[str, list[float]]
+    """Calibration of ``guaranteed``; see ``serving.guarantee``."""
+
     @classmethod
     def load(cls, models: Path, operation: str, arch: str | None = None) -> Self:
         """Read one operation of a model directory; ``UserError`` in one line if anything in it does not fit.
@@ -96,6 +99,7 @@ class Selector:
             served=Cascade.of(Operation.parse(operation), hardware, served, serving["short_lists"], pool),
             pruned=pool["kernel"].isin(kernels["pruned"]).to_numpy(),
             known=_table(folder / publish.KNOWN, known_problems.SCHEMA.names),
+            gaps=serving["guarantee"]["gaps"],
         )
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Picks:
@@ -149,6 +153,17 @@ class Selector:
             # The regression may score slightly above the best.
             ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order]), 100.0)
         return ranked
+
+    def guaranteed(self, wanted: Problem, confidence: float) -> pd.DataFrame:
+        """Return the first rows of ``rank``: the smallest set that holds a near-best candidate with ``confidence``.
+
+        Near-best, and under which assumption: ``serving.guarantee``. All rows where the calibration cannot promise it.
+        """
+        if not 0 < confidence < 1:
+            raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
+        ranked = self.rank(wanted)
+        depth = guarantee.threshold(self.gaps, wanted.ndim, confidence)
+        return ranked[ranked["score"] >= ranked["score"].max() - depth]
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:

@@ -37,8 +37,9 @@ def serve(folder, variant, training):
     spec = json.loads((training / publish.SPEC).read_text())
     pool = parquet.read(training / publish.CANDIDATES).to_pandas()
     booster = load_booster(training / publish.MODEL, spec)
+    unseen = parquet.read(training / publish.OUT_OF_FOLD).to_pandas()
     served = artefacts.build(
-        data, booster, spec, pool, samples.product(), TEMPLATE, API, samples.coefficients(), SMALL_SERVING
+        data, booster, spec, pool, unseen, samples.product(), TEMPLATE, API, samples.coefficients(), SMALL_SERVING
     )
     publish.write_serving(folder / "serving" / data.operation, served)
     return folder / "serving" / data.operation

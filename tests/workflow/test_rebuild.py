@@ -121,15 +121,15 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("arch_render.py", {"arch_specs"}),
         ("rules/validity.py", {"configs"}),
         ("problem_sets.py", {"problems"}),
-        ("emit.py", {"headers"}),
+        ("emit.py", {"headers", "serving"}),
         ("bundle.py", {"headers", "compile"}),
         ("toolchain/none.py", {"compile"}),
         ("lock.py", {"benchmark"}),
         ("bench/journal.py", {"benchmark", "dataset"}),
         ("assembly.py", {"dataset"}),
-        ("learn.py", {"model", "validation"}),
+        ("learn.py", {"model", "validation", "serving"}),
         ("publish.py", {"model", "validation", "serving", "publish", "report"}),
-        ("evaluate.py", {"validation"}),
+        ("evaluate.py", {"validation", "serving"}),
     ],
 )
 def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, stages):

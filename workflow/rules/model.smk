@@ -7,6 +7,7 @@ TRAINED = {
     "importances": "results/training/{arch}/{op}/feature_importances_tflops.json",
     "candidates": "results/training/{arch}/{op}/candidates.parquet",
     "hardware": "results/training/{arch}/{op}/hardware.json",
+    "out_of_fold": "results/training/{arch}/{op}/out_of_fold.parquet",
 }
 # A prior is a file of the user's, from another run: only its content counts.
 PRIOR = [os.path.basename(TRAINED[name]) for name in ("booster", "spec", "candidates")]

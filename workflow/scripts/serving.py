@@ -41,6 +41,7 @@ def main(argv: list[str] | None = None) -> None:
         load_booster(args.training / publish.MODEL, spec),
         spec,
         parquet.read(args.training / publish.CANDIDATES).to_pandas(),
+        parquet.read(args.training / publish.OUT_OF_FOLD).to_pandas(),
         read_hardware(args.training / publish.HARDWARE, measurements.arch),
         args.template,
         args.api,

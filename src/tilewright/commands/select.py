@@ -12,7 +12,7 @@ import pandas as pd
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
 from tilewright.problem import DIMS, Problem
-from tilewright.selection import Selector
+from tilewright.selection import NO_CANDIDATE, Selector
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem", metavar="N=8,C=64,...", help="dimensions in one word; options beside it win")
     for name in DIMS:
         parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
-    parser.add_argument("--top", type=_positive, default=5, help="how many candidates to show (default: 5)")
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--top", type=_positive, default=5, help="how many candidates to show (default: 5)")
+    shown.add_argument(
+        "--confidence", type=float, metavar="SHARE",
+        help="instead of --top: the smallest set that holds a candidate within 3 %% of the best so surely, as 0.9",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.epilog = f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups."
 
@@ -36,11 +44,18 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("no problem given: use --problem N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3 or --N 8 --C 64 ...")
     problem = Problem.from_dims(args.variant, args.dtype, **dims)
     selector = Selector.load(args.models, f"{args.variant}_{args.dtype}")
-    ranked = selector.rank(problem, args.top)
+    if args.confidence is None:
+        ranked = selector.rank(problem, args.top)
+    else:
+        ranked = selector.guaranteed(problem, args.confidence)
+    measured = NO_CANDIDATE if args.no_known else selector.known_row(problem)
     if args.json:
-        _print_json(selector, problem, ranked)
+        _print_json(selector, problem, ranked, measured)
     else:
         print(f"{selector.operation} on {selector.arch} ({selector.device}), device kind: {selector.device_kind}")
+        if measured != NO_CANDIDATE:
+            best = selector.candidates["candidate"].iloc[measured]
+            print(f"fastest measured on exactly this problem ({selector.device_kind}): {best}")
         _print_table(ranked)
     if ranked.empty:
         print(f"no candidate supports the problem; the pool has {len(selector.candidates)}", file=sys.stderr)
@@ -67,13 +82,14 @@ def _positive(text: str) -> int:
     return value
 
 
-def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame) -> None:
+def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, measured: int) -> None:
     content = {
         "operation": selector.operation,
         "arch": selector.arch,
         "device": selector.device,
         "device_kind": selector.device_kind,
         "problem": {name: getattr(problem, name) for name in DIMS},
+        "fastest_measured": None if measured == NO_CANDIDATE else selector.candidates["candidate"].iloc[measured],
         "candidates": ranked.to_dict(orient="records"),
     }
     print(json.dumps(content, indent=2))

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import ck_api, efficiency, evaluate, kernel_entries, learn
+from tilewright import ck_api, cross_validation, efficiency, evaluate, kernel_entries, learn
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
-from tilewright.serving import header, kernel_set, known_problems
+from tilewright.serving import guarantee, header, kernel_set, known_problems
 from tilewright.serving.cascade import FEATURES, Cascade
 from tilewright.serving.distill import distill
 from tilewright.settings.serving import ServingSettings
@@ -41,6 +41,7 @@ def build(
     booster: lightgbm.Booster,
     spec: dict[str, Any],
     pool: pd.DataFrame,
+    out_of_fold: pd.DataFrame,
     hardware: Hardware,
     template: Path,
     api_table: Path,
@@ -50,7 +51,7 @@ def build(
 ) -> Served:
     """Make what serves the full model ``booster`` with its ``pool``; ``template`` is that of the C++ header.
 
-    ``coefficients`` are published, so that kernels outside the pool can be scored.
+    ``out_of_fold`` calibrates the guarantee; ``coefficients`` are published: kernels outside the pool can be scored.
     """
     operation = Operation.parse(measurements.operation)
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
@@ -84,6 +85,7 @@ def build(
             "short_lists": settings.short_lists,
             "known_problems": known.num_rows,
             "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
+            "guarantee": _guarantee(measurements, out_of_fold, scores, achieved),
         },
         estimates=coefficients.model_dump(mode="json"),
     )
@@ -147,4 +149,21 @@ def _figures(
             for name in ("served_model", "served_from_pruned_set")
         },
         "same_pick": efficiency.percent(np.mean(quick == full)),
+    }
+
+
+def _guarantee(
+    measurements: Measurements, out_of_fold: pd.DataFrame, scores: np.ndarray, achieved: np.ndarray
+) -> dict[str, Any]:
+    """Return the calibration of ``select --confidence`` and its coverage on the validation problems."""
+    rows = evaluate.validation_rows(measurements)
+    rows = rows[efficiency.problem_best(measurements)[rows] > 0]
+    gaps = guarantee.calibrate(out_of_fold)
+    ndim = measurements.problems["ndim"].to_numpy()[rows]
+    return {
+        "meaning": "the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of layer "
+        "families in the training data, `validation` is what the sets reach on problems of real networks, in percent",
+        "near": cross_validation.NEAR,
+        "gaps": gaps,
+        "validation": guarantee.coverage(gaps, ndim, scores[rows], achieved[rows], cross_validation.NEAR),
     }

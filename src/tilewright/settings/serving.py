@@ -30,8 +30,6 @@ class ServingSettings(Section):
     """Pairs [trees, candidates]: after so many trees only so many candidates with the highest sums go on."""
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
     """Mean efficiency that the pruned kernel set may lose on the training problems."""
-    tolerance: float = Field(0.03, gt=0, lt=1, strict=False)
-    """A candidate within this share of the best is as good as the best for the guarantee of `select --confidence`."""
     seed: int = Field(1, ge=0, le=2**31 - 1)
     """Seed of the draw of rows and of the trees."""
 
