@@ -132,6 +132,8 @@ def _without_wrong_kernels(results: dict[str, pa.Array], kernel: pa.Array) -> di
 
 def _status_of_refused(build_status: pa.Array) -> pa.Array:
     """A pair of a kernel whose build failed has that failure as its status; all others are unsupported."""
+    # Both are limits of this machine, not of the kernel.
+    build_status = pc.if_else(pc.equal(build_status, "compile_memory"), "compile_timeout", build_status)
     return pc.if_else(pc.is_in(build_status, pa.array(_BUILD_FAILURES)), build_status, "unsupported")
 
 

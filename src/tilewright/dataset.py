@@ -20,6 +20,11 @@ from tilewright.problem import FIELDS as PROBLEM_FIELDS
 
 SCHEMA_VERSION = 1
 NAME = pa.dictionary(pa.int32(), pa.string())
+CODE = (
+    "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
+    "n_mfma", "n_buffer_loads", "n_buffer_stores", "n_lds_reads", "n_lds_writes", "n_barriers",
+)  # fmt: skip
+"""What only a compiler knows of a kernel; empty in a dataset of estimates."""
 SCHEMA = pa.schema(
     [
         pa.field("kernel", NAME, False),
@@ -42,11 +47,12 @@ SCHEMA = pa.schema(
         pa.field("vgprs", pa.float64()),
         pa.field("lds_bytes", pa.int32()),
         pa.field("occupancy", pa.float64()),
+        *(pa.field(name, pa.int32()) for name in CODE),
     ]
 )
 """Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate."""
 
-BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy")
+BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
 
 
@@ -89,6 +95,9 @@ def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple
     for name, values in rows.items():
         if isinstance(values.dtype, pd.CategoricalDtype):
             rows[name] = values.astype(str)
-        elif name in (*DIMS, "ndim", "split_k", "lds_bytes"):
+        elif name in (*DIMS, "ndim", "split_k", "lds_bytes") and not values.hasnans:
+            # A kernel that was not built has no LDS: its column stays a float.
             rows[name] = values.astype("int64")
+        elif name in CODE:
+            rows[name] = values.astype("float64")
     return number, rows
