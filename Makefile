@@ -39,8 +39,8 @@ environment: $(READY)
 
 # A HIP compiler and a Composable Kernel tree, outside of this folder; where, as tilewright.cache.default_folder says.
 TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tilewright/toolchain
-toolchain:
-	PYTHON="$(PYTHON)" sh envs/toolchain.sh "$(TOOLCHAIN)"
+toolchain: $(READY)
+	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/toolchain.sh "$(TOOLCHAIN)"
 
 # What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
 compile-matrix: $(READY)

@@ -85,7 +85,7 @@ class Run:
 def run(command: Sequence[str | Path], folder: Path, timeout: float, memory_mib: int) -> Run:
     """Run a command in ``folder``; a full disk is a ``UserError``, everything else a result.
 
-    The processes of the run are one group, which ends with the time: no compiler is left behind.
+    The processes of the run are one group, which ends with the time.
     """
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
