@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--compiler", help="path of hipcc; by default what `tilewright doctor` shows")
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tilewright doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
-    parser.add_argument("--only", nargs="+", default=[], metavar="ARCH", help="archs to compile; others stay unknown")
+    parser.add_argument("--known", action="store_true", help="compile nothing, show what the cache knows")
     parser.add_argument("--output", type=Path, default=Path("docs/compile-matrix.md"))
     args = parser.parse_args(argv)
 
@@ -51,20 +51,24 @@ def main(argv: list[str] | None = None) -> None:
     store = Cache(args.cache, 20 << 30)
     results = {}
     for arch in matrix.archs:
-        if not args.only or arch in args.only:
-            gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
-            toolchain = HipccToolchain(found, ck_tree.CkTree(ck_tree.find(tree)), settings, gpu, store)
-            results[arch] = _compile(matrix.kernels, arch, level, toolchain)
-            print(f"{arch}: {toolchain.runs} compiler runs", flush=True)
+        gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
+        toolchain = HipccToolchain(found, ck_tree.CkTree(ck_tree.find(tree)), settings, gpu, store)
+        units = _units(matrix.kernels, arch, level)
+        if args.known:
+            units = {kind: unit for kind, unit in units.items() if store.get(toolchain.key(unit)) is not None}
+        results[arch] = dict(zip(units, toolchain.compile(list(units.values())), strict=True))
+        print(f"{arch}: {toolchain.runs} compiler runs", flush=True)
     write_text(args.output, page(matrix, results, level, found.version.splitlines()[0]))
 
 
-def _compile(kinds: Mapping[str, str], arch: str, level: str, toolchain: HipccToolchain) -> dict[str, CompileResult]:
+def _units(kinds: Mapping[str, str], arch: str, level: str) -> dict[str, CompileUnit]:
     emitter, api = Emitter(Path("workflow/templates"), API, level), ck_api.load(API, level)
     kernels = {kind: parse(name) for kind, name in kinds.items()}
-    has = [kind for kind, kernel in kernels.items() if not api.lack(kernel)]
-    units = [CompileUnit(kernels[kind], arch, emitter.header(kernels[kind], arch).encode()) for kind in has]
-    return dict(zip(has, toolchain.compile(units), strict=True))
+    return {
+        kind: CompileUnit(kernel, arch, emitter.header(kernel, arch).encode())
+        for kind, kernel in kernels.items()
+        if not api.lack(kernel)
+    }
 
 
 def page(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]], level: str, compiler_name: str) -> str:

@@ -60,13 +60,18 @@ COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mi
 """What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
 
 
-def kernel_id(unit: CompileUnit, toolchain: Toolchain, code_hash: str = "") -> str:
+def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) -> str:
     """Return 16 hex digits that stand for the config, the arch, and what runs there.
 
-    That is the code, where there is some: a new compiler that makes the same code makes the same kernel. Else it is
-    the emitted text and the toolchain.
+    That is the code, where there is some: a new compiler that makes the same code makes the same kernel. A kernel that
+    was not built is the failure; an estimated one is the emitted text and the toolchain.
     """
-    made_from = code_hash or f"{toolchain.identity()}\n{hashlib.sha256(unit.header).hexdigest()}"
+    if result.code_hash:
+        made_from = result.code_hash
+    elif unit.lack or result.error_digest:
+        made_from = f"not built\n{unit.lack}{result.error_digest}"
+    else:
+        made_from = f"{toolchain.identity()}\n{hashlib.sha256(unit.header).hexdigest()}"
     return hashlib.sha256("\n".join((name(unit.kernel), unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
@@ -151,7 +156,7 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str
     r = result.resources
     mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
     return (
-        name(unit.kernel), kernel_id(unit, toolchain, result.code_hash), splits, result.status, result.reason,
+        name(unit.kernel), kernel_id(unit, toolchain, result), splits, result.status, result.reason,
         result.error_digest, result.artefact.name if result.artefact else "", result.code_hash, alias,
         r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
         r.occupancy, r.threads, r.code_bytes, *mix,
