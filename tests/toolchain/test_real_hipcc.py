@@ -30,9 +30,7 @@ SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 KERNELS = {
     "gfx950": [PLAIN, "grouped_conv_fwd_bf16_nhwgc_2d_compv6_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"],
-    "gfx942": [
-        "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32_vec4_8_4_2stage"
-    ],
+    "gfx942": [PLAIN],
     "gfx90a": ["grouped_conv_bwd_data_fp16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"],
 }
 

@@ -119,8 +119,8 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=ids(PAGES))
 def test_files_and_make_targets_that_are_named_exist(page):
     text = page.read_text()
-    known = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for target in re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE):
+    known = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for target in re.findall(r"(?:^|`)make ([\w-]+)", text, re.MULTILINE):
         assert target in known, f"make {target}"
     for words in re.findall(r"`([^`\n]+)`", FENCE.sub("", text)):
         for path in words.split():

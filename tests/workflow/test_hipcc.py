@@ -69,7 +69,7 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
 
 
 def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):
-    fresh.configure(compile={"toolchain": "hipcc", "compiler": str(tmp_path / "none")})
+    (with_fake_compiler(fresh, tmp_path / "machine") / "hipcc").unlink()
     run = fresh.run(MODEL)
     assert run.status != 0
     assert "--version does not answer" in run.output
