@@ -321,3 +321,16 @@ def test_what_is_not_known_is_not_shown(tmp_path):
         path.write_text(json.dumps(content))
     table = tables.bounds(results.load(reports, trainings))[0]
     assert [row[0] for row in table.rows] == ["model", "perfect selector", "against true best"]
+
+
+def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_path, shown):
+    assert tables.learning_curve(shown) == []
+    reports, trainings = write_stages(tmp_path)
+    content = json.loads(reports[0].read_text())
+    rounds = [
+        {"round": i + 1, "pairs": 50 * i + 50, "share": 5.0 * i + 5, "efficiency": summary(90.0 + i)} for i in (0, 1)
+    ]
+    content["active"] = {"supported_training_pairs": 1000, "rounds": rounds}
+    reports[0].write_text(json.dumps(content))
+    [table] = tables.learning_curve(results.load(reports, trainings))
+    assert [row[:4] for row in table.rows] == [("1", 50, 5.0, 90.0), ("2", 100, 10.0, 91.0)]

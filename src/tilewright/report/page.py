@@ -30,7 +30,7 @@ SECTIONS = (
         "Efficiency is the pick's TFLOPS over the best TFLOPS of any candidate on the same problem. A pick that failed "
         "or was not timed counts 0. Every problem is a layer of a real network; the models were trained neither on it "
         "nor on the same layer at another batch size.",
-        tabulate=(tables.metrics, tables.bounds),
+        tabulate=(tables.metrics, tables.bounds, tables.learning_curve),
     ),
     Section(
         "choosers",

@@ -111,6 +111,22 @@ class LeftOut(_Part):
     efficiency: Summary
 
 
+class ActiveRound(_Part):
+    """A round of active measuring: pairs so far, their share in percent, and a model of them."""
+
+    round: int
+    pairs: int
+    share: float
+    efficiency: Summary
+
+
+class ActiveMeasuring(_Part):
+    """The learning curve of active measuring."""
+
+    supported_training_pairs: int
+    rounds: list[ActiveRound]
+
+
 class _Origin(_Part):
     operation: str
     arch: str
@@ -145,6 +161,7 @@ class Validation(_Origin):
     by_distance_to_training: dict[str, Stratum]
     reference_trainer: Compared | None = None
     leave_network_out: LeftOut | None = None
+    active: ActiveMeasuring | None = None
 
     def choosers(self) -> dict[str, Summary]:
         """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""

@@ -84,6 +84,19 @@ def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
     return rows
 
 
+def learning_curve(results: Results) -> list[Table]:
+    """Return the learning curve of active measuring; nothing where all pairs were measured."""
+    return [
+        Table(
+            f"Active measuring: models of the pairs of the first rounds, {result.label}",
+            ("round", "training pairs", "of the supported, %", *_percents()),
+            tuple((str(r.round), r.pairs, r.share, *_row(r.efficiency)) for r in result.validation.active.rounds),
+        )
+        for result in results.operations
+        if result.validation.active is not None
+    ]
+
+
 def kinds(results: Results) -> list[Table]:
     """Return the efficiency by kind of layer and by distance to the training problems."""
     return [
