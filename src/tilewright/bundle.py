@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from tilewright import seal
 from tilewright.atomic import replacing, write_bytes
 from tilewright.errors import UserError
 
@@ -20,7 +21,7 @@ def write(path: str | Path, files: Mapping[str, bytes | str]) -> None:
     """
     for name in files:
         _check_name(name, path)
-    with replacing(path) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
+    with replacing(path, sealed=True) as temporary, tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted(files):
             content = files[name]
             data = content.encode() if isinstance(content, str) else content
@@ -32,6 +33,7 @@ def write(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
 def read(path: str | Path) -> dict[str, bytes]:
     """Return the files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
+    seal.check(Path(path))
     files = {}
     try:
         with tarfile.open(path, "r:") as archive:

@@ -32,7 +32,9 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
         except UserError as error:
             print(f"error: {error}", file=sys.stderr)
         except OSError as error:
-            where = f" ({error.filename})" if error.filename else ""
+            # A copy has two: what is read and what is written.
+            where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
+            where = f" ({where})" if where else ""
             print(f"error: {error.strerror or error}{where}", file=sys.stderr)
         return 2
 

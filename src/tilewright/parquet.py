@@ -7,18 +7,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tilewright import seal
 from tilewright.atomic import replacing
 from tilewright.errors import UserError
 
 
 def write(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
-    with replacing(path) as temporary:
+    with replacing(path, sealed=True) as temporary:
         pq.write_table(table, temporary, compression="zstd", version="2.6")
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a table of an earlier stage; a damaged file is a ``UserError`` that says how to make it again."""
+    seal.check(path)
     try:
         return pq.read_table(path, columns=columns)
     except pa.ArrowException as error:

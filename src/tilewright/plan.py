@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+from tilewright import seal
+
 HEADER = "chunk\tkernels\tdigest\n"
 
 
@@ -35,5 +37,6 @@ def text(kernels: Iterable[tuple[int, str]]) -> str:
 
 def read(path: Path) -> dict[str, str]:
     """Return chunk number to digest, in file order; the numbers are texts, as Snakemake's wildcards are."""
+    seal.check(path)
     fields = (line.split("\t") for line in path.read_text().splitlines()[1:])
     return {chunk: digest for chunk, _, digest in fields}

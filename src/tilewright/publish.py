@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pyarrow as pa
 from pydantic import Field, StringConstraints
 
-from tilewright import parquet
+from tilewright import parquet, seal
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -78,7 +78,7 @@ def write_training(folder: Path, trained: Trained, hardware: Hardware) -> None:
         HARDWARE: json_text(hardware.model_dump(mode="json")),
     }
     for name, text in texts.items():
-        write_text(folder / name, text)
+        write_text(folder / name, text, sealed=True)
     # The index and the pandas metadata are no part of the pool; the latter names library versions.
     for name, table in ((CANDIDATES, trained.candidates), (OUT_OF_FOLD, trained.out_of_fold)):
         plain = pa.Table.from_pandas(table, preserve_index=False).replace_schema_metadata(None)
@@ -175,6 +175,7 @@ def verify(models: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; ``UserError`` if it is missing or damaged."""
+    seal.check(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
@@ -204,6 +205,7 @@ def _collect(training: Path, report: Path, serving: Path, spec: dict[str, Any], 
         for name in names:
             if not (source / name).is_file():
                 raise UserError(f"{source / name}: there is no such file; {made} {spec['operation']} again")
+            seal.check(source / name)
             shutil.copyfile(source / name, folder / name)
     shutil.copyfile(report, folder / VALIDATION)
 

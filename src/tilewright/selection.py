@@ -16,7 +16,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import features, learn, parquet, problem, publish, support
+from tilewright import features, learn, parquet, problem, publish, seal, support
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.kernel import FIELDS
@@ -193,6 +193,7 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
 
 def load_booster(path: Path, spec: dict[str, Any]) -> lightgbm.Booster:
     """Read a model text; ``UserError`` if it is damaged or its features are not those of ``spec`` or this release."""
+    seal.check(path)
     try:
         booster = lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:

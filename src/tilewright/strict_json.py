@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, TypeVar
 
+from tilewright import seal
 from tilewright.errors import UserError
 
 MAX_INTEGER = 2**31 - 1
@@ -41,6 +42,7 @@ class Node:
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a UTF-8 file; one that is missing, unreadable or no strict JSON is a ``UserError``."""
+        seal.check(Path(path))
         try:
             text = Path(path).read_text(encoding="utf-8")
         except OSError as error:

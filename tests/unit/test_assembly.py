@@ -140,7 +140,7 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     table, quarantine = assembly.assemble([files], chunk[3], "gfx950", "forward_bf16")
     assert table.num_rows == 12
     assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
-    assert "1 fields instead of 36" in quarantine[0].reason
+    assert "1 fields instead of 37" in quarantine[0].reason
 
 
 def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):

@@ -50,7 +50,7 @@ def test_what_is_appended_is_read_back_exactly(tmp_path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("one,two", "2 fields instead of 36"),
+        ("one,two", "2 fields instead of 37"),
         ("", "an empty line"),
         ('"unclosed,quote', "2 fields"),
     ],
@@ -77,14 +77,15 @@ def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
         ({"device_kind": "guessed"}, "device_kind is 'guessed'"),
         ({"kernel_id": "xyz"}, "kernel_id is 'xyz'"),
         ({"samples": ""}, "samples is ''"),
+        ({"latency_ms": "1.124"}, "the line was damaged"),
     ],
 )
 def test_a_wrong_field_is_reported_with_line_column_and_value(tmp_path, changes, told):
     path = tmp_path / "j.csv"
     append(path, measurement(0), measurement(1))
     lines = path.read_text().splitlines()
-    fields = dict(zip(COLUMNS, lines[2].split(","), strict=True)) | changes
-    lines.insert(2, ",".join(fields[column] for column in COLUMNS))
+    fields = dict(zip((*COLUMNS, "crc32"), lines[2].split(","), strict=True)) | changes
+    lines.insert(2, ",".join(fields.values()))
     lines.insert(1, "torn")
     path.write_text("\n".join(lines) + "\n")
     found, malformed = journal.read(path)
@@ -172,3 +173,38 @@ def test_a_damaged_receipt_is_refused(tmp_path):
     path.write_text('{"arch": 1}')
     with pytest.raises(UserError, match=r"r\.json: this is no receipt"):
         receipt.Receipt.read(path)
+
+
+@given(data=st.data())
+def test_a_line_with_any_one_wrong_bit_is_no_measurement(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("damaged") / "j.csv"
+    append(path, *(measurement(number) for number in range(3)))
+    content = bytearray(path.read_bytes())
+    header = content.index(b"\n") + 1
+    content[data.draw(st.integers(header, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    sound = rows(*(measurement(number) for number in range(3))).to_pylist()
+    path.write_bytes(content)
+    found, _ = journal.read(path)
+    assert found.num_rows < 3
+    assert all(row in sound for row in found.to_pylist())
+
+
+def test_a_journal_without_checksums_is_read_and_gets_them_with_the_next_row(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    old = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
+    path.write_text("\n".join([*old, "torn"]))
+    found, malformed = journal.read(path)
+    assert found == rows(measurement(0), measurement(1))
+    assert [m.text for m in malformed] == ["torn"]
+    append(path, measurement(2))
+    found, malformed = journal.read(path)
+    assert found == rows(measurement(0), measurement(1), measurement(2))
+    assert [(m.line, m.text) for m in malformed] == [(4, "torn")]
+    assert path.read_text().splitlines()[0] == journal.HEADER
+
+
+def test_text_of_any_language_keeps_its_checksum(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0, status="crash", error="Gerät weg", latency_ms=None, tflops=None, latency_cv=None))
+    assert journal.read(path)[0].num_rows == 1

@@ -7,6 +7,7 @@ import learning_samples as samples
 import pytest
 
 from tilewright import evaluate, learn, parquet, publish
+from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.selection import Selector, load_booster
 from tilewright.serving import artefacts
@@ -135,7 +136,7 @@ def test_kinds_of_device_are_not_mixed(made, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(trainings[1], other)
     spec = json.loads((other / publish.SPEC).read_text())
-    (other / publish.SPEC).write_text(json.dumps({**spec, "device_kind": "measured"}))
+    write_text(other / publish.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
     with pytest.raises(UserError, match="device_kind"):
         publish.publish([trainings[0], other], reports, servings, tmp_path / "out")
 

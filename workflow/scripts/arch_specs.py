@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     specs = ArchSpecs.load(options.source)
     module = render_python(specs, options.template)
-    write_text(options.out_json, render_json(specs))
+    write_text(options.out_json, render_json(specs), sealed=True)
     write_text(options.out_python, module)
 
 

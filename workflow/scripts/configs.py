@@ -35,7 +35,7 @@ def main(argv: list[str] | None = None) -> None:
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)
     parquet.write(rows, args.kernels)
     write_text(args.rejected, sweep.rejected_text(result.rejected))
-    write_text(args.plan, plan.text(kernel_table.planned(rows)))
+    write_text(args.plan, plan.text(kernel_table.planned(rows)), sealed=True)
     print(f"{args.arch} {args.operation}: {len(result.kernels)} kernels, {len(result.rejected)} combinations refused")
 
 

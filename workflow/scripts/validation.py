@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])
         report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
-    write_text(args.output, publish.json_text(report))
+    write_text(args.output, publish.json_text(report), sealed=True)
     summary = report["efficiency"]
     floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"
     print(

@@ -1,13 +1,15 @@
 """The measurement journal: an append-only CSV. What is in it was measured and is never measured again.
 
-The first 24 columns are those of the reference's benchmark CSV, in its order; ours follow. A line that does not
-fit is kept in the file, passed over when reading, and reported with its number and the reason.
+The first 24 columns are those of the reference's benchmark CSV, in its order; ours follow. The last one in the file,
+``crc32``, is a checksum of the line before it, since a damaged digit is still a number. A line that does not fit is
+kept in the file, passed over when reading, and reported with its number and the reason.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from tilewright.atomic import write_text
+from tilewright.atomic import write_bytes, write_text
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS, STATUSES
 from tilewright.problem import DIMS
@@ -28,6 +30,10 @@ OWN_COLUMNS = (
     "device_kind", "seed", "measurement_id",
 )  # fmt: skip
 COLUMNS = (*REFERENCE_COLUMNS, *OWN_COLUMNS)
+CHECKSUM = "crc32"
+HEADER = ",".join((*COLUMNS, CHECKSUM))
+UNCHECKED_HEADER = ",".join(COLUMNS)
+"""Journals of releases that wrote no checksum; who opens one for appending adds them."""
 _INTS = frozenset(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"))
 _FLOATS = frozenset(("latency_ms", "tflops", "latency_cv"))
 _MAY_BE_EMPTY = frozenset(("non_zero", "error", "latency_ms", "tflops", "latency_cv"))
@@ -63,7 +69,9 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self._path = path
         if not path.exists() or path.stat().st_size == 0:
-            write_text(path, ",".join(COLUMNS) + "\n")
+            write_text(path, HEADER + "\n")
+        elif header(path) == UNCHECKED_HEADER:
+            _add_checksums(path)
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         size = os.fstat(self._file).st_size
         if os.pread(self._file, 1, size - 1) != b"\n":
@@ -74,7 +82,7 @@ class Journal:
         """Write rows (``SCHEMA``) and wait until they are on the disk."""
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
-        self._write(text.getvalue())
+        self._write(b"".join(_with_checksum(line) for line in text.getvalue().splitlines()))
 
     def _write(self, content: bytes) -> None:
         view = memoryview(content)
@@ -90,14 +98,35 @@ class Journal:
         os.close(self._file)
 
 
+def is_whole(line: bytes) -> bool:
+    """Return whether a line of a journal, without its end, is as it was written."""
+    return line + b"\n" == _with_checksum(line.rpartition(b",")[0])
+
+
+def header(path: Path) -> str:
+    """Return the first line of a file."""
+    with path.open("rb") as stream:
+        return stream.readline().decode(errors="replace").rstrip("\r\n")
+
+
+def _add_checksums(path: Path) -> None:
+    """Bring a journal without checksums to the present form; lines that are no measurement stay as they are."""
+    lines = path.read_bytes().splitlines()[1:]
+    done = (_with_checksum(line) if line.count(b",") == len(COLUMNS) - 1 else line + b"\n" for line in lines)
+    write_bytes(path, b"".join((f"{HEADER}\n".encode(), *done)))
+
+
+def _with_checksum(line: bytes) -> bytes:
+    return b"%s,%08x\n" % (line, zlib.crc32(line))
+
+
 def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
     """Return the measurements of a journal in file order, and the lines that are none.
 
     A file whose header is not ours is a ``UserError``: nothing in it can be trusted.
     """
-    with path.open("rb") as stream:
-        header = stream.readline().decode(errors="replace").rstrip("\r\n")
-    if header != ",".join(COLUMNS):
+    found = header(path)
+    if found not in (HEADER, UNCHECKED_HEADER):
         raise UserError(
             f"{path}: line 1: the columns are not those of a journal; "
             "move the file away, and its pairs are measured again"
@@ -110,11 +139,11 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
         return "skip"
 
     # One thread: only then does the reader know the line numbers of what it skips.
-    text = _columns(path, COLUMNS, keep, use_threads=False)
+    text = _columns(path, found.split(","), keep, use_threads=False)
     lines = np.setdiff1d(np.arange(2, 2 + text.num_rows + len(malformed)), [m.line for m in malformed])
     good, faults = _typed(text)
     for row, reason in faults.items():
-        line = ",".join(value.as_py() for value in (text[column][row] for column in COLUMNS))
+        line = _lines(text.slice(row, 1))[0].as_py()
         # The reader gives an empty line as a row of empty fields.
         empty = not line.strip(",")
         malformed.append(
@@ -141,6 +170,10 @@ def _columns(
             include_missing_columns=True,
         ),
     )
+
+
+def _lines(text: pa.Table) -> pa.ChunkedArray:
+    return pc.binary_join_element_wise(*(text[column] for column in text.column_names), ",")
 
 
 def _printable(text: str) -> str:
@@ -176,6 +209,10 @@ def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     ok = pc.equal(text["status"], "ok")
     for column in ("latency_ms", "tflops"):
         refuse(column, pc.xor(ok, pc.not_equal(text[column], "")), "exactly the ok rows have one")
+    if CHECKSUM in text.column_names:
+        # Last: what is wrong with a field says more.
+        whole = [is_whole(line.encode("latin-1")) for line in _lines(text).to_pylist()]
+        refuse(CHECKSUM, pc.invert(pa.array(whole, pa.bool_())), "the line was damaged")
     mask = np.ones(text.num_rows, bool)
     mask[list(faults)] = False
     rows = text.filter(pa.array(mask))

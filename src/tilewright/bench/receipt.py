@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from tilewright import seal
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 
@@ -46,11 +47,12 @@ class Receipt:
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
-        write_text(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+        write_text(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", sealed=True)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a receipt; a damaged one is a ``UserError``."""
+        seal.check(path)
         try:
             return cls(**json.loads(path.read_text()))
         except (ValueError, TypeError) as error:

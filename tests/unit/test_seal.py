@@ -1,0 +1,50 @@
+"""Files that a later stage reads are read as they were written, or not at all."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import bundle, parquet, publish, seal
+from tilewright.atomic import write_text
+from tilewright.errors import UserError
+
+WRITERS = {
+    "table.parquet": (lambda path: parquet.write(pa.table({"a": [1, 2], "b": ["x", "y"]}), path), parquet.read),
+    "bundle.tar": (lambda path: bundle.write(path, {"a.hpp": "text"}), bundle.read),
+    "report.json": (lambda path: write_text(path, json.dumps({"a": 1.25}), sealed=True), publish.read_json),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@given(data=st.data())
+def test_one_wrong_bit_anywhere_is_noticed(name, data, tmp_path_factory):
+    write, read = WRITERS[name]
+    path = tmp_path_factory.mktemp("sealed") / name
+    write(path)
+    assert read(path)
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"{path}: the file was changed or damaged .* delete both and run again"):
+        read(path)
+
+
+def test_a_damaged_seal_is_noticed_and_a_missing_one_is_no_fault(tmp_path):
+    path = tmp_path / "a.json"
+    write_text(path, "{}", sealed=True)
+    seal.path_of(path).write_bytes(b"\xff")
+    with pytest.raises(UserError, match="delete both"):
+        publish.read_json(path)
+    seal.path_of(path).unlink()
+    assert publish.read_json(path) == {}
+
+
+def test_writing_again_renews_the_seal(tmp_path):
+    path = tmp_path / "a.json"
+    for text in ("{}", "[]"):
+        write_text(path, text, sealed=True)
+        publish.read_json(path)
+    assert len(list(tmp_path.iterdir())) == 2
