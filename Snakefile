@@ -30,3 +30,6 @@ rule all:
     input:
         f"results/models/{SETTINGS.arch}",
         f"results/reports/{SETTINGS.arch}.html",
+
+
+record_sources()

@@ -47,6 +47,19 @@ def test_new_time_stamps_change_nothing(copy):
     assert not copy.make().jobs
 
 
+def test_a_change_is_noticed_where_results_have_newer_time_stamps(copy):
+    """As when results come out of a store on a new machine, or after the clock was set back."""
+    specs = copy.folder / "config/arch_specs.json"
+    copy.edit("config/arch_specs.json", "{", "{\n")
+    copy.edit("src/tilewright/arch_render.py", '"""', '"""One more word. ')
+    for path in (specs, copy.folder / "src/tilewright/arch_render.py"):
+        os.utime(path, (0, 0))
+    for path in sorted(copy.folder.glob("results/**/*")):
+        os.utime(path, (4e9, 4e9))
+    assert copy.make().jobs == {"arch_specs": 1}
+    assert not copy.make().jobs
+
+
 def test_white_space_in_the_arch_specs_stops_at_stage_1(copy):
     copy.edit("config/arch_specs.json", "{", "{\n\n   ")
     assert copy.make().jobs == {"arch_specs": 1}

@@ -10,6 +10,7 @@ checkpoint arch_specs:
         python="results/arch_specs/arch_specs.py",
     log:
         "logs/arch_specs.log",
+    localrule: True
     conda:
         "../../envs/tilewright.yaml"
     shell:

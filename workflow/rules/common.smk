@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
 
 from snakemake.exceptions import WorkflowError
 from tilewright import modules as package_modules
-from tilewright import plan
+from tilewright import plan, runs
 from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
 from tilewright.toolchain import ck_tree
@@ -47,9 +47,15 @@ workflow.global_resources.setdefault("gpu", 1)
 # Where compile results are shared changes no result: no parameter of a rule, which would rerun it.
 os.environ.update(TILEWRIGHT_CACHE=SETTINGS.cache.to_json())
 
+# The calls of Snakemake that run single jobs on a cluster belong to the run that submitted them.
+if workflow.is_main_process:
+    RUN = runs.begin(Path(".snakemake"))
+
 # The first part is Snakemake's own prefix, which ours replaces.
 shell.prefix(
-    f'set -euo pipefail; export PYTHONPATH="{source("src")}${{{{PYTHONPATH:+:$PYTHONPATH}}}}"; '
+    "set -euo pipefail; "
+    + runs.job_prefix(Path(".snakemake"))
+    + f'export PYTHONPATH="{source("src")}${{{{PYTHONPATH:+:$PYTHONPATH}}}}"; '
 )
 
 
@@ -81,17 +87,39 @@ def digest(path):
     return _digest(path, stat.st_mtime_ns, stat.st_size)
 
 
+class Content:
+    """Stands in params for the content of a file, as it is when Snakemake compares or records it.
+
+    A value would be that of the moment when the job was planned. Jobs of a group are planned together, before the
+    first of them has made the input of the second.
+    """
+
+    def __init__(self, path):
+        self._path = path
+
+    def __repr__(self):
+        return repr(digest(self._path))
+
+
 def content(*patterns):
-    """Return a params function: the digests of the files that the patterns stand for."""
+    """Return a params function: the contents of the files that the patterns stand for."""
     return lambda wildcards: [
-        digest(pattern.format(**wildcards)) for pattern in patterns
+        Content(pattern.format(**wildcards)) for pattern in patterns
     ]
+
+
+def planned(path):
+    """Return the plan of the chunks: number to digest."""
+    try:
+        return plan.read(Path(path))
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
 
 
 def chunks(wildcards):
     """Return the chunks of an arch and operation; they are known once the configs stage has run."""
     made = checkpoints.configs.get(arch=wildcards.arch, op=wildcards.op)
-    return list(plan.read(Path(made.output.plan)))
+    return list(planned(made.output.plan))
 
 
 def each_chunk(pattern):
@@ -103,9 +131,9 @@ def each_chunk(pattern):
 
 
 def each_content(*patterns):
-    """Return a params function: the digests of one file a chunk and pattern."""
+    """Return a params function: the contents of one file a chunk and pattern."""
     return lambda wildcards: [
-        digest(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
+        Content(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
         for chunk in chunks(wildcards)
         for pattern in patterns
     ]
@@ -121,9 +149,9 @@ def each_operation(*patterns):
 
 
 def each_operation_content(*patterns):
-    """Return a params function: the digests of one file an operation and pattern."""
+    """Return a params function: the contents of one file an operation and pattern."""
     return lambda wildcards: [
-        digest(pattern.format(arch=wildcards.arch, op=op))
+        Content(pattern.format(arch=wildcards.arch, op=op))
         for op in SETTINGS.operations
         for pattern in patterns
     ]
@@ -132,3 +160,22 @@ def each_operation_content(*patterns):
 def product(wildcards):
     """Return the GPU product that stands for an arch; the scripts explain an empty one."""
     return SETTINGS.benchmark.products.get(wildcards.arch, "")
+
+
+def record_sources():
+    """Give every rule the content of its sources as a parameter: scripts, modules, tables, templates.
+
+    As inputs they count only if they are newer than the outputs. They are not, although changed, where results come
+    out of a store that gives new time stamps, and after a clock was set back.
+    """
+    for stage in workflow.rules:
+        if Path(HERE, "workflow").resolve() not in Path(stage.snakefile).parents:
+            # Of the workflow that uses this one as a module.
+            continue
+        sources = [
+            path
+            for path in stage.input
+            if isinstance(path, str) and not path.startswith("results/")
+        ]
+        made_of = "".join(f"{path} {digest(path)}\n" for path in sources)
+        stage.set_params(sources=hashlib.sha256(made_of.encode()).hexdigest()[:16])

@@ -17,7 +17,7 @@ def facts_of_arch(wildcards):
 def chunk_content(wildcards):
     """Return a digest of the kernels of one chunk: those of other chunks do not rebuild it."""
     path = Path(f"results/configs/{wildcards.arch}/{wildcards.op}.plan.tsv")
-    return plan.read(path).get(wildcards.chunk, "absent") if path.exists() else "absent"
+    return planned(path).get(wildcards.chunk, "absent") if path.exists() else "absent"
 
 
 checkpoint configs:
@@ -32,6 +32,7 @@ checkpoint configs:
         plan="results/configs/{arch}/{op}.plan.tsv",
     log:
         "logs/{arch}/{op}/configs.log",
+    localrule: True
     conda:
         "../../envs/tilewright.yaml"
     params:

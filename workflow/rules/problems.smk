@@ -11,6 +11,7 @@ checkpoint problems:
         uses="results/problems/{op}.uses.parquet",
     log:
         "logs/problems/{op}.log",
+    localrule: True
     conda:
         "../../envs/tilewright.yaml"
     params:

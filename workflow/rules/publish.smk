@@ -10,6 +10,7 @@ rule publish:
         directory("results/models/{arch}"),
     log:
         "logs/{arch}/publish.log",
+    localrule: True
     conda:
         "../../envs/tilewright.yaml"
     params:

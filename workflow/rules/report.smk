@@ -17,6 +17,7 @@ rule report:
         ),
     log:
         "logs/{arch}/report.log",
+    localrule: True
     conda:
         "../../envs/tilewright.yaml"
     params:

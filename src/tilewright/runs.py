@@ -1,0 +1,77 @@
+"""Which runs of the workflow are alive in a folder: after a ``kill -9`` the next one goes on by itself.
+
+Snakemake locks what a run works on with files that a killed run leaves behind. They do not say whose they are, so
+Snakemake asks the user to unlock. Here every run holds a lock of its own, which the system frees when the run ends,
+however it ends, and so does every job. If no run and no job is alive, the files that are left belong to nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+RUNS, JOBS = "tilewright.runs", "tilewright.jobs"
+"""Names of the two lock files in Snakemake's folder; the jobs' one is taken by the shell that a job runs in."""
+POLL_S = 0.2
+REPORT_EVERY_S = 30.0
+
+
+def begin(state: Path) -> BinaryIO:
+    """Enter the runs of the folder ``state`` (``.snakemake``); the run lasts as long as the returned file is open.
+
+    If the last run was killed, wait until its jobs have ended, since they still write their outputs, and remove the
+    locks that it left. Each of both is said on stderr.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    runs = (state / RUNS).open("a+b")
+    if _alone(runs):
+        left = sorted((state / "locks").glob("*.lock"))
+        if left:
+            _wait_for_jobs(state / JOBS)
+            for path in left:
+                path.unlink(missing_ok=True)
+            print(f"removed the {len(left)} locks of a run that was killed", file=sys.stderr, flush=True)
+    fcntl.flock(runs, fcntl.LOCK_SH)
+    return runs
+
+
+def job_prefix(state: Path) -> str:
+    """Return shell text that makes a job, and every process it starts, hold the lock of the jobs."""
+    return f"exec 9<>{state.as_posix()}/{JOBS}; flock --shared 9; "
+
+
+def _alone(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait_for_jobs(path: Path) -> None:
+    told = -REPORT_EVERY_S
+    with path.open("a+b") as jobs:
+        while not _alone(jobs):
+            if time.monotonic() - told >= REPORT_EVERY_S:
+                told = time.monotonic()
+                who = ", ".join(str(pid) for pid in _holders(path)) or "on another machine"
+                print(f"waiting for the jobs of a run that was killed: processes {who}", file=sys.stderr, flush=True)
+            time.sleep(POLL_S)
+
+
+def _holders(path: Path) -> list[int]:
+    """Return the other processes of this machine that have the file open, as far as we may look."""
+    wanted = path.resolve()
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if descriptor.readlink() == wanted:
+                found.add(int(descriptor.parts[2]))
+        except OSError:
+            # Gone by now, or another user's.
+            continue
+    return sorted(found - {os.getpid()})

@@ -1,0 +1,96 @@
+"""Runs and jobs that are alive, and what the dead leave."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tilewright import runs
+
+RUN = """
+import sys, time
+from pathlib import Path
+from tilewright import runs
+held = runs.begin(Path(sys.argv[1]))
+print("begun", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def state(tmp_path):
+    folder = tmp_path / "a state"
+    (folder / "locks").mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def start(state):
+    started = []
+
+    def run(*command):
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=state))
+        assert started[-1].stdout.readline() == "begun\n"
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def left(state):
+    return list((state / "locks").iterdir())
+
+
+def test_the_locks_of_a_killed_run_are_removed_with_a_message(state, start, capfd):
+    run = start(sys.executable, "-c", RUN, str(state))
+    (state / "locks/0.input.lock").write_text("input")
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    runs.begin(state).close()
+    assert not left(state)
+    assert "removed the 1 locks of a run that was killed" in capfd.readouterr().err
+
+
+def test_the_locks_of_a_living_run_stay(state, start, capfd):
+    start(sys.executable, "-c", RUN, str(state))
+    (state / "locks/0.input.lock").write_text("input")
+    runs.begin(state).close()
+    assert left(state)
+    assert not capfd.readouterr().err
+
+
+def test_several_runs_go_on_side_by_side(state):
+    with runs.begin(state), runs.begin(state):
+        (state / "locks/0.input.lock").write_text("input")
+        with runs.begin(state):
+            assert left(state)
+
+
+def test_who_follows_a_killed_run_waits_for_its_jobs(state, start, capfd):
+    (state / "locks/0.input.lock").write_text("input")
+    # The shell ends and leaves a child, as when the shell is killed.
+    job = start("bash", "-c", runs.job_prefix(state.relative_to(state)) + "(sleep 1.5) & echo begun")
+    before = time.monotonic()
+    runs.begin(state).close()
+    assert time.monotonic() - before > 0.5
+    assert not left(state)
+    assert "waiting for the jobs of a run that was killed: processes" in capfd.readouterr().err
+    job.wait()
+
+
+def test_nothing_is_said_when_nothing_is_left(state, capfd):
+    runs.begin(state).close()
+    assert not capfd.readouterr().err
+
+
+def test_the_prefix_is_shell_that_fails_when_the_lock_cannot_be_made(tmp_path):
+    run = subprocess.run(
+        ["bash", "-euc", runs.job_prefix(tmp_path.relative_to(tmp_path) / "absent") + "echo " + shlex.quote("ran")],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode and "ran" not in run.stdout
