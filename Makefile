@@ -7,7 +7,8 @@ VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint format docs environment toolchain compile-matrix host-support lock schema crawltest counts clean
+.PHONY: models test lint format docs environment toolchain compile-matrix host-support lock schema crawltest counts clean \
+    reproduce reproduce-update slurm-test faults
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -49,6 +50,23 @@ compile-matrix: $(READY)
 # What the compiled library itself says that it can run, without a GPU, beside our rules: docs/host-support.md.
 host-support: $(READY)
 	$(RUN) python tools/host_support.py
+
+# Do the models of config/reproduce.yaml have the hashes of the committed manifest?
+reproduce: $(READY)
+	$(RUN) python tools/reproduce.py
+
+# After a change that is meant to change them.
+reproduce-update: $(READY)
+	$(RUN) python tools/reproduce.py --update
+
+# The profile for SLURM, on a real one of three nodes on this machine. Needs root, and installs Debian's packages.
+slurm-test: $(READY)
+	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
+	$(RUN) python -m pytest -rs tests/workflow/test_slurm.py
+
+# Hundreds of kills, damaged files and full disks, counted in docs/faults.md. Takes an hour; as root also full disks.
+faults: $(READY)
+	$(RUN) python tests/workflow/fault_suite.py --stage-kills 300 --run-kills 60 --damages 600 --report docs/faults.md
 
 $(READY): envs/requirements.lock pyproject.toml envs/setup.sh
 	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"

@@ -60,7 +60,7 @@ class Config(Section):
 
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
-    return checked(dict(config), Config, where)
+    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where)
 
 
 def json_schema() -> str:

@@ -1,0 +1,113 @@
+"""Whatever stands in a file of the user: it is read, or a message names the file. Nothing in it is carried out."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewright import ck_api, hardware, problem_sets
+from tilewright.arch import ArchSpecs
+from tilewright.devices.coefficients import load_coefficients
+from tilewright.errors import UserError
+from tilewright.operation import Operation
+from tilewright.rules import sweep
+from tilewright.settings.config import check
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = st.sampled_from([
+    None, True, -1, 0, 2**70, 1e308, float("nan"), float("inf"), "", " ", "x" * 5000, "a\nb", "a\0b", "é\u202e☃",
+    "\ud800", "$(touch pwned)", "`touch pwned`", "; touch pwned", "'\"", "../../../etc/passwd", "/etc/passwd",
+    "{{ 7 * 7 }}", "{wildcards.arch}", "__import__('os').system('touch pwned')",
+    "!!python/object/apply:os.system ['touch pwned']",
+    [], {}, [[]], {"": {}}, {"a": {"b": [1, None]}}, [1] * 100,
+])  # fmt: skip
+
+
+def read_config(path):
+    check(yaml.safe_load(path.read_text()), str(path))
+
+
+TABLES = {
+    "config/config.yaml": read_config,
+    "config/arch_specs.json": ArchSpecs.load,
+    "config/hardware.yaml": hardware.load,
+    "config/simulated_device.yaml": load_coefficients,
+    "config/ck_api.yaml": ck_api.load,
+    "config/rule_sets/sweep.yaml": sweep.load,
+    "config/problems/training.yaml": lambda path: problem_sets.generate(path, Operation.parse("forward_bf16"), (2,), 1),
+}
+
+
+def places(content, path=()):
+    """Yield the path of every value inside a table."""
+    yield path
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in items:
+        yield from places(value, (*path, key))
+
+
+def changed(content, path, value, rename):
+    """Return a table with one value, or one name, replaced."""
+    if not path:
+        return value
+    content = copy.deepcopy(content)
+    inner = content
+    for key in path[:-1]:
+        inner = inner[key]
+    if rename and isinstance(inner, dict):
+        inner[str(value)] = inner.pop(path[-1])
+    else:
+        inner[path[-1]] = value
+    return content
+
+
+def read(name, path, before):
+    try:
+        TABLES[name](path)
+    except UserError as error:
+        assert path.name in str(error)
+    assert sorted(path.parent.iterdir()) == before
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {name: yaml.safe_load((ROOT / name).read_text()) for name in TABLES}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@settings(max_examples=25)
+@given(data=st.data())
+def test_a_hostile_value_or_name_anywhere(name, data, tables, tmp_path_factory, monkeypatch_module):
+    folder = tmp_path_factory.mktemp("input")
+    monkeypatch_module.chdir(folder)
+    table = tables[name]
+    content = changed(
+        table, data.draw(st.sampled_from(list(places(table)))), data.draw(HOSTILE), rename=data.draw(st.booleans())
+    )
+    path = folder / Path(name).name
+    text = json.dumps(content) if path.suffix == ".json" else yaml.safe_dump(content)
+    path.write_text(text, encoding="utf-8", errors="surrogatepass")
+    read(name, path, [path])
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "config/config.yaml"])
+@settings(max_examples=15)
+@given(data=st.data())
+def test_damaged_bytes_anywhere(name, data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("input")
+    content = bytearray((ROOT / name).read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
+    path = folder / Path(name).name
+    path.write_bytes(content)
+    read(name, path, [path])
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch

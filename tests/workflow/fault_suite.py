@@ -1,0 +1,399 @@
+"""Inject faults into a workflow and count what becomes of them. The same seed injects the same faults.
+
+    python tests/workflow/fault_suite.py --stage-kills 200 --run-kills 20 --damages 400 --report docs/faults.md
+
+A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
+message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise.
+
+Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
+the work and not the start of Python. Whole runs are killed as well: Snakemake, one of its processes, or all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import random
+import re
+import runpy
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from small_workflow import CONFIG, ROOT, Workflow, lay_out
+
+from tilewright.bench import journal
+
+OUTPUTS = (
+    "--output", "--out-json", "--out-python", "--kernels", "--rejected", "--plan", "--costs", "--receipt",
+    "--journal", "--quarantine",
+)  # fmt: skip
+DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The command of one job of the undisturbed run."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def paths(self, outputs: bool) -> list[str]:
+        """Return the paths below results that the job writes, or that it reads."""
+        found, option = [], ""
+        for word in self.arguments[1:]:
+            if word.startswith("--"):
+                option = word.partition("=")[0]
+            elif word.startswith("results/") and (option in OUTPUTS) == outputs:
+                found.append(word)
+        return found
+
+
+class Suite:
+    """A workflow that has run undisturbed, a copy of it to disturb, and the counts."""
+
+    def __init__(self, made: Workflow, scratch: Workflow, seed: int) -> None:
+        self.made, self.scratch = made, scratch
+        self.draw = random.Random(seed)
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self.lost: list[str] = []
+        self.stages = stages_of(made.folder)
+        self.seconds = {stage: self._undisturbed(stage) for stage in self.stages}
+
+    def count(self, fault: str, outcome: str, detail: str) -> None:
+        self.counts[fault, outcome] += 1
+        if outcome == "lost":
+            self.lost.append(f"{fault}: {detail}")
+            print(f"lost: {fault}: {detail}", flush=True)
+
+    def kill_stages(self, number: int) -> None:
+        """Kill one stage at a random moment and run it again."""
+        for _ in range(number):
+            stage = self.draw.choice(self.stages)
+            self._clear(stage)
+            delay = self.draw.uniform(0, 1.1 * self.seconds[stage])
+            status, _ = run_stage(stage, self.scratch.folder, delay)
+            # Who was done before the signal came was not killed.
+            fault = f"kill -9 of {stage.name}" if status == -signal.SIGKILL else "kill -9 that came too late"
+            self._rerun(stage, fault, f"after {delay:.3f} s")
+
+    def fill_disks(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
+        """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
+        for stage in self.stages:
+            for folder in sorted({str(Path(path).parent) for path in stage.paths(outputs=True)}):
+                self._clear(stage)
+                with mounted(self.scratch.folder / folder, options):
+                    status, said = run_stage(stage, self.scratch.folder)
+                if status == 0 or "Traceback" in said or not re.search(rf"error: .*{re.escape(folder)}", said):
+                    self.count(f"{fault} for {stage.name}", "lost", f"{folder}: status {status}: {said[-500:]}")
+                else:
+                    self._rerun(stage, f"{fault} for {stage.name}", said)
+
+    def damage_files(self, number: int) -> None:
+        """Damage one file that a stage reads."""
+        readers = [stage for stage in self.stages if self._readable(stage)]
+        for _ in range(number):
+            stage = self.draw.choice(readers)
+            path = self.draw.choice(self._readable(stage))
+            how = self.draw.choice(DAMAGES)
+            self._clear(stage, keep=path)
+            sound = path.read_bytes()
+            path.write_bytes(damaged(sound, how, self.draw))
+            if path.read_bytes() == sound:
+                continue
+            self._judge(stage, path, sound, f"{how} in {kind(path)}")
+
+    def kill_runs(self, number: int, stop_at: float) -> None:
+        """Kill whole runs up to three times each, then let a plain rerun end."""
+        # How long a run takes that starts from nothing.
+        left, whole = number, None
+        while left > 0 and time.monotonic() < stop_at:
+            shutil.rmtree(self.scratch.folder / "results")
+            shutil.rmtree(self.scratch.folder / ".snakemake")
+            if whole is None:
+                start = time.monotonic()
+                self.scratch.make()
+                whole = time.monotonic() - start
+                continue
+            killed = []
+            for _ in range(min(left, self.draw.randint(1, 3))):
+                process = self.scratch.start()
+                time.sleep(self.draw.uniform(0.1, 0.8) * whole)
+                killed.append(kill_some(process, self.draw))
+            left -= len(killed)
+            run = self.scratch.run()
+            same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
+            for victim in killed:
+                self.count(f"kill -9 of {victim}", "recovered" if same else "lost", run.output[-2000:])
+
+    def _judge(self, stage: Stage, path: Path, sound: bytes, fault: str) -> None:
+        status, said = run_stage(stage, self.scratch.folder)
+        where = f"{stage.name} reads {path.relative_to(self.scratch.folder)}"
+        if status == 0:
+            self.count(fault, "recovered" if self._same(stage) else "lost", f"{where}: other results")
+            path.write_bytes(sound)
+            return
+        named = path.name in said and "error: " in said and "Traceback" not in said
+        written = [name for name in stage.paths(outputs=True) if (self.scratch.folder / name).exists()]
+        partial = [name for name in written if "journals" not in name and self.scratch.folder / name != path]
+        path.write_bytes(sound)
+        if not named or partial:
+            self.count(fault, "lost", f"{where}: {partial} {said[-1500:]}")
+        else:
+            self._rerun(stage, fault, where, "refused")
+
+    def _rerun(self, stage: Stage, fault: str, detail: str, outcome: str = "recovered") -> None:
+        status, said = run_stage(stage, self.scratch.folder)
+        if status or not self._same(stage):
+            self.count(fault, "lost", f"{stage.name}: {detail}: the rerun ended with {status}: {said[-1500:]}")
+        else:
+            self.count(fault, outcome, detail)
+
+    def _undisturbed(self, stage: Stage) -> float:
+        self._clear(stage)
+        start = time.monotonic()
+        status, said = run_stage(stage, self.scratch.folder)
+        seconds = time.monotonic() - start
+        assert status == 0 and self._same(stage), f"{stage.name} alone gives other results: {said}"
+        return seconds
+
+    def _clear(self, stage: Stage, keep: Path | None = None) -> None:
+        """Bring everything to its undisturbed state, but without the outputs of the stage."""
+        shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
+        shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
+        for name in stage.paths(outputs=True):
+            path = self.scratch.folder / name
+            if path == keep:
+                continue
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _readable(self, stage: Stage) -> list[Path]:
+        names = stage.paths(outputs=False)
+        # The journal is read as well as written; the dataset reads it by the name in the receipt.
+        names += [name for name in stage.paths(outputs=True) if "journals" in name]
+        if stage.name == "dataset":
+            names += [
+                path.relative_to(self.made.folder).as_posix()
+                for path in self.made.folder.glob("results/journals/**/*.csv")
+            ]
+        paths = [self.scratch.folder / name for name in names]
+        files = [file for path in paths for file in (sorted(path.glob("[!.]*")) if path.is_dir() else [path])]
+        return [path for path in files if path.suffix != ".py"]
+
+    def _same(self, stage: Stage) -> bool:
+        for name in stage.paths(outputs=True):
+            ours, theirs = (contents(workflow.folder / name) for workflow in (self.scratch, self.made))
+            if ours != theirs:
+                return False
+        return True
+
+
+def stages_of(folder: Path) -> list[Stage]:
+    """Return the commands of the jobs that Snakemake recorded."""
+    commands = {}
+    for path in sorted((folder / ".snakemake/metadata").rglob("*")):
+        if path.is_file():
+            record = json.loads(path.read_text())
+            if record.get("shellcmd"):
+                commands[record["shellcmd"].partition(" 2>&1")[0]] = record["rule"]
+    found = []
+    for command, rule in sorted(commands.items()):
+        words = shlex.split(command)[1:]
+        if rule == "benchmark":
+            # Many small writes, so that a kill can come between two.
+            at = words.index("--settings") + 1
+            words[at] = json.dumps(json.loads(words[at]) | {"batch_pairs": 8})
+        found.append(Stage(rule, tuple(words)))
+    return found
+
+
+def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
+    """Run a stage in a forked process; return its status, negative if it was killed, and what it printed."""
+    with tempfile.TemporaryFile() as log:
+        sys.stdout.flush()
+        child = os.fork()
+        if not child:
+            os.setsid()
+            os.chdir(folder)
+            for number in (1, 2):
+                os.dup2(log.fileno(), number)
+            sys.argv = list(stage.arguments)
+            status = 1
+            try:
+                runpy.run_path(stage.arguments[0], run_name="__main__")
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.killpg(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        log.seek(0)
+        return status, log.read().decode(errors="replace")
+
+
+def kill_some(process: subprocess.Popen, draw: random.Random) -> str:
+    """Kill Snakemake, one of the processes below it, or all of them at once; return which."""
+    victim = draw.choice(("Snakemake", "a process of a job", "a whole run"))
+    below = [pid for pid in descendants(process.pid) if pid != process.pid]
+    if victim == "a process of a job" and below:
+        os.kill(draw.choice(below), signal.SIGKILL)
+        process.communicate()
+    elif victim == "a whole run":
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    else:
+        victim = "Snakemake"
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    return victim
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the processes below ``pid``, itself included."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(below for child in children for below in descendants(int(child)))]
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    """Put a small file system of its own at ``folder``, without room for anything."""
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
+    try:
+        if "ro" not in options.split(","):
+            (folder / "filler").write_bytes(b"x" * PAGE)
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def may_mount() -> bool:
+    """Return whether we may mount a file system here."""
+    with tempfile.TemporaryDirectory() as folder:
+        tried = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True)
+        return not tried.returncode and not subprocess.run(["umount", folder]).returncode
+
+
+def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
+    """Return damaged content."""
+    at = draw.randrange(max(1, len(content)))
+    if how == "cut":
+        return content[:at]
+    if how == "flip":
+        return content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :]
+    if how == "zeros":
+        return content[:at] + bytes(min(512, len(content) - at)) + content[at + 512 :]
+    return b"" if how == "empty" else b"nonsense\n" * 40
+
+
+def kind(path: Path) -> str:
+    """Return what a file is called in the counts."""
+    kinds = {".csv": "a journal", ".parquet": "a Parquet file", ".tar": "a bundle", ".lgbm": "a model"}
+    if path.parent.parent.parent.name == "benchmark":
+        return "a receipt"
+    return kinds.get(path.suffix, "a JSON file" if path.suffix == ".json" else "a text file")
+
+
+def contents(path: Path) -> object:
+    """Return what has to be equal: bytes; of a receipt all but the torn lines; of a journal its whole lines."""
+    if path.is_dir():
+        return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("[!.]*") if file.is_file()}
+    if not path.exists():
+        return None
+    if path.suffix == ".csv":
+        return sorted(line for line in path.read_bytes().splitlines() if journal.is_whole(line))
+    if "benchmark" in path.parts and path.suffix == ".json":
+        return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
+    if path.name.endswith(".costs.parquet"):
+        # CPU seconds and memory: read by no later stage.
+        return True
+    return path.read_bytes()
+
+
+def fingerprint(workflow: Workflow) -> dict[str, str]:
+    """Return the hashes of datasets, models and report."""
+    folders = ("results/datasets", "results/models", "results/reports")
+    files = [path for folder in folders for path in sorted((workflow.folder / folder).rglob("[!.]*")) if path.is_file()]
+    files = [path for path in files if not path.name.endswith(".quarantine.tsv")]
+    return {
+        path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
+
+
+def prepare(folder: Path, seed: int) -> Suite:
+    """Run the small workflow undisturbed in ``folder`` and copy it."""
+    made = lay_out(folder / "made")
+    made.configure(configs=CONFIG["configs"] | {"chunks": 1}, benchmark={"seed": 1})
+    made.make()
+    shutil.copytree(made.folder, folder / "scratch")
+    for script in (ROOT / "workflow/scripts").glob("*.py"):
+        for module in re.findall(r"^(?:from|import) (tilewright[\w.]*)", script.read_text(), re.M):
+            importlib.import_module(module)
+    return Suite(made, Workflow(folder / "scratch"), seed)
+
+
+def table(suite: Suite) -> str:
+    """Return the counts as a Markdown table."""
+    lines = ["| fault | injected | recovered | refused with a message | lost |", "|---|---|---|---|---|"]
+    totals = [0, 0, 0]
+    for fault in sorted({fault for fault, _ in suite.counts}):
+        row = [suite.counts[fault, outcome] for outcome in ("recovered", "refused", "lost")]
+        totals = [total + number for total, number in zip(totals, row, strict=True)]
+        lines.append(f"| {fault} | {sum(row)} | {row[0]} | {row[1]} | {row[2]} |")
+    lines.append(f"| **all** | **{sum(totals)}** | **{totals[0]}** | **{totals[1]}** | **{totals[2]}** |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the suite and print or write its table; status 1 if anything was lost."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stage-kills", type=int, default=20)
+    parser.add_argument("--run-kills", type=int, default=0)
+    parser.add_argument("--run-minutes", type=float, default=1e9, help="begin no further run after that")
+    parser.add_argument("--damages", type=int, default=40)
+    parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
+    args = parser.parse_args()
+
+    with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as folder:
+        suite = prepare(Path(folder), args.seed)
+        suite.kill_stages(args.stage_kills)
+        suite.damage_files(args.damages)
+        if may_mount():
+            suite.fill_disks()
+            suite.fill_disks("ro", "read-only folder")
+        else:
+            print("no full disk and no read-only folder: mounting a file system is not permitted here")
+        suite.kill_runs(args.run_kills, time.monotonic() + 60 * args.run_minutes)
+    text = table(suite)
+    print(text)
+    if args.report:
+        before, begin, rest = args.report.read_text().partition("<!-- faults -->\n")
+        args.report.write_text(before + begin + text + "<!-- end" + rest.partition("<!-- end")[2])
+    return int(bool(suite.lost))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Make the models of config/reproduce.yaml in a folder of their own and compare their hashes with the committed."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tilewright.errors import UserError, reports_user_errors
+from tilewright.publish import verify
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
+OVERLAY = Path("config/reproduce.yaml")
+MANIFEST = ROOT / "config/reproduce.json"
+MODELS = "results/models/gfx950"
+
+
+@reports_user_errors
+def main() -> int:
+    """Compare, or write the manifest with ``--update``; return 1 if a hash differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--update", action="store_true", help=f"write {MANIFEST.relative_to(ROOT)} instead")
+    args = parser.parse_args()
+    found = made()
+    if args.update:
+        MANIFEST.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
+        print(f"{MANIFEST.relative_to(ROOT)}: {len(found['models'])} files")
+        return 0
+    if not MANIFEST.exists():
+        raise UserError(f"{MANIFEST.relative_to(ROOT)}: there is no such file; write it with make reproduce-update")
+    expected = json.loads(MANIFEST.read_text())
+    differ = list(differences(expected, found))
+    for line in differ:
+        print(line)
+    if differ:
+        print("not reproduced; if the change is meant, write the manifest anew with make reproduce-update")
+    else:
+        print(f"reproduced: {len(found['models'])} files of {MODELS} have the committed hashes")
+    return int(bool(differ))
+
+
+def made() -> dict[str, object]:
+    """Return what the manifest holds: the hashes of what the models are made from, and of the models."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-reproduce-") as name:
+        folder = Path(name)
+        for part in PARTS:
+            source = ROOT / part
+            if source.is_dir():
+                shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            else:
+                shutil.copy2(source, folder / part)
+        command = [
+            str(Path(sys.executable).parent / "snakemake"), "--workflow-profile", "profiles/ci",
+            "--configfile", str(OVERLAY), "--", MODELS,
+        ]  # fmt: skip
+        if subprocess.run(command, cwd=folder).returncode:
+            raise UserError("the workflow failed; see above")
+        models = verify(folder / MODELS)["sha256"]
+    return {
+        "config": {name: digest(ROOT / name) for name in ("config/config.yaml", OVERLAY.as_posix())},
+        "environment": digest(ROOT / "envs/requirements.lock"),
+        "models": models,
+    }
+
+
+def differences(expected: dict[str, object], found: dict[str, object], where: str = "") -> list[str]:
+    """Return one line for each hash that is not the committed one."""
+    lines = []
+    for name in sorted({*expected, *found}):
+        ours, theirs = found.get(name), expected.get(name)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            lines += differences(theirs, ours, f"{where}{name}: ")
+        elif ours != theirs:
+            lines.append(f"{where}{name}: {ours or 'absent'}, but {theirs or 'absent'} is committed")
+    return lines
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
