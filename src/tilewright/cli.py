@@ -9,6 +9,7 @@ import sys
 from tilewright.errors import reports_user_errors
 
 COMMANDS = {
+    "bench": "measure a few kernels on one convolution",
     "cache": "say what the shared cache holds, make room in it, check it",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
     "compare": "say what changed between two datasets or the picks of two models",

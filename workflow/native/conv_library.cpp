@@ -16,6 +16,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -43,7 +44,10 @@ Driver<Runtime>& driver()
     auto& slot = driver_slot();
     if(!slot)
     {
-        slot = std::make_unique<Driver<Runtime>>();
+        auto made = std::make_unique<Driver<Runtime>>();
+        // A device that does not compute must not give times.
+        made->probe();
+        slot = std::move(made);
     }
     return *slot;
 }

@@ -1,0 +1,162 @@
+"""The measuring driver and a module of emitted kernels compile with the real hipcc; their host code runs without a GPU.
+
+Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_HIPCC (as .ci/run sets it).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilewright import ck_api
+from tilewright.bench import abi, native
+from tilewright.emit import Emitter
+from tilewright.errors import UserError
+from tilewright.kernel import parse
+from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.toolchain import ck_tree, compiler
+
+ROOT = Path(__file__).parents[2]
+NATIVE = ROOT / native.SOURCES
+API = ROOT / "config/ck_api.yaml"
+FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"
+WEIGHT = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_2stage"
+HOST_PASS = (
+    "-std=c++17", "-O0", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only", "-fuse-cuid=none",
+    "-Wno-undefined-func-template", "-Wno-float-equal",
+)  # fmt: skip
+REGISTRY = """
+#include "tilewright_conv.h"
+static const ConvKernelC* kept[8];
+static int count;
+void conv_dispatcher_register(const ConvKernelC* kernel) { kept[count++] = kernel; }
+const ConvKernelC* registered(int index) { return index < count ? kept[index] : 0; }
+"""
+
+
+class Kernel(ctypes.Structure):
+    """``ConvKernelC``."""
+
+    _P = ctypes.POINTER(abi.Problem)
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("direction", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_int32),
+        ("supports", ctypes.CFUNCTYPE(ctypes.c_int, _P, ctypes.c_char_p, ctypes.c_int)),
+        ("workspace_bytes", ctypes.CFUNCTYPE(ctypes.c_int64, _P)),
+        (
+            "launch",
+            ctypes.CFUNCTYPE(ctypes.c_int, _P, *[ctypes.c_void_p] * 5, ctypes.c_char_p, ctypes.c_int),
+        ),
+        ("resources", ctypes.c_void_p),
+    )
+
+
+@pytest.fixture(scope="module")
+def machine():
+    """Compiler, include folder of the CK tree and its API level."""
+    try:
+        tree = ck_tree.find(CkSettings())
+        return compiler.find(CompileSettings(toolchain="hipcc")).path, tree / "include", ck_api.detect(API, tree)
+    except UserError as error:
+        if "TILEWRIGHT_NEEDS_HIPCC" in os.environ:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def kernels(machine, tmp_path_factory):
+    """What a module of two emitted kernels registers, and the stand-in that counts their launches."""
+    hipcc, include, level = machine
+    folder = tmp_path_factory.mktemp("module")
+    emitter = Emitter(ROOT / "workflow/templates", API, level)
+    text = ""
+    for name, direction in ((FORWARD, "CONV_FORWARD"), (WEIGHT, "CONV_BWD_WEIGHT")):
+        (folder / f"{name}.hpp").write_text(emitter.header(parse(name), "gfx950"))
+        text += f'#include "{name}.hpp"\n#include "ck_tile_kernel.hpp"\n'
+        text += f"TILEWRIGHT_CK_KERNEL({name}, {direction}, 2, CONV_BF16)\n"
+    (folder / "module.cpp").write_text(text)
+    (folder / "registry.c").write_text(REGISTRY)
+    run(["gcc", "-shared", "-fPIC", "-I", NATIVE, folder / "registry.c", "-o", folder / "registry.so"])
+    run([hipcc, "-O1", *HOST_PASS[2:6], NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
+    run(
+        [
+            hipcc,
+            *HOST_PASS,
+            "-I",
+            NATIVE,
+            "-I",
+            folder,
+            "-I",
+            include,
+            folder / "module.cpp",
+            "-o",
+            folder / "module.so",
+        ]
+    )
+    stand_in = ctypes.CDLL(str(folder / "stand_in.so"), ctypes.RTLD_GLOBAL)
+    registry = ctypes.CDLL(str(folder / "registry.so"), ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(folder / "module.so"))
+    registry.registered.restype = ctypes.POINTER(Kernel)
+    return [registry.registered(index).contents for index in (0, 1)], stand_in
+
+
+def run(command):
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def problem(direction, **dims):
+    values = dict.fromkeys(abi.PROBLEM_DIMS, 1) | {"pad_d": 0, "pad_h": 1, "pad_w": 1, "filter_y": 3, "filter_x": 3}
+    return abi.Problem(
+        **values | {"N": 2, "C": 64, "K": 64, "input_h": 14, "input_w": 14} | dims, direction=direction, split_k=1
+    )
+
+
+def test_the_driver_compiles_for_the_gpu(machine, tmp_path):
+    native.build(
+        native.command("hip", machine[0], "gfx950", [NATIVE / native.DRIVER_SOURCE], tmp_path / "d.so", NATIVE)
+    )
+    assert (tmp_path / "d.so").stat().st_size > 0
+
+
+def test_a_module_registers_its_kernels_and_they_check_their_arguments(kernels):
+    (forward, weight), _ = kernels
+    assert [k.name.decode() for k in (forward, weight)] == [FORWARD, WEIGHT]
+    assert [(k.direction, k.ndim, k.dtype) for k in (forward, weight)] == [(0, 2, 1), (2, 2, 1)]
+    why = ctypes.create_string_buffer(200)
+    assert forward.supports(problem(0), why, 200) == 1
+    # Three channels do not fill the vectors of the loads.
+    assert forward.supports(problem(0, C=3), why, 200) == 0
+    assert b"argument check" in why.value
+    assert forward.workspace_bytes(problem(0)) == 0
+    # An fp32 copy of the weight gradient: K x Y x X x C.
+    assert weight.workspace_bytes(problem(2)) == 64 * 9 * 64 * 4
+
+
+def test_a_launch_has_the_grid_of_the_implicit_gemm(kernels):
+    (forward, weight), stand_in = kernels
+    why = ctypes.create_string_buffer(200)
+    memory = ctypes.create_string_buffer(1 << 20)
+    address = ctypes.addressof(memory)
+    sizes = (ctypes.c_uint * 6)()
+
+    def launch(kernel, problem):
+        before = stand_in.tilewright_stand_in_launches()
+        code = kernel.launch(problem, address, address, address, address, None, why, 200)
+        stand_in.tilewright_stand_in_last(sizes)
+        return code, stand_in.tilewright_stand_in_launches() - before, list(sizes)
+
+    # 2 x 14 x 14 rows of 64 columns in tiles of 64 x 64; four waves of 64 lanes.
+    assert launch(forward, problem(0)) == (0, 1, [7, 1, 1, 256, 1, 1])
+    # G is the second dimension of the grid.
+    assert launch(forward, problem(0, G=4, C=256, K=256))[2][:2] == [7, 4]
+    code, launches, _ = launch(weight, problem(2))
+    assert (code, launches) == (0, 2), "the second stage converts to bf16"
+    assert launch(forward, problem(0, C=3))[:2] == (abi.UNSUPPORTED, 0)
+    assert b"unsupported convolution" in why.value
