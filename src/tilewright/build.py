@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -141,7 +142,7 @@ def _aliases(chunk: Sequence[CompileUnit], results: Sequence[CompileResult]) -> 
 
     The same code may be launched with other arguments: what decides those has to agree as well.
     """
-    first: dict[tuple, str] = {}
+    first: dict[tuple[Any, ...], str] = {}
     runs = [
         (result.code_hash, *(getattr(unit.kernel, field) for field in LAUNCH_FIELDS))
         for unit, result in zip(chunk, results, strict=True)
@@ -152,7 +153,9 @@ def _aliases(chunk: Sequence[CompileUnit], results: Sequence[CompileResult]) -> 
     return [first[run] if run[0] and first[run] != stem else "" for stem, run in zip(names, runs, strict=True)]
 
 
-def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str, toolchain: Toolchain) -> tuple:
+def _row(
+    unit: CompileUnit, splits: list[int], result: CompileResult, alias: str, toolchain: Toolchain
+) -> tuple[Any, ...]:
     r = result.resources
     mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
     return (
@@ -163,6 +166,6 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, alias: str
     )  # fmt: skip
 
 
-def _table(rows: Sequence[tuple], schema: pa.Schema) -> pa.Table:
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.table([list(column) for column in columns], schema=schema)

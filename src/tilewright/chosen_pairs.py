@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,7 @@ def read(path: Path) -> pa.Table:
     return found
 
 
-def record(chosen: pa.Table) -> dict:
+def record(chosen: pa.Table) -> dict[str, Any]:
     """Return what the rounds saw."""
     return dict(json.loads(chosen.schema.metadata[b"tilewright"]))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from collections.abc import Callable
 
 from tilewright.errors import reports_user_errors
 
@@ -31,7 +32,7 @@ def main(argv: list[str] | None = None) -> int | None:
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     parser = argparse.ArgumentParser(prog="tilewright", description=__doc__.split(":")[0] + ".")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = None
+    run: Callable[[argparse.Namespace], int | None]
     for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=summary, description=summary)
         if name == wanted:

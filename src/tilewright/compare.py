@@ -148,7 +148,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         "device_kind": measurements.device_kind,
     }
     problems = problems.sort_values(["gain_points", "problem_key"], kind="stable", ignore_index=True)
-    return Comparison("models", *sides, figures, problems)
+    return Comparison("models", sides[0], sides[1], figures, problems)
 
 
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
@@ -174,7 +174,7 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     return Side(str(path), made["arch"], made["operation"], made["device"], made["device_kind"]), rows[kept]
 
 
-def _significant(gain: pd.Series, error: pd.Series) -> np.ndarray:
+def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
     """Return which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * norm.sf(np.abs(gain.to_numpy()) / np.asarray(error))
@@ -191,8 +191,8 @@ def _best_by_problem(both: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
     """Return the best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
     rows = []
     for key, pairs in timed.groupby("problem_key", sort=True):
-        best_a = pairs.loc[pairs["latency_ms_a"].idxmin()]
-        best_b = pairs.loc[pairs["latency_ms_b"].idxmin()]
+        best_a = pairs.iloc[int(pairs["latency_ms_a"].argmin())]
+        best_b = pairs.iloc[int(pairs["latency_ms_b"].argmin())]
         rows.append(
             {
                 "problem": best_a["problem_a"],

@@ -79,6 +79,6 @@ def percentiles(efficiency: np.ndarray) -> list[float]:
     return [percent(value) for value in np.percentile(efficiency, PERCENTILES)]
 
 
-def percent(share: float) -> float:
+def percent(share: float | np.floating) -> float:
     """Return ``share`` as a percentage with four decimals."""
     return round(100 * float(share), 4)

@@ -297,7 +297,7 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
     Loads: a thread loads ``ceil(tile_m * tile_k / (threads * vector))`` vectors of A in each step of k, likewise
     B; the vector is at most 16 bytes.
     """
-    columns = {name: values.to_numpy() for name, values in candidates.items() if name not in _CODES}
+    columns = {str(name): values.to_numpy() for name, values in candidates.items() if name not in _CODES}
     columns = {name: v.astype(np.float64) for name, v in columns.items() if v.dtype.kind in "biuf"}
     columns |= {name: _codes(candidates[name], choices) for name, choices in _CODES.items()}
     c = columns

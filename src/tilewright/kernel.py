@@ -7,7 +7,7 @@ would need a correction is refused here, before it gets a name.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright import pipelines
 from tilewright.errors import UserError
@@ -219,15 +219,18 @@ def parse(text: str) -> KernelConfig:
     sizes = [int(match.group(first + i)) for i in range(9)]
     vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
     pads = [flag == "1" for flag in match["pads"] or "111"]
-    kernel = KernelConfig(
+    leading: list[Any] = [
         long_variant[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
-        match["epilogue"], match["scheduler"], *sizes, *vectors,
-        num_wave_groups=int(match["wg"] or 1), num_groups_to_merge=int(match["gm"] or 1),
-        double_smem_buffer=bool(match["dsb"]), two_stage=bool(match["two"]),
-        specialization=match["spec"] or "default", explicit_gemm=bool(match["explicit"]),
-        streamk=match["streamk"] or "none", streamk_persistent=bool(match["persistent"]),
-        split_image=bool(match["large"]), pad_m=pads[0], pad_n=pads[1], pad_k=pads[2],
-    )  # fmt: skip
+        match["epilogue"], match["scheduler"],
+    ]  # fmt: skip
+    options: dict[str, Any] = {
+        "num_wave_groups": int(match["wg"] or 1), "num_groups_to_merge": int(match["gm"] or 1),
+        "double_smem_buffer": bool(match["dsb"]), "two_stage": bool(match["two"]),
+        "specialization": match["spec"] or "default", "explicit_gemm": bool(match["explicit"]),
+        "streamk": match["streamk"] or "none", "streamk_persistent": bool(match["persistent"]),
+        "split_image": bool(match["large"]), "pad_m": pads[0], "pad_n": pads[1], "pad_k": pads[2],
+    }  # fmt: skip
+    kernel = KernelConfig(*leading, *sizes, *vectors, **options)
     if name(kernel) != text:
         raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {name(kernel)!r}")
     return kernel

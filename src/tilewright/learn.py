@@ -28,6 +28,7 @@ from tilewright import (
 from tilewright import prior as priors
 from tilewright.cross_validation import Choice
 from tilewright.errors import UserError
+from tilewright.feature_table import FeatureSet
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.objectives import OBJECTIVES, Rows, Table
@@ -173,9 +174,7 @@ def training_rows(measurements: Measurements, settings: ModelSettings, used: np.
     return replace(rows, learn=ok & kept)
 
 
-def _spec(
-    measurements: Measurements, chosen: features.FeatureSet, choice: Choice, hardware: Hardware
-) -> dict[str, Any]:
+def _spec(measurements: Measurements, chosen: FeatureSet, choice: Choice, hardware: Hardware) -> dict[str, Any]:
     variant, _, dtype = measurements.operation.rpartition("_")
     return {
         "op_type": "grouped_conv",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tilewright import bootstrap, chosen_pairs, cross_validation, efficiency, evaluate, features, learn, objectives
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
+from tilewright.prior import OFFSET
 from tilewright.settings.model import ModelSettings
 
 OBJECTIVE = "relative"
@@ -78,6 +79,6 @@ def _picked(
         "feature_set": settings.features,
         "feature_names": list(chosen.names),
     }
-    pool = measurements.candidates.assign(**{learn.OFFSET: offset})[efficiency.proven(few)]
+    pool = measurements.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
     scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, threads)
     return evaluate.score(measurements, scores, offered).picked

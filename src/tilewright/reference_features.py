@@ -80,7 +80,7 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
     pipeline, names = pd.factorize(candidates["pipeline"])
 
     def is_pipeline(name: str) -> np.ndarray:
-        return (pipeline == names.get_indexer([name])[0]).astype(np.float64)
+        return (pipeline == names.get_indexer(pd.Index([name]))[0]).astype(np.float64)
 
     tile = {axis: candidates[f"tile_{axis}"].to_numpy(np.float64) for axis in "mnk"}
     c = {

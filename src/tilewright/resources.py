@@ -138,12 +138,13 @@ def _occupancy(
     occupancy = np.minimum(by_registers, np.floor(hardware.lds_bytes / lds))
     occupancy = np.minimum(occupancy, law.max_waves / waves)
     pipeline = candidates["pipeline"].to_numpy(object)
+    everywhere = np.ones(len(pipeline))
     tile = (candidates["tile_m"] * candidates["tile_n"]).to_numpy()
     compv4 = law.compv4 * np.where(tile < law.small_tile, law.compv4_small_tile, 1.0)
     ceilings = [
         (pipeline == "compv4", compv4),
-        (double_lds(candidates), law.double_lds),
-        (pipeline == "wavelet", law.wavelet),
+        (double_lds(candidates), law.double_lds * everywhere),
+        (pipeline == "wavelet", law.wavelet * everywhere),
     ]
     ceiling = np.select([mask for mask, _ in ceilings], [value for _, value in ceilings], np.inf)
     return np.minimum(occupancy, ceiling)

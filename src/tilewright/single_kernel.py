@@ -51,7 +51,7 @@ def boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def configure(parser: argparse._ActionsContainer) -> None:
     """Declare the options; each has None where it is not given."""
     for field, names in _OPTIONS.items():
         default = DEFAULTS[field]

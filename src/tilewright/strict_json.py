@@ -113,7 +113,7 @@ class Node:
         """Return a positive integer."""
         if not _is_positive_integer(self.value):
             raise self.error(f"a positive integer of at most {MAX_INTEGER}")
-        return self.value
+        return int(self.value)
 
     def fraction(self) -> float:
         """Return a number above 0 and at most 1."""

@@ -259,9 +259,9 @@ def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, 
         table[f"vectors_{operand}"] = np.minimum(vectors, 1)
     classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
     _, first = np.unique(classes, return_index=True)
-    kernel = {}
+    kernel: dict[str, np.ndarray] = {}
     for name in table:
         values = table[name].to_numpy()[first]
-        kernel[name] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
+        kernel[str(name)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
     kernel["wave_size"] = np.full((1, len(first)), wave_size)
     return kernel, classes

@@ -89,7 +89,8 @@ def nvidia_reading(state: str | None, users: str | None, own: Collection[int]) -
         hidden = bool(own) and not pids & set(own)
         foreign = max(0, len(pids - set(own)) - hidden)
     slowed = None if reasons is None else (f"clock event reasons {reasons:#x}" if reasons & SLOWED else "")
-    return Reading(*numbers, throttled=slowed, foreign=foreign)
+    graphics, memory, power, temperature = numbers
+    return Reading(graphics, memory, power, temperature, throttled=slowed, foreign=foreign)
 
 
 class AmdSmi:

@@ -148,7 +148,9 @@ class GpuDevice:
         return Request(
             libraries=libraries(self._driver, [module]),
             kernel=str(candidate["kernel"]),
-            problem=problem_numbers(problem.to_dict(), str(problem["variant"]), split_k),
+            problem=problem_numbers(
+                {str(field): value for field, value in problem.items()}, str(problem["variant"]), split_k
+            ),
             options=options,
             verify=self._is_unverified(str(candidate["kernel"]), split_k, problem),
         )

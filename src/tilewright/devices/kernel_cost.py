@@ -53,7 +53,7 @@ def pipeline_codes(candidates: pd.DataFrame, coefficients: Coefficients) -> np.n
 def _pipeline_table(candidates: pd.DataFrame, coefficients: Coefficients) -> dict[str, np.ndarray]:
     names = candidates["pipeline"].map(coefficients.physical).tolist()
     chosen = [coefficients.pipelines[name] for name in names]
-    columns = (
+    columns: dict[str, np.ndarray] = (
         {
             field: np.array([getattr(pipeline, field) for pipeline in chosen], np.float64)
             for field in type(chosen[0]).model_fields

@@ -164,8 +164,7 @@ def _reduction_us(
     passes = np.minimum(partials, np.float32(law.reduction_passes))
     adding = gradient * passes * _us_per_byte(hardware.hbm_tb_per_s, law.reduction_bandwidth)
     adding = np.where(kernel["streamk"] > 0, adding * np.float32(law.streamk_reduction), adding)
-    second = np.float32(hardware.launch_floor_us * law.second_launch)
-    second = second + gradient * (
+    second = np.float32(hardware.launch_floor_us * law.second_launch) + gradient * (
         np.float32(law.second_traffic) * _us_per_byte(hardware.hbm_tb_per_s, law.second_bandwidth)
     )
     return np.where(partials > 1, adding, np.float32(0)) + kernel["two_stage"] * second

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 from tilewright.arch import ArchSpecs, Triple
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.kernel import KernelConfig
 from tilewright.rules import reference_filter
-from tilewright.rules.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, VariantRules
+from tilewright.rules.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, Variant, VariantRules
 from tilewright.rules.pairs import Pair, pairs_of, tile_divides, warp_tile_k
 from tilewright.rules.vectors import vectors_fit
 
@@ -46,7 +46,7 @@ class _Job:
 
 def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelConfig]:
     """Return the implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
-    variant = rules.variants.get(cell.variant)
+    variant = rules.variants.get(cast(Variant, cell.variant))
     kernels: dict[KernelConfig, None] = {}
     if variant is None:
         return []

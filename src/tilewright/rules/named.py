@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tilewright import depthwise, kernel
 from tilewright.arch import ArchSpecs
@@ -20,7 +21,7 @@ from tilewright.operation import DTYPES
 from tilewright.rules import builder_set, flags, full_set, reference_filter, sampling
 from tilewright.rules.flags import Flag
 from tilewright.rules.full_set import Cell
-from tilewright.rules.named_tables import Sample
+from tilewright.rules.named_tables import Sample, SampledSet, Variant
 from tilewright.rules.rule_tables import RuleTables
 from tilewright.rules.words import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
 
@@ -113,7 +114,7 @@ class Enumerator:
     def _full(
         self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[Enumerated]:
-        sample = self._tables.full.samples.get(name)
+        sample = self._tables.full.samples.get(cast(SampledSet, name))
         if sample is None:
             return list(self._whole(arch, variants, ndims, dtypes))
         return _drawn(self._full(sample.of, arch, variants, ndims, dtypes), sample)
@@ -172,7 +173,7 @@ class Enumerator:
 
     def _default_kernels(self, variant: str, ndim: int, dtypes: Sequence[str]) -> Iterator[KernelConfig]:
         rules = self._tables.default
-        for row in rules.variants.get(variant, []):
+        for row in rules.variants.get(cast(Variant, variant), []):
             for tile in (tile for tile in rules.tiles if row.pipeline not in tile.not_with):
                 m, n, k = tile.tile
                 for two_stage in row.two_stage:

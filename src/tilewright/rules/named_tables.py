@@ -15,6 +15,7 @@ from tilewright.operation import DTYPES
 from tilewright.tables import Table
 
 Variant = Literal["forward", "bwd_data", "bwd_weight"]
+SampledSet = Literal["full-tests", "tiny"]
 Class = Literal["half", "float"]
 Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]
 
@@ -175,7 +176,7 @@ class FullRules(Table):
 
     layout: str
     epilogue: Literal["cshuffle", "default"]
-    samples: dict[Literal["full-tests", "tiny"], Sample]
+    samples: dict[SampledSet, Sample]
     variants: dict[Variant, VariantRules]
     depthwise: list[DepthwiseRow]
 

@@ -6,7 +6,6 @@ The result depends on what the large set holds: a sample of one direction is no 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import chain, zip_longest
 from typing import TypeVar
 
 from tilewright.depthwise import VARIANT as DEPTHWISE_VARIANT
@@ -51,9 +50,8 @@ def every_nth(items: Sequence[Item], kernel_of: Callable[[Item], Kernel], step: 
 def in_turn(items: Sequence[Item], kernel_of: Callable[[Item], Kernel], at_least: int) -> list[Item]:
     """Return the first item of each category and dimensionality, then the second of each ... up to ``at_least``."""
     groups = list(_grouped(items, lambda item: (*category(kernel_of(item)), _ndim(kernel_of(item)))))
-    gap = object()
-    rounds = chain.from_iterable(zip_longest(*groups, fillvalue=gap))
-    turns = [item for item in rounds if item is not gap]
+    rounds = range(max(map(len, groups), default=0))
+    turns = [group[turn] for turn in rounds for group in groups if turn < len(group)]
     return turns[: max(at_least, len(groups))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from tilewright.errors import UserError
 from tilewright.kernel import LAYOUTS, KernelConfig, name
 from tilewright.operation import Operation
 from tilewright.rules import flags, validity
+from tilewright.rules.named_tables import Variant
 from tilewright.tables import Table, read
 
 Count = Annotated[int, Field(ge=1)]
@@ -55,7 +56,7 @@ class SweepRules(Table):
 
     epilogue: Literal["cshuffle", "default"]
     tiles: list[TileRow] = Field(min_length=1)
-    variants: dict[Literal["forward", "bwd_data", "bwd_weight"], VariantRows]
+    variants: dict[Variant, VariantRows]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def enumerate_kernels(
     A kernel with a known defect is refused unless its flag is among ``included``.
     """
     flags.check_names(included)
-    rows = rules.variants.get(operation.variant)
+    rows = rules.variants.get(cast(Variant, operation.variant))
     if rows is None:
         raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
     if operation.variant != "bwd_weight" and rows.split_k != [1]:
@@ -139,9 +140,12 @@ def _options(
             for split_image in options.split_image:
                 for two_stage in options.two_stage:
                     for merged in options.num_groups_to_merge:
-                        yield KernelConfig(
+                        leading: list[Any] = [
                             operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline,
-                            rules.epilogue, scheduler, *tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors,
-                            num_groups_to_merge=merged, double_smem_buffer=double_smem_buffer,
-                            two_stage=two_stage, split_image=split_image,
-                        )  # fmt: skip
+                            rules.epilogue, scheduler,
+                        ]  # fmt: skip
+                        choices: dict[str, Any] = {
+                            "num_groups_to_merge": merged, "double_smem_buffer": double_smem_buffer,
+                            "two_stage": two_stage, "split_image": split_image,
+                        }  # fmt: skip
+                        yield KernelConfig(*leading, *tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors, **choices)

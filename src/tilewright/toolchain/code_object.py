@@ -11,6 +11,7 @@ import io
 import re
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 import msgpack
 from elftools.common.exceptions import ELFError
@@ -69,8 +70,8 @@ def kernels(content: bytes) -> dict[str, CodeKernel]:
 
 def instruction_mixes(assembly: str) -> dict[str, InstructionMix]:
     """Return how many instructions of each kind the functions of an assembly listing have, by symbol."""
-    counts: dict[str, Counter] = {}
-    current: Counter | None = None
+    counts: dict[str, Counter[str]] = {}
+    current: Counter[str] | None = None
     started = ""
     for line in assembly.splitlines():
         if match := _LABEL.match(line):
@@ -87,7 +88,7 @@ def instruction_mixes(assembly: str) -> dict[str, InstructionMix]:
     return {symbol: InstructionMix(**{field: mix[field] for field in fields}) for symbol, mix in counts.items()}
 
 
-def _metadata(elf: ELFFile) -> list[dict]:
+def _metadata(elf: ELFFile) -> list[dict[str, Any]]:
     for section in elf.iter_sections():
         if isinstance(section, NoteSection):
             for note in section.iter_notes():
@@ -115,7 +116,7 @@ def _bytes_at(elf: ELFFile, address: int, size: int) -> bytes:
     raise KeyError(f"address {address:#x}")
 
 
-def _kernel(row: dict, elf: ELFFile, symbols: dict[str, tuple[int, int]]) -> CodeKernel:
+def _kernel(row: dict[str, Any], elf: ELFFile, symbols: dict[str, tuple[int, int]]) -> CodeKernel:
     address, size = symbols[row[".name"]]
     code = _bytes_at(elf, address, size)
     descriptor = bytearray(_bytes_at(elf, symbols[row[".symbol"]][0], _DESCRIPTOR_BYTES))

@@ -27,12 +27,12 @@ class NoToolchain:
         table = estimate(kernels.frame([unit.kernel for unit in units]), self._hardware, self._coefficients)
         return [
             CompileResult(
-                status="resource_limit" if row.fault else "ok",
-                reason=row.fault,
+                status="resource_limit" if fault else "ok",
+                reason=fault,
                 artefact=None,
-                resources=Resources("estimated", float(row.vgprs), int(row.lds_bytes), float(row.occupancy)),
+                resources=Resources("estimated", float(vgprs), int(lds_bytes), float(occupancy)),
                 log="",
                 seconds=0.0,
             )
-            for row in table.itertuples()
+            for fault, vgprs, lds_bytes, occupancy in table[["fault", "vgprs", "lds_bytes", "occupancy"]].to_numpy()
         ]
