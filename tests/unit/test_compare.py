@@ -18,13 +18,16 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16"):
     """Write the small world as a dataset, each time with noise of its own; ``change`` edits it."""
     world = measured()
     rows = world.problems.iloc[world.problem].reset_index(drop=True)
-    for name in ("kernel", "kernel_id", "split_k", "vgprs", "lds_bytes", "occupancy"):
+    for name in ("kernel", "kernel_id", "split_k"):
         rows[name] = world.candidates[name].to_numpy()[world.candidate]
     rows["status"] = np.array(STATUSES)[world.status]
     noise = np.random.default_rng(seed).normal(1, NOISE / np.sqrt(10), len(rows))
     rows["latency_ms"] = world.latency_ms * noise
     rows = rows.assign(tflops=1.0, reason="", non_zero=1, samples=10, latency_cv=NOISE, resources_from="estimated")
     change(rows)
+    for field in SCHEMA:
+        if field.name not in rows:
+            rows[field.name] = None if field.nullable else ""
     table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     made = {
         "schema_version": SCHEMA_VERSION, "arch": "gfx950", "operation": operation, "device": "a product",
