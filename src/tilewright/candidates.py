@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import kernel as kernels
+from tilewright import families
 
 RESOURCES = ("vgprs", "lds_bytes", "occupancy")
 
@@ -18,7 +18,7 @@ def label(kernel: str, split_k: int) -> str:
 def from_build(build: pa.Table) -> pd.DataFrame:
     """Return one row a candidate of a build table, in its order.
 
-    Columns: ``candidate``, ``split_k``, the columns of the build and every field of ``KernelConfig``.
+    Columns: ``candidate``, ``split_k``, the columns of the build and every field of the family's kernels.
     """
     rows = build.to_pandas().explode("split_k", ignore_index=True)
     rows["split_k"] = rows["split_k"].astype("int64")
@@ -27,6 +27,7 @@ def from_build(build: pa.Table) -> pd.DataFrame:
 
 def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
     """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all."""
-    fields = kernels.frame([kernels.parse(name) for name in rows["kernel"]]).drop(columns="kernel")
+    names = rows["kernel"].tolist()
+    fields = families.of_kernels(names).frame(names)
     labels = [label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
     return pd.concat([pd.Series(labels, name="candidate", dtype="object"), rows.reset_index(drop=True), fields], axis=1)

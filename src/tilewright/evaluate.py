@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, end_to_end, explain, features, learn, noise_floor, support
+from tilewright import bootstrap, efficiency, end_to_end, explain, families, features, learn, noise_floor
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -73,7 +73,7 @@ def rank_pool(
         foreign = pool["candidate"][position < 0].iloc[0]
         raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which the dataset has not")
     problems = measurements.problems
-    supported = support.check(problems, pool, spec["variant"], wave_size=hardware.wave_size) == 0
+    supported = families.check(problems, pool, spec["variant"], hardware.wave_size) == 0
     held_out = (problems["split"] == "validation").to_numpy()
     problem, candidate = np.nonzero(supported & held_out[:, None])
     scores = np.full((len(problems), len(measurements.candidates)), -np.inf)
@@ -395,8 +395,9 @@ def hand_rule(measurements: Measurements, rows: np.ndarray, hardware: Hardware) 
     shape = (len(rows), len(candidates))
     problem, candidate = (index.ravel() for index in np.indices(shape))
     names = ("tile_intensity", "fill_m", "fill_n", "fill_k", "blocks_per_cu")
+    chosen = families.of_kernels(candidates["kernel"].tolist()).features
     table = features.compute(
-        measurements.problems.iloc[rows], candidates, problem, candidate, hardware, "tilewright", names
+        measurements.problems.iloc[rows], candidates, problem, candidate, hardware, chosen, names
     ).astype(np.float64)
     score = table[:, :4].prod(axis=1) * np.minimum(table[:, 4], 1.0)
     vectors = candidates[["vec_a", "vec_b", "vec_c"]].sum(axis=1).to_numpy()

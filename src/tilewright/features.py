@@ -17,6 +17,7 @@ import pandas as pd
 
 from tilewright import implicit_gemm
 from tilewright.errors import UserError
+from tilewright.families.cutlass import features as cutlass
 from tilewright.feature_table import Columns, Feature, FeatureSet, Pairs, column, only, raw
 from tilewright.hardware import Hardware
 from tilewright.implicit_gemm import element_bytes
@@ -300,6 +301,11 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
     columns = {str(name): values.to_numpy() for name, values in candidates.items() if name not in _CODES}
     columns = {name: v.astype(np.float64) for name, v in columns.items() if v.dtype.kind in "biuf"}
     columns |= {name: _codes(candidates[name], choices) for name, choices in _CODES.items()}
+    return with_loads(columns, candidates, hardware)
+
+
+def with_loads(columns: dict[str, np.ndarray], candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+    """Add what follows from the tiles, the waves and the vectors of candidates of any family; see above."""
     c = columns
     element = element_bytes(candidates["dtype"])
     c["waves"] = c["wave_m"] * c["wave_n"] * c["wave_k"]
@@ -332,8 +338,16 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
     return np.array([code[ALIASES.get(word, word)] for word in words], np.float64)[number]
 
 
+def _cutlass_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+    columns = cutlass.candidate_columns(candidates)
+    return with_loads(columns, candidates, hardware)
+
+
 FEATURE_SETS: Mapping[str, FeatureSet] = {
     "tilewright": FeatureSet(_PROBLEM, _CANDIDATE, _PAIR, problem_columns, candidate_columns, GemmPairs),
+    "cutlass": FeatureSet(
+        _PROBLEM, cutlass.candidate_features(_CANDIDATE), _PAIR, problem_columns, _cutlass_columns, GemmPairs
+    ),
     "reference": REFERENCE,
 }
 """Feature sets by the name that a configuration gives."""

@@ -16,7 +16,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import features, learn, parquet, problem, publish, seal, support
+from tilewright import families, features, learn, parquet, problem, publish, seal
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.kernel import FIELDS
@@ -55,13 +55,13 @@ class Selector:
     spec: dict[str, Any]
     candidates: pd.DataFrame
     hardware: Hardware
-    served: Cascade
-    pruned: np.ndarray
+    served: Cascade | None = None
+    """None for CUTLASS kernels: they are ranked (``rank``), and not served yet."""
+    pruned: np.ndarray | None = None
     """bool [Q], candidates whose kernel is in the pruned set."""
-    known: pd.DataFrame
+    known: pd.DataFrame | None = None
     """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
-
-    gaps: dict[str, list[float]]
+    gaps: dict[str, list[float]] | None = None
     """Calibration of ``guaranteed``; see ``serving.guarantee``."""
 
     @classmethod
@@ -81,9 +81,20 @@ class Selector:
             raise UserError(f"{models}: there is no model of operation {operation!r}; it has {known}")
         folder = models / index["operations"][operation]["folder"]
         spec = _of_operation(folder / publish.SPEC, operation, index)
+        hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
+        if families.of_arch(index["arch"]) is not families.CK_TILE:
+            return cls(
+                operation=operation,
+                arch=index["arch"],
+                device=index["device"],
+                device_kind=index["device_kind"],
+                booster=load_booster(folder / publish.MODEL, spec),
+                spec=spec,
+                candidates=_table(folder / publish.CANDIDATES, _POOL_COLUMNS[:4]),
+                hardware=hardware,
+            )
         serving = _of_operation(folder / publish.SERVING, operation, index)
         kernels = _of_operation(folder / publish.KERNELS, operation, index)
-        hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
         pool = _table(folder / publish.CANDIDATES, _POOL_COLUMNS)
         own = features.feature_set(serving["feature_set"]).names
         served = load_booster(folder / publish.SERVED_MODEL, {**serving, "feature_names": list(own)})
@@ -108,6 +119,8 @@ class Selector:
         ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: choose among
         the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
         """
+        if self.served is None:
+            raise UserError(f"{self.operation} on {self.arch} is not served yet: rank its candidates one by one")
         wanted = checked_dims(dims)
         allowed = self.pruned if pruned_only else None
         candidate, score = np.full(len(wanted), NO_CANDIDATE), np.full(len(wanted), -np.inf)
@@ -121,6 +134,8 @@ class Selector:
 
     def known_row(self, wanted: Problem) -> int:
         """Return the row of the candidate that was fastest when exactly this problem was measured, or -1."""
+        if self.known is None:
+            return NO_CANDIDATE
         return int(self._known_rows(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
 
     def _known_rows(self, dims: np.ndarray) -> np.ndarray:
@@ -141,7 +156,7 @@ class Selector:
         if f"{wanted.variant}_{wanted.dtype}" != self.operation:
             raise UserError(f"the problem is {wanted.variant}_{wanted.dtype}, but the model is for {self.operation}")
         problems = problem.frame([wanted])
-        verdicts = support.check(problems, self.candidates, wanted.variant, wave_size=self.hardware.wave_size)
+        verdicts = families.check(problems, self.candidates, wanted.variant, self.hardware.wave_size)
         pool = self.candidates[verdicts[0] == 0]
         pairs = np.zeros(len(pool), np.int64), np.arange(len(pool))
         score = learn.predict(self.booster, self.spec, problems, pool, *pairs, self.hardware)
@@ -161,6 +176,8 @@ class Selector:
         """
         if not 0 < confidence < 1:
             raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
+        if self.gaps is None:
+            raise UserError(f"{self.operation} on {self.arch} has no calibration for a confidence; ask for --top")
         ranked = self.rank(wanted)
         depth = guarantee.threshold(self.gaps, wanted.ndim, confidence)
         return ranked[ranked["score"] >= ranked["score"].max() - depth]

@@ -64,7 +64,7 @@ def module(tmp_path_factory):
 
 def test_known_archs():
     assert SPECS.supported_archs() == (
-        "gfx1100", "gfx1200", "gfx1201", "gfx1250", "gfx908", "gfx90a", "gfx942", "gfx950",
+        "gfx1100", "gfx1200", "gfx1201", "gfx1250", "gfx908", "gfx90a", "gfx942", "gfx950", "sm_90",
     )  # fmt: skip
 
 

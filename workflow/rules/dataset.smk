@@ -13,6 +13,8 @@ checkpoint dataset:
         quarantine="results/datasets/{arch}/{op}.quarantine.tsv",
     log:
         "logs/{arch}/{op}/dataset.log",
+    wildcard_constraints:
+        arch=NOT_RECORDED,
     conda:
         "../../envs/tilewright.yaml"
     params:

@@ -1,10 +1,22 @@
 # Stage 11: the directory that a client loads.
+from tilewright import families
+
+
+def is_served(arch):
+    """Return whether the serving stage knows the kernels of an arch: it knows those of CK Tile."""
+    return families.of_arch(arch) is families.CK_TILE
+
+
 rule publish:
     input:
         modules=modules("publish"),
         script=source("workflow/scripts/publish.py"),
         trained=each_operation(*TRAINED.values()),
-        served=each_operation(*SERVED.values()),
+        served=lambda wildcards: (
+            each_operation(*SERVED.values())(wildcards)
+            if is_served(wildcards.arch)
+            else []
+        ),
         validation=each_operation("results/validation/{arch}/{op}.json"),
     output:
         directory("results/models/{arch}"),
@@ -14,11 +26,25 @@ rule publish:
     conda:
         "../../envs/tilewright.yaml"
     params:
-        made=each_operation_content(
-            "results/validation/{arch}/{op}.json", *TRAINED.values(), *SERVED.values()
-        ),
+        made=lambda wildcards: each_operation_content(
+            "results/validation/{arch}/{op}.json",
+            *TRAINED.values(),
+            *(SERVED.values() if is_served(wildcards.arch) else ()),
+        )(wildcards),
         training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
-        serving=[f"results/serving/{{arch}}/{op}" for op in SETTINGS.operations],
+        serving=lambda wildcards: (
+            " ".join(
+                [
+                    "--serving",
+                    *(
+                        f"results/serving/{wildcards.arch}/{op}"
+                        for op in SETTINGS.operations
+                    ),
+                ]
+            )
+            if is_served(wildcards.arch)
+            else ""
+        ),
     shell:
         "python {input.script} --training {params.training} --validation {input.validation}"
-        " --serving {params.serving} --output {output} 2>&1 | tee {log}"
+        " {params.serving} --output {output} 2>&1 | tee {log}"

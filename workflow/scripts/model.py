@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, hardware, learn, publish
+from tilewright import dataset, families, hardware, learn, publish
 from tilewright.errors import reports_user_errors
 from tilewright.settings.model import ModelSettings
 
@@ -25,7 +25,10 @@ def main(argv: list[str] | None = None) -> None:
 
     measurements = dataset.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
-    trained = learn.train(measurements, product, ModelSettings.from_json(args.settings), args.threads)
+    settings = ModelSettings.from_json(args.settings)
+    if settings.features == families.CK_TILE.features:
+        settings = settings.model_copy(update={"features": families.of_arch(measurements.arch).features})
+    trained = learn.train(measurements, product, settings, args.threads)
     publish.write_training(args.output, trained, product)
     summary = trained.manifest["out_of_fold_efficiency"]
     print(

@@ -21,8 +21,8 @@ from tilewright.settings.serving import ServingSettings
 from tilewright.settings.validation import ValidationSettings
 from tilewright.tables import checked
 
-ARCH_PATTERN = r"gfx[0-9a-f]+"
-Arch = Annotated[str, StringConstraints(pattern=f"^{ARCH_PATTERN}$")]
+ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
+Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
 
 
 class Config(Section):
@@ -36,6 +36,9 @@ class Config(Section):
     """The one source of facts about GPU targets."""
     hardware: SourcePath = "config/hardware.yaml"
     """Table of GPU products."""
+    replays: dict[str, SourcePath] = Field({"sm_90": "config/recorded/sm_90"})
+    """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
+    its kernels to its times, whatever ``benchmark.device`` is."""
     configs: ConfigsSettings = ConfigsSettings()
     problems: ProblemsSettings = ProblemsSettings()
     ck: CkSettings = CkSettings()

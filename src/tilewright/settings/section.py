@@ -54,5 +54,6 @@ class Section(Table):
             elif _SOURCE in field.metadata:
                 changed[name] = place(value)
             elif any(_SOURCE in getattr(argument, "__metadata__", ()) for argument in get_args(field.annotation)):
-                changed[name] = [place(path) for path in value]
+                places = [place(path) for path in (value.values() if isinstance(value, dict) else value)]
+                changed[name] = dict(zip(value, places, strict=True)) if isinstance(value, dict) else places
         return self.model_copy(update=changed)

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Print the figures of docs/measured-h200.md: the recording, the model's picks against cuDNN, and the noise study.
+
+It reads ``results/`` after ``snakemake --cores 16 results/models/sm_90``, the recording, and the logs beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tilewright import dataset, efficiency, evaluate, parquet, publish
+from tilewright.hardware import Hardware
+from tilewright.selection import load_booster
+from tilewright.tables import checked
+
+ARCH = "sm_90"
+ROOT = Path(__file__).parents[2]
+QUANTILES = (10, 50, 90)
+
+
+def percentiles(values: np.ndarray, digits: int = 2) -> str:
+    """Return n, P10, median and P90 in words."""
+    p10, p50, p90 = np.percentile(values, QUANTILES)
+    return f"n {len(values)}, P10 {p10:.{digits}f}, median {p50:.{digits}f}, P90 {p90:.{digits}f}"
+
+
+def picks(results: Path, operation: str) -> pd.DataFrame:
+    """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
+    measured = dataset.load(results / f"datasets/{ARCH}/{operation}.parquet")
+    training = results / f"training/{ARCH}/{operation}"
+    spec = publish.read_json(training / publish.SPEC)
+    hardware = checked(publish.read_json(training / publish.HARDWARE), Hardware, "hardware")
+    booster = load_booster(training / publish.MODEL, spec)
+    pool = parquet.read(training / publish.CANDIDATES).to_pandas()
+    scores, offered = evaluate.rank_pool(measured, booster, spec, pool, hardware)
+    times = np.full(scores.shape, np.inf)
+    ok = measured.status == efficiency.OK
+    times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000
+    rows = evaluate.validation_rows(measured)
+    rows = rows[np.isfinite(times[rows]).any(axis=1)]
+    picked = np.where(offered[rows], scores[rows], -np.inf).argmax(axis=1)
+    return pd.DataFrame(
+        {
+            "problem_key": measured.problems["problem_key"].to_numpy()[rows],
+            "ndim": measured.problems["ndim"].to_numpy()[rows],
+            "pick_us": times[rows, picked],
+            "oracle_us": times[rows].min(axis=1),
+            "worst_us": np.where(np.isfinite(times[rows]), times[rows], 0).max(axis=1),
+        }
+    )
+
+
+def against_cudnn(found: pd.DataFrame, operation: str) -> None:
+    """Print how the picks compare with cuDNN on the problems that both ran."""
+    cudnn = pd.read_csv(ROOT / f"config/recorded/{ARCH}/{operation}/cudnn.csv").dropna(subset=["median_us"])
+    both = found.merge(cudnn, on="problem_key")
+    for name in ("pick", "oracle"):
+        ratio = (both["median_us"] / both[f"{name}_us"]).to_numpy()
+        mean = float(np.exp(np.log(ratio).mean()))
+        print(
+            f"{operation}: cuDNN time / {name} time: {percentiles(ratio)}, geometric mean {mean:.2f}, "
+            f"faster than cuDNN on {100 * np.mean(ratio > 1):.1f} %"
+        )
+
+
+def noise(logs: Path, operation: str) -> None:
+    """Print the difference of the same pairs between two runs on two leases of a machine."""
+    columns = ["p", "q", "status", "code", "n", "min", "p10", "p50", "p90", "mean", "cv", "error", "worst", "brief"]
+    for mode in ("cold", "warm"):
+        runs = [pd.read_csv(logs / f"{operation}.noise.{mode}.{run}.csv", names=columns) for run in (1, 2)]
+        both = runs[0].merge(runs[1], on=["p", "q"])
+        both = both[(both["status_x"] == "ok") & (both["status_y"] == "ok")]
+        change = 100 * (both["p50_y"] / both["p50_x"] - 1).to_numpy()
+        size = np.abs(change)
+        print(
+            f"{operation} {mode}: {len(both)} pairs, signed difference median {np.median(change):+.2f} %, absolute: "
+            f"median {np.median(size):.2f} %, P90 {np.percentile(size, 90):.2f} %, "
+            f"P99 {np.percentile(size, 99):.2f} %, largest {size.max():.2f} %"
+        )
+
+
+def main() -> None:
+    """Print everything."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--logs", type=Path, default=Path(__file__).parent / "logs")
+    args = parser.parse_args()
+
+    for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
+        report = json.loads((args.results / f"validation/{ARCH}/{operation}.json").read_text())
+        single = report["baselines"]["best_single_kernel"]["efficiency"]
+        print(f"{operation}: {report['n_problems']} problems, pick {report['efficiency']}, one fixed kernel {single}")
+        found = picks(args.results, operation)
+        print(
+            f"{operation}: slowest / fastest kernel of a problem: {percentiles(found['worst_us'] / found['oracle_us'])}"
+        )
+        against_cudnn(found, operation)
+        noise(args.logs, operation)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Which CUTLASS kernels can run which problems: what ``can_implement`` of the templates refuses, in columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tilewright.families.cutlass.kernel import DTYPES, VARIANTS
+from tilewright.implicit_gemm import implicit_gemm
+from tilewright.support import Columns, Rule
+
+LARGEST_TENSOR = 2**31
+"""Bytes that a tensor stays below: the templates count offsets in 32 bits."""
+LARGEST_FILTER = 32
+"""Taps along an axis that the optimized iterators have mask bits for."""
+
+
+def same_operation(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Direction, data type and dimensionality agree."""
+    return problem["signature"] == kernel["signature"]
+
+
+def vectors_divide_channels(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Each vector width divides the contiguous channels of its operand."""
+    fits = [problem[f"run_{x}"] % kernel[f"vec_{x}"] == 0 for x in "abc"]
+    return fits[0] & fits[1] & fits[2]
+
+
+def groups_have_kernel(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Groups need a kernel for them, and such a kernel needs groups."""
+    return (problem["G"] > 1) == (kernel["group_mode"] != "none")
+
+
+def groups_fill_tile(problem: Columns, kernel: Columns) -> np.ndarray:
+    """A group's output channels are whole tiles, or a tile is whole groups."""
+    channels, tile, mode = problem["group_k"], kernel["tile_n"], kernel["group_mode"]
+    return (
+        ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
+    )  # fmt: skip
+
+
+def stride_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
+    """An input gradient that is written for stride 1 gets stride 1."""
+    return (kernel["strides"] != "unity") | problem["stride1"]
+
+
+def dilation_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
+    """The input gradient for every stride knows no dilation."""
+    return (kernel["strides"] != "strided") | ~problem["dilated"]
+
+
+def filter_has_masks(problem: Columns, kernel: Columns) -> np.ndarray:
+    """The optimized iterators keep a mask bit a tap; those of the weight gradient need none."""
+    free = (kernel["iterator"] != "optimized") | (kernel["variant"] == "bwd_weight")
+    return free | (problem["largest_filter"] <= LARGEST_FILTER)
+
+
+def offsets_reach(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Every tensor is smaller than 2 GiB."""
+    return (problem["largest_tensor"] < LARGEST_TENSOR) | (kernel["split_k"] < 0)
+
+
+def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Split-K exists for the weight gradient, and every slice has a step of the reduction."""
+    split, steps = kernel["split_k"], np.ceil(problem["gemm_k"] / kernel["tile_k"])
+    return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
+
+
+RULES = (
+    Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
+    Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_channels),
+    Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups", groups_have_kernel),
+    Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
+    Rule("stride", "the kernel is written for stride 1", stride_is_one),
+    Rule("dilation", "the input gradient for every stride knows no dilation", dilation_is_one),
+    Rule("filter", f"the optimized iterators know filters of at most {LARGEST_FILTER} taps an axis", filter_has_masks),
+    Rule("tensor_size", "a tensor has 2 GiB or more", offsets_reach),
+    Rule("split_k", "split_k > 1 is for bwd_weight, with at most a slice for each step", slices_have_work),
+)
+"""Every support rule in the order of asking; verdict i + 1 stands for ``RULES[i]``."""
+
+_FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c", "strides", "group_mode", "split_k")
+
+
+def check_classes(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; 0 is supported."""
+    table = candidates[list(_FIELDS)].copy()
+    table["signature"] = _signature(candidates)
+    classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
+    first = np.unique(classes, return_index=True)[1]
+    kernel = {}
+    for field in table:
+        values = table[field].to_numpy()[first]
+        kernel[str(field)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
+    problem = _problem_columns(problems, variant)
+    verdicts = np.zeros((len(problems), len(first)), np.uint8)
+    for number, rule in reversed(list(enumerate(RULES, start=1))):
+        fails = ~np.asarray(rule.holds(problem, kernel), bool)
+        verdicts[np.broadcast_to(fails, verdicts.shape)] = number
+    return verdicts, classes
+
+
+def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> np.ndarray:
+    """Return the verdict of each of P problems with each of Q candidates, uint8 [P, Q]; 0 is supported."""
+    verdicts, classes = check_classes(problems, candidates, variant)
+    return np.take(verdicts, classes, axis=1)
+
+
+def _problem_columns(problems: pd.DataFrame, variant: str) -> dict[str, np.ndarray]:
+    gemm = implicit_gemm(problems, variant)
+    columns = {f"run_{x}": gemm[f"run_{x}"].to_numpy(np.int64) for x in "abc"}
+    columns |= {"G": problems["G"].to_numpy(), "group_k": (problems["K"] // problems["G"]).to_numpy()}
+    columns |= {"stride1": gemm["stride1"].to_numpy(), "gemm_k": gemm["gemm_k"].to_numpy()}
+    columns["dilated"] = (problems[["dilation_d", "dilation_h", "dilation_w"]].max(axis=1) > 1).to_numpy()
+    columns["largest_filter"] = problems[["Z", "Y", "X"]].max(axis=1).to_numpy()
+    columns["largest_tensor"] = gemm[["input_bytes", "filter_bytes", "output_bytes"]].max(axis=1).to_numpy()
+    columns["signature"] = _signature(problems)
+    return {name: values[:, None] for name, values in columns.items()}
+
+
+def _signature(table: pd.DataFrame) -> np.ndarray:
+    """Return one number for direction, data type and dimensionality of each row."""
+    variant = table["variant"].map({name: code for code, name in enumerate(VARIANTS)}).to_numpy(np.int64)
+    # Data types that the family has no kernels for are all the same: unlike each that it has.
+    dtype = table["dtype"].map({name: code for code, name in enumerate(DTYPES)}).fillna(len(DTYPES))
+    return (variant * 4 + dtype.to_numpy(np.int64)) * 4 + table["ndim"].to_numpy(np.int64)

@@ -1,0 +1,270 @@
+"""The family cutlass: names, rule set, emitted text, support rules, and the recording that is replayed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import families, features, hardware, parquet, recording
+from tilewright import problem as problem_tables
+from tilewright.arch import ArchSpecs
+from tilewright.errors import UserError
+from tilewright.families.cutlass import emit, rules, support
+from tilewright.families.cutlass.kernel import (
+    DTYPES,
+    GROUPS,
+    ITERATORS,
+    LAYOUTS,
+    SWIZZLES,
+    VARIANTS,
+    VECTOR_WIDTHS,
+    CutlassKernel,
+    frame,
+    name,
+    parse,
+)  # fmt: skip
+from tilewright.operation import Operation
+from tilewright.problem import Problem
+
+ROOT = Path(__file__).parents[2]
+SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
+RULES = rules.load(ROOT / "config/rule_sets/cutlass.yaml")
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
+H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+RECORDED = ROOT / "config/recorded/sm_90"
+
+counts = st.integers(1, 512)
+
+
+@st.composite
+def kernels(draw):
+    variant = draw(st.sampled_from(list(VARIANTS)))
+    return CutlassKernel(
+        variant, draw(st.sampled_from(DTYPES)), draw(st.sampled_from(list(LAYOUTS))),
+        draw(st.sampled_from(ITERATORS)), *draw(st.tuples(*[counts] * 9)), stages=draw(st.integers(1, 12)),
+        swizzle=draw(st.sampled_from(SWIZZLES)), vec_a=draw(st.sampled_from(VECTOR_WIDTHS)),
+        vec_b=draw(st.sampled_from(VECTOR_WIDTHS)), vec_c=draw(st.sampled_from(VECTOR_WIDTHS)),
+        strides=draw(st.sampled_from(("unity", "strided"))) if variant == "bwd_data" else "any",
+        group_mode=draw(st.sampled_from(GROUPS)),
+    )  # fmt: skip
+
+
+def enumerated(operation: str) -> list[CutlassKernel]:
+    return rules.enumerate_kernels(RULES, SPECS, "sm_90", Operation.parse(operation), [2, 3]).kernels
+
+
+@given(kernels())
+def test_a_name_says_the_whole_kernel(kernel):
+    assert parse(name(kernel)) == kernel
+
+
+@given(st.text(max_size=40))
+def test_other_text_is_no_name(text):
+    with pytest.raises(UserError, match="does not follow the grammar"):
+        parse(text)
+
+
+def test_a_name_that_is_not_canonical_is_refused():
+    text = name(enumerated("forward_bf16")[0])
+    with pytest.raises(UserError):
+        parse(text.replace("_s", "_s0", 1))
+    with pytest.raises(UserError, match="strides"):
+        parse(f"{text}_unity")
+
+
+@pytest.mark.parametrize(("operation", "least"), [(op, 60) for op in OPERATIONS])
+def test_each_direction_has_enough_kernels(operation, least):
+    found = enumerated(operation)
+    assert len(found) >= least
+    assert len({name(kernel) for kernel in found}) == len(found)
+    assert {kernel.ndim for kernel in found} == {2, 3}
+
+
+def changed(**fields):
+    base = next(k for k in enumerated("forward_bf16") if k.ndim == 2 and k.group_mode == "none")
+    return CutlassKernel(**{field: getattr(base, field) for field in base.__dataclass_fields__} | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"warp_tile_k": 8}, "instruction_on_arch"),
+        ({"tile_m": 100}, "tile_divides"),
+        ({"wave_m": 8, "wave_n": 8, "tile_m": 128, "tile_n": 128}, "threads_fit"),
+        ({"stages": 12, "tile_m": 256, "tile_n": 128, "tile_k": 64}, "shared_memory_fits"),
+        ({"vec_a": 1}, "copies_are_asynchronous"),
+        ({"ndim": 3, "vec_a": 4}, "volumes_load_fully"),
+        ({"variant": "bwd_data", "ndim": 3, "strides": "strided", "iterator": "optimized"}, "gradient_has_form"),
+        ({"ndim": 3, "group_mode": "single"}, "groups_have_form"),
+        ({"group_mode": "multiple", "iterator": "optimized"}, "groups_have_form"),
+    ],
+)
+def test_an_illegal_kernel_is_refused_by_the_rule_that_says_why(fields, rule):
+    found, reason = rules.first_fault(changed(**fields), "sm_90", SPECS)
+    assert found == rule and reason
+
+
+def test_an_unknown_group_of_tiles_is_named(tmp_path):
+    text = (ROOT / "config/rule_sets/cutlass.yaml").read_text().replace("tiles: [grouped]", "tiles: [huge]", 1)
+    path = tmp_path / "rules.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match="no group 'huge' of tiles"):
+        rules.load(path)
+
+
+def test_the_header_is_the_kernel():
+    emitter = emit.Emitter(ROOT / "workflow/templates/cutlass")
+    for kernel in enumerated("bwd_data_bf16"):
+        text = emitter.header(kernel, "sm_90")
+        assert f"cutlass::gemm::GemmShape<{', '.join(map(str, kernel.tile))}>" in text
+        strided = kernel.strides == "strided"
+        assert ("StrideSupport::kStrided" in text) == strided
+        assert ("StridedDgradIdentityThreadblockSwizzle" in text) == (strided and kernel.ndim == 2)
+        assert f'"{name(kernel)}"' in text
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "", 'sm_90"; evil', "sm_90\n"])
+def test_only_cuda_targets_are_emitted(arch):
+    with pytest.raises(UserError, match="no CUDA target"):
+        emit.Emitter(ROOT / "workflow/templates/cutlass").header(enumerated("forward_bf16")[0], arch)
+
+
+def verdicts(operation: str, **dims: int) -> dict[str, str]:
+    """Return for each kernel of an operation the support rule that refuses one problem, or an empty text."""
+    found = [name(kernel) for kernel in enumerated(operation)]
+    pool = frame(found).assign(kernel=found, split_k=1)
+    variant = Operation.parse(operation).variant
+    problem = problem_tables.frame([Problem.from_dims(variant, "bf16", **dims)])
+    codes = support.check(problem, pool, variant)[0]
+    names = ["", *(rule.name for rule in support.RULES)]
+    return dict(zip(found, (names[code] for code in codes), strict=True))
+
+
+def test_channels_decide_which_vectors_can_run():
+    found = verdicts("forward_bf16", N=1, C=12, K=36, Hi=14, Wi=14, Y=3, X=3, pad_h=1, pad_w=1)
+    runs = {parse(kernel).vectors for kernel, rule in found.items() if not rule}
+    assert runs == {(4, 4, 4), (2, 2, 2)}
+
+
+def test_groups_need_their_kernels():
+    found = verdicts("forward_bf16", N=1, G=4, C=256, K=256, Hi=14, Wi=14, Y=3, X=3, pad_h=1, pad_w=1)
+    runs = {(parse(kernel).group_mode, parse(kernel).tile_n) for kernel, rule in found.items() if not rule}
+    assert runs == {("single", 64), ("single", 32), ("multiple", 64)}
+    assert not any(rule == "" for rule in verdicts("bwd_data_bf16", N=1, G=4, C=256, K=256, Hi=14, Wi=14).values())
+
+
+def test_a_strided_input_gradient_needs_a_kernel_for_strides():
+    found = verdicts("bwd_data_bf16", N=1, C=64, K=64, Hi=14, Wi=14, Y=3, X=3, stride_h=2, stride_w=2)
+    assert {parse(kernel).strides for kernel, rule in found.items() if not rule} == {"strided"}
+    dilated = verdicts("bwd_data_bf16", N=1, C=64, K=64, Hi=14, Wi=14, Y=3, X=3, dilation_h=2, dilation_w=2)
+    assert {parse(kernel).strides for kernel, rule in dilated.items() if not rule} == {"unity"}
+
+
+def test_split_k_needs_a_step_for_each_slice():
+    pool = frame([name(k) for k in enumerated("bwd_weight_bf16")])
+    problem = problem_tables.frame([Problem.from_dims("bwd_weight", "bf16", N=1, C=64, K=64, Hi=16, Wi=16)])
+    runs = support.check(problem, pool.assign(split_k=16), "bwd_weight")[0] == 0
+    assert not runs[pool["tile_k"] == 32].any()
+    assert not runs.any()
+    assert (support.check(problem, pool.assign(split_k=8), "bwd_weight")[0] == 0)[pool["tile_k"] == 32].any()
+
+
+def test_kernels_of_two_families_do_not_mix():
+    ours = name(enumerated("forward_bf16")[0])
+    with pytest.raises(UserError, match="one family"):
+        families.of_kernels([ours, "grouped_conv_fwd_bf16"])
+    assert families.of_kernels([ours]).name == families.of_arch("sm_90").name == "cutlass"
+    assert families.of_arch("gfx950").name == "ck_tile"
+
+
+def test_features_of_a_candidate_mean_what_they_say():
+    names = [name(k) for k in enumerated("forward_bf16")]
+    pool = frame(names).assign(kernel=names, split_k=1, vgprs=200.0, lds_bytes=65536, occupancy=2.0)
+    problem = problem_tables.frame([Problem.from_dims("forward", "bf16", N=2, C=64, K=96, Hi=28, Wi=28, Y=3, X=3)])
+    index = np.zeros(len(pool), int), np.arange(len(pool))
+    wanted = ("tiles_m", "stages", "swizzle", "fill_n", "loads_a")
+    table = features.compute(problem, pool, *index, H200, "cutlass", wanted)
+    rows = 2 * 26 * 26
+    assert table[:, 0].tolist() == np.ceil(rows / pool["tile_m"]).tolist()
+    assert table[:, 1].tolist() == pool["stages"].tolist()
+    assert table[:, 2].tolist() == pool["swizzle"].tolist()
+    np.testing.assert_allclose(table[:, 3], 96 / (np.ceil(96 / pool["tile_n"]) * pool["tile_n"]), rtol=1e-6)
+    threads = 32 * pool["wave_m"] * pool["wave_n"]
+    assert table[:, 4].tolist() == np.ceil(pool["tile_m"] * pool["tile_k"] / (threads * pool["vec_a"])).tolist()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_recording_holds_every_pair_that_the_rules_allow(operation):
+    own = RECORDED / operation
+    problems = parquet.read(own / "problems.parquet").to_pandas()
+    kernels = parquet.read(own / "kernels.parquet").to_pandas()
+    pairs = parquet.read(own / "pairs.parquet").to_pandas()
+    assert kernels["kernel"].tolist() == [name(kernel) for kernel in enumerated(operation)]
+    splits = sorted(pairs["split_k"].unique())
+    pool = frame(kernels["kernel"].tolist())
+    variant = Operation.parse(operation).variant
+    for split in splits:
+        allowed = support.check(problems, pool.assign(split_k=split), variant) == 0
+        have = np.zeros_like(allowed)
+        mine = pairs[pairs["split_k"] == split]
+        have[mine["problem"], mine["kernel"]] = True
+        assert (allowed == have).all()
+    assert set(pairs["status"]) == {"ok"}
+    assert (pairs["p10_us"] <= pairs["median_us"]).all() and (pairs["median_us"] <= pairs["p90_us"]).all()
+    solved = problems.iloc[pairs["problem"].unique()]["split"].value_counts()
+    assert solved["train"] >= 1000 and solved["validation"] >= 300
+
+
+def small_recording(folder: Path, drop: int = 0) -> Path:
+    """Copy the forward recording; leave out its last ``drop`` pairs."""
+    copy = folder / "recorded"
+    shutil.copytree(RECORDED / "forward_bf16", copy / "forward_bf16")
+    shutil.copy(RECORDED / "recording.json", copy)
+    path = copy / "forward_bf16/pairs.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.slice(0, table.num_rows - drop), path)
+    return copy
+
+
+def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
+    operation = Operation.parse("forward_bf16")
+    table = recording.dataset(small_recording(tmp_path, drop=5), operation, H200)
+    about = json.loads(table.schema.metadata[b"tilewright"])
+    assert about["device_kind"] == "recorded" and about["device"] == "sm_90_h200"
+    assert about["recording"]["provenance"]["gpu"].startswith("one NVIDIA H200")
+    rows = table.to_pandas()
+    counts = rows["status"].value_counts()
+    pairs = parquet.read(RECORDED / "forward_bf16/pairs.parquet").to_pandas()
+    assert counts["ok"] == len(pairs) - 5 and counts["skipped"] == 5
+    # One pair, looked up by hand.
+    problems = parquet.read(RECORDED / "forward_bf16/problems.parquet").to_pandas()
+    names = parquet.read(RECORDED / "forward_bf16/kernels.parquet")["kernel"].to_pylist()
+    pair = pairs.iloc[1234]
+    key, kernel = problems["problem_key"][pair["problem"]], names[pair["kernel"]]
+    row = rows[(rows["problem_key"] == key) & (rows["kernel"] == kernel)].iloc[0]
+    assert row["latency_ms"] == pytest.approx(pair["median_us"] / 1000)
+    assert row["samples"] == pair["samples"] and row["reason"] == ""
+    assert rows[rows["status"] == "unsupported"]["reason"].isin([rule.name for rule in support.RULES]).all()
+    assert pd.isna(rows[rows["status"] != "ok"]["latency_ms"]).all()
+
+
+def test_what_is_wrong_with_a_recording_is_said(tmp_path):
+    folder = small_recording(tmp_path)
+    with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):
+        recording.dataset(folder, Operation.parse("bwd_data_fp16"), H200)
+    other = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
+    with pytest.raises(UserError, match=r"benchmark\.products gives gfx950_mi355x"):
+        recording.dataset(folder, Operation.parse("forward_bf16"), other)
+    (folder / "recording.json").write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        recording.load(folder)
+    with pytest.raises(UserError, match="no such file"):
+        recording.load(tmp_path / "nowhere")

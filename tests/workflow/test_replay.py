@@ -1,0 +1,62 @@
+"""An arch that a real GPU measured once is replayed, trained on and published with its label."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+from small_workflow import environment
+
+OPERATION = "forward_bf16"
+
+
+@pytest.fixture
+def slice_of_recording(fresh):
+    """A workflow whose recording holds the pairs of every fourth problem."""
+    path = fresh.folder / f"config/recorded/sm_90/{OPERATION}/pairs.parquet"
+    table = pq.read_table(path)
+    problem = table["problem"].to_numpy()
+    pq.write_table(table.filter(problem % 4 == 0), path)
+    kept = problem[problem % 4 == 0]
+    problems = path.with_name("problems.parquet")
+    whole = pq.read_table(problems)
+    assert set(kept) < set(range(whole.num_rows))
+    return fresh
+
+
+def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
+    workflow = slice_of_recording
+    run = workflow.make("results/models/sm_90", "results/reports/sm_90.html")
+    assert set(run.jobs) == {"recorded", "problems", "model", "validation", "publish", "report"}
+    index = json.loads(workflow.read("results/models/sm_90/index.json"))
+    assert (index["arch"], index["device"], index["device_kind"]) == ("sm_90", "sm_90_h200", "recorded")
+    rows = pq.read_table(workflow.folder / f"results/datasets/sm_90/{OPERATION}.parquet")
+    assert json.loads(rows.schema.metadata[b"tilewright"])["device_kind"] == "recorded"
+    # Even a model of ten trees has learnt something from measured times.
+    report = json.loads(workflow.read(f"results/validation/sm_90/{OPERATION}.json"))
+    assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
+    assert b"recorded" in workflow.read("results/reports/sm_90.html")
+    shape = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+    run_main = "import sys; from tilewright.cli import main; sys.exit(main())"
+    arguments = ["select", "results/models/sm_90", "--variant", "forward", "--dtype", "bf16", "--problem", shape]
+    shown = subprocess.run(
+        [sys.executable, "-c", run_main, *arguments],
+        cwd=workflow.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert shown.returncode == 0, shown.stderr
+    assert "device kind: recorded" in shown.stdout and "cutlass_conv_fwd_bf16_nhwc_2d_" in shown.stdout
+    assert not workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs
+    # White space in what the recording says of itself changes no time: the model stands.
+    about = workflow.folder / "config/recorded/sm_90/recording.json"
+    about.write_text(about.read_text() + "\n")
+    assert workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs == {"recorded": 1}
+
+
+def test_an_operation_that_was_not_recorded_is_named(fresh):
+    fresh.configure(operations=["forward_fp16"])
+    run = fresh.run("results/models/sm_90")
+    assert run.status != 0
+    assert "forward_fp16" in run.output
