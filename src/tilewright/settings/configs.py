@@ -14,9 +14,8 @@ class ConfigsSettings(Section):
 
     rule_set: SourcePath = "config/rule_sets/sweep.yaml"
     """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
-    include_flagged: list[str] = Field(["half_zero_output"])
-    """Flags of kernels with a known defect that are built all the same; ``all`` for every flag. The default keeps the
-    interwave weight gradients of the sweep: a device that checks results bars those that turn out wrong."""
+    include_flagged: list[str] = Field([])
+    """Flags of kernels with a known defect that are built all the same; ``all`` for every flag."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
     chunks: int = Field(4, ge=1, le=4096)
