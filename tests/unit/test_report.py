@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import hashlib
 import importlib.util
 import json
 import re
@@ -9,11 +12,14 @@ from copy import deepcopy
 from html.parser import HTMLParser
 from pathlib import Path
 
+import learning_samples
+import numpy as np
 import pytest
 
+from tilewright import publish
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS
-from tilewright.report import figures, page, results, tables
+from tilewright.report import figures, measured, page, published, results, tables
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
@@ -21,6 +27,7 @@ OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
 HOSTILE = "<script>alert(1)</script>"
 ATTRIBUTE = '"><img src=x onerror=alert(2)>'
 VOID = {"meta", "link", "br", "img", "input"}
+SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
 def summary(mean: float) -> dict:
@@ -73,6 +80,29 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "ahead": {"meaning": "points", "mean": 2.5, "interval": [1.875, 3.125]},
         },
         "leave_network_out": {"efficiency": summary(93.25)},
+        "oracle": {"mean_coverage": 99.5, "least_coverage": 91.25},
+        "end_to_end": [
+            {
+                "network": "resnet50",
+                "run": "training",
+                "n_layers": 20,
+                "n_failed": 1,
+                "end_to_end": 88.125,
+                "flop_weighted": 85.625,
+                "flop_scored": 99.875,
+            }
+        ],
+        "by_distance": [
+            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, "n_problems": 7, "efficiency": summary(95.0)},
+            {"above": None, "up_to": None, "of_a_known_kind": False, "n_problems": 3, "efficiency": summary(65.0)},
+        ],
+        "active": {
+            "supported_training_pairs": 1000,
+            "rounds": [
+                {"round": i + 1, "pairs": 100 * (i + 1), "share": 10.0 * (i + 1), "efficiency": summary(80.0 + i)}
+                for i in range(3)
+            ],
+        },
         "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
         "baselines": {
             "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75)},
@@ -88,6 +118,10 @@ def validation(operation: str, kind: str = "simulated") -> dict:
                 "pick": "picked_kernel",
                 "best": "fastest_kernel",
                 "efficiency": 12.25,
+                "spoke_for_the_pick": [{"feature": "tile_m", "contribution": 0.596, "of_pick": 128.0, "of_best": 16.0}],
+                "outside_training": ["C 9000, trained on 1 to 4096"],
+                "distance_percentile": 97.5,
+                "nearest_training_problem": "N=1 C=4096 Di=1",
             }
         ],
     }
@@ -121,9 +155,23 @@ def stages(tmp_path: Path) -> tuple[list[Path], list[Path]]:
     return write_stages(tmp_path)
 
 
+def with_measurements(stages: results.Results) -> results.Results:
+    """The results with what a small simulated dataset shows of each direction."""
+    operations = []
+    for result in stages.operations:
+        found = learning_samples.measured(result.validation.operation.removesuffix("_bf16"))
+        error = np.full(len(found.status), 0.0125)
+        assert found.problems["layer"].iloc[3] == "layer3"
+        problems = found.problems.assign(layer=[HOSTILE if x == "layer3" else x for x in found.problems["layer"]])
+        found = dataclasses.replace(found, problems=problems, relative_error=error)
+        shown = measured.of(found, learning_samples.product())
+        operations.append(dataclasses.replace(result, measured=shown))
+    return dataclasses.replace(stages, operations=tuple(operations))
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory) -> results.Results:
-    return results.load(*write_stages(tmp_path_factory.mktemp("stages")))
+    return with_measurements(results.load(*write_stages(tmp_path_factory.mktemp("stages"))))
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +217,7 @@ def test_every_section_shows_its_figure_and_its_tables(html, shown):
     for section in page.SECTIONS:
         inner = html.split(f'<section id="{section.name}"')[1].split("</section>")[0]
         assert inner.count("<svg ") == (len(shown.operations) if section.draw else 0), section.name
+        assert inner.count('class="spec"') == inner.count("<svg "), section.name
         wanted = sum(len(tabulate(shown)) for tabulate in section.tabulate)
         assert inner.count("<table>") == wanted, section.name
         assert section.draw or wanted
@@ -177,6 +226,7 @@ def test_every_section_shows_its_figure_and_its_tables(html, shown):
 def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html):
     parsed = Page(html)
     panels = [attributes["aria-label"] for tag, attributes in parsed.elements if attributes.get("role") == "img"]
+    html = SCRIPT.sub("", html)
     assert len(panels) == html.count("<svg ")
     captions = re.findall(r"<caption>(.*?)</caption>", html)
     assert len(captions) == html.count("<table>")
@@ -210,39 +260,56 @@ def test_only_simulated_times_are_called_simulated(tmp_path, kind):
 
 def test_names_cannot_become_markup(html):
     parsed = Page(html)
-    assert not {tag for tag, _ in parsed.elements} & {"script", "img", "iframe", "object", "link", "foreignobject"}
+    assert not {tag for tag, _ in parsed.elements} & {"img", "iframe", "object", "link", "foreignobject"}
+    attributes = [attributes for tag, attributes in parsed.elements if tag == "script"]
+    assert attributes.count({}) == 2
+    assert all(a in ({}, {"type": "application/json", "class": "spec"}) for a in attributes)
     assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
     assert HOSTILE in parsed.texts and f"{HOSTILE}: {ATTRIBUTE}" in parsed.texts
 
 
 def test_nothing_is_loaded(html):
     parsed = Page(html)
-    loading = {"src", "href", "xlink:href", "srcset", "data", "action", "poster", "background"}
+    loading = {"src", "xlink:href", "srcset", "data", "action", "poster", "background"}
     assert not [(tag, attributes) for tag, attributes in parsed.elements if loading & set(attributes)]
-    assert not re.search(r"url\(|@import", html)
+    assert all(attributes["href"].startswith("#") for _, attributes in parsed.elements if "href" in attributes)
+    assert not re.search(r"url\((?!#)|@import", SCRIPT.sub("", html))
     assert "default-src 'none'" in html
+
+
+def test_only_our_two_scripts_may_run_and_none_may_evaluate_text(html):
+    policy = re.search(r"script-src ([^;]*);", html)[1].split()
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in SCRIPT.findall(html)]
+    assert policy == [f"'sha256-{digest}'" for digest in digests]
+    assert len(policy) == 2
+
+
+def test_what_the_browser_draws_is_what_was_drawn(html, shown):
+    specs = re.findall(r'<script type="application/json" class="spec">(.*?)</script>', html)
+    panels = [panel for section in page.SECTIONS if section.draw for panel in section.draw(shown)]
+    assert [json.loads(text) for text in specs] == [figures.spec(panel) for panel in panels]
 
 
 def test_the_same_results_give_the_same_bytes(html, stages):
     reports, trainings = stages
-    again = page.render(results.load(reports[::-1], trainings[::-1]), TEMPLATE)
+    again = page.render(with_measurements(results.load(reports[::-1], trainings[::-1])), TEMPLATE)
     assert again == html
 
 
 def test_bars_are_ordered_and_cut(shown):
     lowest = figures.networks(shown)[0]
     assert lowest.words.index(HOSTILE) < lowest.words.index("alexnet") < lowest.words.index("resnet50")
-    drawn = figures.svg(figures.importances(shown)[0])
+    drawn = figures.svg(figures.importances(shown)[0], "x")
     assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
     assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
 
 
 def test_each_chooser_has_a_line_and_each_pipeline_two_bars(shown):
     drawn = figures.distribution(shown)[0]
-    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', figures.svg(drawn)))) == 4
+    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', figures.svg(drawn, "x")))) == 4
     assert "model 81.8, best single kernel 50.2" in drawn.words
     drawn = figures.pipelines(shown)[0]
-    assert figures.svg(drawn).count('aria-roledescription="bar"') == 4
+    assert figures.svg(drawn, "x").count('aria-roledescription="bar"') == 4
     assert "mem best 700, picked 431" in drawn.words
 
 
@@ -287,12 +354,13 @@ def test_a_missing_template_is_named(shown, tmp_path):
         page.render(shown, tmp_path / "none.j2")
 
 
-def test_the_script_writes_the_page(stages, tmp_path, html, capsys):
+def test_the_script_writes_the_page(stages, tmp_path, capsys):
     spec = importlib.util.spec_from_file_location("report_script", ROOT / "workflow" / "scripts" / "report.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     reports, trainings = ([str(path) for path in paths] for paths in stages)
     arguments = ["--validation", *reports, "--training", *trainings, "--template", str(TEMPLATE)]
+    html = page.render(results.load(*stages), TEMPLATE)
     output = tmp_path / "reports" / "gfx950.html"
     assert script.main([*arguments, "--output", str(output)]) == 0
     assert output.read_text(encoding="utf-8") == html
@@ -323,10 +391,11 @@ def test_what_is_not_known_is_not_shown(tmp_path):
     assert [row[0] for row in table.rows] == ["model", "perfect selector", "against true best"]
 
 
-def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_path, shown):
-    assert tables.learning_curve(shown) == []
+def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_path):
     reports, trainings = write_stages(tmp_path)
     content = json.loads(reports[0].read_text())
+    for path in reports[1:]:
+        path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "active"}))
     rounds = [
         {"round": i + 1, "pairs": 50 * i + 50, "share": 5.0 * i + 5, "efficiency": summary(90.0 + i)} for i in (0, 1)
     ]
@@ -334,3 +403,75 @@ def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_
     reports[0].write_text(json.dumps(content))
     [table] = tables.learning_curve(results.load(reports, trainings))
     assert [row[:4] for row in table.rows] == [("1", 50, 5.0, 90.0), ("2", 100, 10.0, 91.0)]
+    assert len(figures.learning_curve(results.load(reports, trainings))) == 1
+
+
+def test_the_best_of_each_shape_is_the_fastest_that_ran(shown):
+    found = learning_samples.measured("forward")
+    rows = [row for row in tables.best(shown)[0].rows if row[1] == "forward_bf16"]
+    held_out = found.problems.index[found.problems["split"] == "validation"]
+    fastest = {
+        number: found.tflops[(found.problem == number) & (found.status == 0)].max()
+        for number in held_out
+        if ((found.problem == number) & (found.status == 0)).any()
+    }
+    assert len(rows) == len(fastest) > 0
+    assert sorted(row[5] for row in rows) == sorted(fastest.values())
+    for row in rows:
+        at = (found.tflops == row[5]) & (found.candidates["candidate"].to_numpy()[found.candidate] == row[3])
+        assert found.latency_ms[at] * 1e3 == pytest.approx([row[6]])
+        assert 0 < row[7] <= 100
+
+
+def test_groups_and_statuses_count_every_pair(shown):
+    found, seen = learning_samples.measured("forward"), shown.operations[0].measured
+    assert seen.groups["pairs"].sum() == seen.statuses.to_numpy().sum() == len(found.status)
+    assert seen.groups["candidates"].sum() == len(found.candidates)
+    assert seen.groups["wins"].sum() == len(seen.shapes)
+    assert (seen.noise["median"] == 1.25).all() and seen.noise["pairs"].sum() == (found.status == 0).sum()
+
+
+def test_options_are_named(shown):
+    candidates = learning_samples.measured("bwd_weight").candidates
+    words = measured.options(candidates)
+    assert all(("split-K" in text) == (split > 1) for text, split in zip(words, candidates["split_k"], strict=True))
+    one = candidates.iloc[:1].assign(double_smem_buffer=False, num_groups_to_merge=4, two_stage=True, split_k=1)
+    assert measured.options(one) == ["two stages, 4 groups merged"]
+
+
+def test_the_roof_is_the_product_s(shown):
+    product = learning_samples.product()
+    panel = figures.roofline(shown)[0]
+    assert f"Roof {product.peak_tflops_16bit:,.0f} TFLOPS and {product.hbm_tb_per_s:g} TB/s" in panel.words
+
+
+def test_published_figures_are_marked_as_of_elsewhere(html, shown):
+    table = tables.published(shown)[0]
+    assert "not comparable" in table.caption and published.SOURCE in table.caption
+    assert ("forward_bf16", 93.05, 96.8, 79.9) in table.rows
+    assert "published elsewhere" in figures.svg(figures.choosers(shown)[0], "x")
+
+
+def test_a_worst_pick_is_explained(html):
+    assert "tile_m +0.60 (128, best 16)" in html
+    assert "farther from training than 98 % of training problems from one another" in html
+    assert "outside: C 9000, trained on 1 to 4096; nearest: N=1 C=4096" in html
+
+
+def test_without_datasets_their_sections_are_left_out(stages):
+    html = page.render(results.load(*stages), TEMPLATE)
+    assert '<section id="results"' in html
+    for name in ("best", "wins", "roofline", "resources", "support", "noise", "failures"):
+        assert f'id="{name}"' not in html and f'href="#{name}"' not in html
+
+
+def test_a_dataset_of_another_device_or_operation_is_refused(stages, tmp_path, monkeypatch):
+    for folder in stages[1]:
+        (folder / publish.HARDWARE).write_text(learning_samples.product().model_dump_json())
+    found = learning_samples.measured("forward")
+    for changed, message in (({"device": "other"}, "device is 'other'"), ({"operation": "x_bf16"}, "operation is")):
+        monkeypatch.setattr(results.dataset, "load", lambda path, c=changed: dataclasses.replace(found, **c))
+        with pytest.raises(UserError, match=message):
+            results.load(*stages, [tmp_path / "d.parquet"])
+    monkeypatch.setattr(results.dataset, "load", lambda path: found)
+    assert results.load(*stages, [tmp_path / "d.parquet"]).operations[0].measured is not None

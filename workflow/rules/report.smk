@@ -1,5 +1,5 @@
 # Stage 12: one page that shows what came out.
-SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances")]
+SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances", "hardware")]
 
 
 rule report:
@@ -8,7 +8,9 @@ rule report:
         script=source("workflow/scripts/report.py"),
         trained=each_operation(*SHOWN),
         template=source("workflow/templates/report.html.j2"),
+        interaction=source("workflow/templates/report.js"),
         validation=each_operation("results/validation/{arch}/{op}.json"),
+        dataset=each_operation("results/datasets/{arch}/{op}.parquet"),
     output:
         report(
             "results/reports/{arch}.html",
@@ -21,8 +23,12 @@ rule report:
     conda:
         "../../envs/tilewright.yaml"
     params:
-        made=each_operation_content("results/validation/{arch}/{op}.json", *SHOWN),
+        made=each_operation_content(
+            "results/validation/{arch}/{op}.json",
+            "results/datasets/{arch}/{op}.parquet",
+            *SHOWN,
+        ),
         training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
     shell:
         "python {input.script} --template {input.template} --validation {input.validation}"
-        " --training {params.training} --output {output} 2>&1 | tee {log}"
+        " --training {params.training} --dataset {input.dataset} --output {output} 2>&1 | tee {log}"

@@ -1,20 +1,27 @@
 """The charts: one function a figure, from the results to one panel an operation.
 
-Panels are static SVG. They are drawn while the report is made, so a broken chart fails the stage and not the
-reader's browser; they need no script, so the page can forbid all of them; and they are a fiftieth of the size of
-the Vega libraries. Colours are CSS variables of the page: one drawing serves light and dark.
+A panel is drawn twice from one description: as static SVG while the report is made, which needs no script, and by the
+reader's browser, which adds what is said of a point and zooming (docs/decisions/0016-interactive-report.md). Colours
+are CSS variables of the page: one drawing serves light and dark. Everything that Altair would number is named here:
+its numbers count through the process, and the same results have to give the same bytes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 import altair as alt
+import numpy as np
+import pandas as pd
 import vl_convert
 
 from tilewright.efficiency import PERCENTILES
+from tilewright.report.measured import Measured, records
+from tilewright.report.published import EFFICIENCY
 from tilewright.report.results import OperationResult, Results
 
 WIDTH = 340
@@ -27,12 +34,15 @@ INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(-
 LINES = [MODEL, BASELINE, "var(--third)", "var(--fourth)"]
 DASHES = [[1, 0], [6, 2], [2, 2], [8, 3, 2, 3]]
 # The first font comes with vl_convert: texts have one width on every machine. The second has the same metrics.
+COLOURS = [f"var(--c{i})" for i in range(8)]
+"""Of pipelines, in their order; each is numbered as well, for those who do not see the colours."""
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _TEXT = {"labelColor": INK, "titleColor": INK, "labelFont": _FONT, "titleFont": _FONT, "titleFontWeight": "normal"}
 CONFIG: dict[str, Any] = {
     "font": _FONT,
     "background": None,
     "view": {"stroke": None},
+    "mark": {"tooltip": {"content": "encoding"}},
     "title": {"color": INK, "font": _FONT, "fontSize": 13, "anchor": "start", "frame": "bounds"},
     "text": {"color": INK, "font": _FONT},
     "axis": {**_TEXT, "gridColor": SOFT, "domainColor": SOFT, "tickColor": SOFT, "labelLimit": 150},
@@ -53,9 +63,35 @@ Drawn = TypeVar("Drawn", alt.Chart, alt.LayerChart)
 Draw = Callable[[Results], list[Panel]]
 
 
-def svg(panel: Panel) -> str:
-    """Return the panel as SVG, its title drawn into it; the same panel gives the same text."""
-    return vl_convert.vegalite_to_svg(panel.chart.properties(title=panel.title).to_dict(), config=CONFIG)
+def spec(panel: Panel) -> dict[str, Any]:
+    """Return the Vega-Lite description of a panel, complete with its title and style."""
+    return {**panel.chart.properties(title=panel.title).to_dict(), "config": CONFIG}
+
+
+def svg(panel: Panel, name: str) -> str:
+    """Return the panel as SVG, its title drawn into it; the same panel and ``name`` give the same text.
+
+    Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
+    """
+    drawn = vl_convert.vegalite_to_svg(spec(panel))
+    clips = list(dict.fromkeys(re.findall(r'<clipPath id="(\w+)"', drawn)))
+    return re.sub(r'(id="|url\(#)(clip\d+)("|\))', lambda m: f"{m[1]}{name}-clip{clips.index(m[2])}{m[3]}", drawn)
+
+
+@cache
+def library() -> str:
+    """Return the script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
+    return vl_convert.javascript_bundle()
+
+
+def _zoom(name: str) -> alt.Parameter:
+    """Return what lets one zoom and move a chart with the shift key held: without it, the page scrolls."""
+    return alt.selection_interval(
+        name=name,
+        bind="scales",
+        zoom="wheel![event.shiftKey]",
+        translate="[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
+    )
 
 
 def choosers(results: Results) -> list[Panel]:
@@ -65,10 +101,13 @@ def choosers(results: Results) -> list[Panel]:
 
 def _choosers(result: OperationResult) -> Panel:
     summaries = result.validation.choosers()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"chooser": name, "colour": BASELINE if i > 2 else MODEL, **summary.model_dump()}
         for i, (name, summary) in enumerate(summaries.items())
     ]
+    theirs = EFFICIENCY.get(result.validation.operation)
+    if theirs is not None:
+        rows.append({"chooser": "published elsewhere", "colour": LINES[3], **asdict(theirs)})
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=_labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None)
     )
@@ -109,7 +148,10 @@ def _distribution(result: OperationResult) -> Panel:
             order="share:Q",
             color=colour,
             strokeDash=dash,
+            tooltip=["chooser:N", "share:Q", alt.Tooltip("efficiency:Q", format=".1f")],
         )
+        .add_params(_zoom("zoom"))
+        .properties(name="distribution")
     )
     half = PERCENTILES.index(50)
     words = ", ".join(f"{name} {values[half]:.1f}" for name, values in distributions.items())
@@ -178,6 +220,285 @@ def _importances(result: OperationResult) -> Panel:
         result.label,
         f"Splits on each of the {len(rows)} most used features, the first: {words}.",
     )
+
+
+def wins(results: Results) -> list[Panel]:
+    """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
+    return [_wins(result, result.measured) for result in results.operations if result.measured]
+
+
+def _wins(result: OperationResult, measured: Measured) -> Panel:
+    names = sorted(set(measured.shapes["pipeline"]))
+    table = measured.shapes.assign(m=_octaves(measured.shapes["gemm_m"], 2), k=_octaves(measured.shapes["gemm_k"], 2))
+    rows = [
+        {
+            "rows (M), from 2^": int(m),
+            "reduction (K), from 2^": int(k),
+            "wins most": f"{names.index(most) + 1} {most}",
+            "number": names.index(most) + 1,
+            "share": round(100 * float((part["pipeline"] == most).mean()), 1),
+            "shapes": len(part),
+            "tile most often": _most(part["tile"]),
+        }
+        for (m, k), part in _cells(table, "m", "k")
+        for most in [_most(part["pipeline"])]
+    ]
+    labels = [f"{i + 1} {name}" for i, name in enumerate(names)]
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("rows (M), from 2^:O", title="rows of the matrix product (M), from 2^", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("reduction (K), from 2^:O", title="reduction (K), from 2^", sort="descending"),
+        tooltip=[
+            "rows (M), from 2^:O", "reduction (K), from 2^:O", "wins most:N", "share:Q", "shapes:Q",
+            "tile most often:N",
+        ],
+    )  # fmt: skip
+    colour = alt.Color(
+        "wins most:N",
+        scale=alt.Scale(domain=labels, range=COLOURS[: len(labels)]),
+        legend=alt.Legend(title=None, orient="bottom", columns=3, labelColor=INK, symbolOpacity=0.7),
+    )
+    chart = alt.layer(
+        base.mark_rect().encode(
+            color=colour,
+            opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None),
+        ),
+        base.mark_text(fontSize=9).encode(text="number:Q"),
+    )
+    won = measured.shapes["pipeline"].value_counts()
+    words = ", ".join(f"{name} {won[name]}" for name in names)
+    return Panel(_sized(chart, 14, 16), result.label, f"Shapes of {len(measured.shapes)} won: {words}.")
+
+
+def support(results: Results) -> list[Panel]:
+    """Draw the share of pairs that each pipeline and scheduler supports, by option."""
+    return [_support(result, result.measured) for result in results.operations if result.measured]
+
+
+def _support(result: OperationResult, measured: Measured) -> Panel:
+    rows: list[dict[str, Any]] = [
+        {
+            "kernels": f"{group.pipeline} {group.scheduler}",
+            "options": group.options,
+            "supported": round(group.supported, 1),
+            "candidates": int(group.candidates),
+            "pairs": int(group.pairs),
+        }
+        for group in records(measured.groups)
+    ]
+    least = min(rows, key=lambda row: (row["supported"], row["kernels"], row["options"]))
+    words = (
+        f"{len(rows)} kinds of kernels; fewest pairs are supported by {least['kernels']}, {least['options']}: "
+        f"{least['supported']:.0f} percent."
+    )
+    chart = _matrix(
+        rows, "kernels", "options", "supported", "pairs supported, %", ["candidates:Q", "pairs:Q"], domain=100.0
+    )
+    return Panel(chart, result.label, words)
+
+
+def noise(results: Results) -> list[Panel]:
+    """Draw the median relative standard error of the mean times by pipeline and length of the time."""
+    return [_noise(result, result.measured) for result in results.operations if _has_noise(result)]
+
+
+def _has_noise(result: OperationResult) -> bool:
+    return result.measured is not None and len(result.measured.noise) > 0
+
+
+def _noise(result: OperationResult, measured: Measured | None) -> Panel:
+    assert measured is not None
+    rows: list[dict[str, Any]] = [
+        {
+            "time, ms": f"{10.0**row.decade:g} to {10.0 ** (row.decade + 1):g}",
+            "pipeline": row.pipeline,
+            "median": round(row.median, 3),
+            "90th percentile": round(row.p90, 3),
+            "pairs": int(row.pairs),
+        }
+        for row in records(measured.noise.sort_values(["decade", "pipeline"]))
+    ]
+    most = max(rows, key=lambda row: row["median"])
+    words = f"Largest median error {most['median']:.2f} percent: {most['pipeline']}, {most['time, ms']} ms."
+    chart = _matrix(
+        rows, "time, ms", "pipeline", "median", "standard error, %", ["90th percentile:Q", "pairs:Q"], number=".2f"
+    )
+    return Panel(chart, result.label, words)
+
+
+def _matrix(
+    rows: list[dict[str, Any]], x: str, y: str, value: str, title: str, more: list[str],
+    domain: float | None = None, number: str = ".0f",
+) -> alt.LayerChart:  # fmt: skip
+    """Return a matrix whose cells are the darker the larger ``value`` is; the value stands in each."""
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X(
+            f"{x}:N",
+            sort=None,
+            title=None if x == "kernels" else x,
+            axis=alt.Axis(labelAngle=-40, orient="bottom", labelLimit=110),
+        ),
+        y=alt.Y(f"{y}:N", title=None),
+        tooltip=[f"{y}:N", f"{x}:N", alt.Tooltip(f"{value}:Q", title=title), *more],
+    )
+    top = domain or max(row[value] for row in rows) or 1.0
+    shade = alt.Opacity(f"{value}:Q", scale=alt.Scale(domain=[0, top], range=[0.05, 0.6]), legend=None)
+    chart = alt.layer(
+        base.mark_rect(color=MODEL).encode(opacity=shade),
+        base.mark_text(fontSize=9).encode(text=alt.Text(f"{value}:Q", format=number)),
+    )
+    return _sized(chart, len({row[y] for row in rows}) + 3, 18)
+
+
+def resources(results: Results) -> list[Panel]:
+    """Draw the mean efficiency of the candidates over their vector registers and LDS."""
+    return [
+        _resources(result, result.measured)
+        for result in results.operations
+        if result.measured and len(result.measured.resources)
+    ]
+
+
+def _resources(result: OperationResult, measured: Measured) -> Panel:
+    table = measured.resources.assign(
+        v=(measured.resources["vgprs"] // 32 * 32).astype(int), lds=(measured.resources["lds_kib"] // 8 * 8).astype(int)
+    )
+    rows: list[dict[str, Any]] = [
+        {
+            "VGPRs, from": int(v),
+            "LDS KiB, from": int(lds),
+            "mean efficiency, %": round(float(part["efficiency"].mean()), 1),
+            "best candidate, %": round(float(part["efficiency"].max()), 1),
+            "blocks a CU": round(float(part["occupancy"].mean()), 2),
+            "candidates": len(part),
+        }
+        for (lds, v), part in _cells(table, "lds", "v")
+    ]
+    best = max(rows, key=lambda row: row["mean efficiency, %"])
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_rect(color=MODEL)
+        .encode(
+            x=alt.X("VGPRs, from:O", title="vector registers a lane, from", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("LDS KiB, from:O", title="LDS a block, KiB, from", sort="descending"),
+            opacity=alt.Opacity(
+                "mean efficiency, %:Q",
+                scale=alt.Scale(domain=[0, 100], range=[0.03, 1.0]),
+                legend=alt.Legend(
+                    title="mean efficiency, %", orient="bottom", labelColor=INK, titleColor=INK, symbolFillColor=MODEL,
+                    symbolStrokeColor=SOFT, values=[0, 25, 50, 75, 100], direction="horizontal", symbolType="square",
+                ),
+            ),
+            tooltip=[
+                "VGPRs, from:O", "LDS KiB, from:O", "mean efficiency, %:Q", "best candidate, %:Q", "blocks a CU:Q",
+                "candidates:Q",
+            ],
+        )
+    )  # fmt: skip
+    words = (
+        f"{len(measured.resources)} candidates; best on average from {best['VGPRs, from']} registers and "
+        f"{best['LDS KiB, from']} KiB: {best['mean efficiency, %']:.0f} percent."
+    )
+    return Panel(_sized(chart, 14, 16), result.label, words)
+
+
+def roofline(results: Results) -> list[Panel]:
+    """Draw the best TFLOPS of the shapes over their arithmetic intensity, under what the hardware allows."""
+    return [_roofline(result, result.measured) for result in results.operations if result.measured]
+
+
+def _roofline(result: OperationResult, measured: Measured) -> Panel:
+    shapes, roof = measured.shapes, measured.roof
+    # A quarter of an octave is finer than a dot: shapes that would lie on one another are one dot.
+    table = shapes.assign(
+        x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4), y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4)
+    )
+    rows: list[dict[str, Any]] = [
+        {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": _one(part)}
+        for (x, y), part in _cells(table, "x", "y")
+    ]
+    ridge = roof.peak_tflops / roof.memory_tb_per_s
+    low, high = min(row["FLOP a byte"] for row in rows), max(row["FLOP a byte"] for row in rows)
+    corners = sorted({low / 1.2, min(max(ridge, low), high * 1.2), high * 1.2})
+    limits = [{"x": _digits(x), "y": _digits(min(roof.peak_tflops, x * roof.memory_tb_per_s))} for x in corners]
+    logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
+    x = alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=alt.Axis(tickCount=6))
+    y = alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=alt.Axis(tickCount=6))
+    dots = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_circle(color=MODEL, opacity=0.5)
+        .encode(
+            x=x, y=y, size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
+            tooltip=["FLOP a byte:Q", "TFLOPS:Q", "shapes:Q", "one of them:N"],
+        )
+        .add_params(_zoom("zoom"))
+        .properties(name="dots")
+    )  # fmt: skip
+    line = (
+        alt.Chart(alt.Data(values=limits)).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
+    )
+    allowed = np.minimum(roof.peak_tflops, shapes["intensity"].to_numpy() * roof.memory_tb_per_s)
+    share = float(np.median(100 * shapes["tflops"].to_numpy() / allowed))
+    words = (
+        f"Roof {roof.peak_tflops:,.0f} TFLOPS and {roof.memory_tb_per_s:g} TB/s; the best candidate reaches "
+        f"{share:.0f} percent of the roof on half of the shapes."
+    )
+    return Panel(_sized(alt.layer(dots, line), 14, 16), result.label, words)
+
+
+def learning_curve(results: Results) -> list[Panel]:
+    """Draw the efficiency of models of the pairs of the first rounds of active measuring."""
+    return [_learning_curve(result) for result in results.operations if result.validation.active]
+
+
+def _learning_curve(result: OperationResult) -> Panel:
+    active = result.validation.active
+    assert active is not None
+    rows = [
+        {"pairs": entry.pairs, "share, %": entry.share, "round": entry.round, "which": which, "efficiency": value}
+        for entry in active.rounds
+        for which, value in (("mean", entry.efficiency.mean), ("10th percentile", entry.efficiency.p10))
+    ]
+    chart = (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("pairs:Q", title="pairs measured", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
+            color=alt.Color(
+                "which:N",
+                scale=alt.Scale(domain=["mean", "10th percentile"], range=[MODEL, BASELINE]),
+                legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
+            ),
+            tooltip=["round:Q", "pairs:Q", "share, %:Q", "which:N", "efficiency:Q"],
+        )
+    )
+    last = active.rounds[-1]
+    words = f"After {last.pairs} of {active.supported_training_pairs} pairs, mean {last.efficiency.mean:.1f} percent."
+    return Panel(_sized(chart, 13, 16), result.label, words)
+
+
+def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:
+    """Return the rows of each pair of values of two columns, in their order."""
+    return list(table.groupby([x, y], sort=True))
+
+
+def _octaves(values: pd.Series, width: int) -> pd.Series:
+    return (np.floor(np.log2(values.clip(lower=1)) / width) * width).astype(int)
+
+
+def _most(values: pd.Series) -> str:
+    """Return the value that is there most often; of equals the first by name."""
+    counts = values.value_counts()
+    return str(min(counts.index, key=lambda name: (-counts[name], name)))
+
+
+def _one(shapes: pd.DataFrame) -> str:
+    first = shapes.sort_values(["network", "layer"]).iloc[0]
+    return f"{first['network']}: {first['layer']}"
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> alt.LayerChart:

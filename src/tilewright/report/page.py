@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,10 +13,15 @@ from tilewright.report import figures, tables
 from tilewright.report.results import Results
 from tilewright.templates import mistakes_named
 
+SCRIPT = "report.js"
+
 
 @dataclass(frozen=True)
 class Section:
-    """A headline, an explanation, and what is shown below it; tables under a figure are folded away."""
+    """A headline, an explanation, and what is shown below it; tables under a figure are folded away.
+
+    A section without a panel and a table is left out: its data is not there.
+    """
 
     name: str
     title: str
@@ -30,15 +37,17 @@ SECTIONS = (
         "Efficiency is the pick's TFLOPS over the best TFLOPS of any candidate on the same problem. A pick that failed "
         "or was not timed counts 0. Every problem is a layer of a real network; the models were trained neither on it "
         "nor on the same layer at another batch size.",
-        tabulate=(tables.metrics, tables.bounds, tables.learning_curve),
+        tabulate=(tables.metrics, tables.bounds),
     ),
     Section(
         "choosers",
         "Against choosing without a model",
         "Bar: 10th percentile to median. Dot: mean. Tick: worst problem. “Best of the model's top 3” is what one gets "
-        "for timing the model's first three candidates and keeping the fastest.",
+        "for timing the model's first three candidates and keeping the fastest. “Published elsewhere” is what the "
+        "reference says of its own models on other hardware, kernels and problems: an order of magnitude, no "
+        "ranking.",
         figures.choosers,
-        (tables.choosers, tables.baselines),
+        (tables.choosers, tables.baselines, tables.published),
     ),
     Section(
         "distribution",
@@ -53,18 +62,74 @@ SECTIONS = (
         figures.pipelines,
     ),
     Section(
+        "wins",
+        "Which kernels win where",
+        "The pipeline that is the fastest on most shapes, by the size of the matrix product that a shape stands for; "
+        "the number in a cell is that of the legend, and the fuller the colour, the more of the shapes it wins.",
+        figures.wins,
+    ),
+    Section(
+        "best",
+        "Best candidate of each shape",
+        "The fastest candidate of every validation problem, as timed. “Second best” is its speed in percent of the "
+        "best. Of the dimensions the usual ones are not printed, as below.",
+        tabulate=(tables.best,),
+    ),
+    Section(
         "networks",
         "By network",
         "Mean efficiency on the layers of each network, lowest first.",
         figures.networks,
-        (tables.networks, tables.dimensions, tables.kinds),
+        (tables.networks, tables.runs, tables.dimensions, tables.kinds, tables.distances),
     ),
     Section(
         "worst",
         "Worst picks",
         "Where the model is farthest from the best candidate. At 0 % the pick did not run. Of the dimensions "
-        "the usual ones are not printed: strides, dilations, Di and Z of 1, pads of 0.",
+        "the usual ones are not printed: strides, dilations, Di and Z of 1, pads of 0. “Spoke for the pick” are SHAP "
+        "values, in the space of the score: positive ones made the pick look better than the best.",
         tabulate=(tables.worst,),
+    ),
+    Section(
+        "roofline",
+        "Roofline",
+        "The best candidate of each shape under the matrix peak and the main memory's bandwidth, both from the "
+        "hardware table; each element is counted as moved once, so a cache can lift a dot above the slope.",
+        figures.roofline,
+    ),
+    Section(
+        "resources",
+        "Resources and speed",
+        "Mean efficiency of the candidates, over the shapes on which they run, by the registers and the LDS that they "
+        "use. Provenance says whether these were read from code objects or estimated.",
+        figures.resources,
+    ),
+    Section(
+        "support",
+        "Support",
+        "Of all pairs of a kernel and a problem, the share that the support rules and the build let through.",
+        figures.support,
+        (tables.support,),
+    ),
+    Section(
+        "noise",
+        "Noise",
+        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones.",
+        figures.noise,
+    ),
+    Section(
+        "failures",
+        "Failures",
+        "What became of all pairs. A pick that crashes, times out or gives a wrong result scores 0.",
+        tabulate=(tables.failures,),
+    ),
+    Section(
+        "learning-curve",
+        "Learning curve",
+        "Models of the pairs of the first rounds of active measuring, on the validation problems; they have fewer "
+        "trees than the published model.",
+        figures.learning_curve,
+        (tables.learning_curve,),
     ),
     Section(
         "importances",
@@ -79,6 +144,7 @@ SECTIONS = (
         "are those of the model's target, a logarithm.",
         tabulate=(tables.cross_validation,),
     ),
+    Section("provenance", "Provenance", "Where the numbers of this page come from.", tabulate=(tables.provenance,)),
 )
 """The report in reading order. A new figure is a function in ``figures`` and an entry here."""
 
@@ -116,8 +182,11 @@ DEVICE_NOTES = {
 def render(results: Results, template: Path) -> str:
     """Return the page as HTML that loads nothing; the same results and template give the same text.
 
-    ``UserError`` when the template is missing or broken.
+    The template's own script, ``report.js``, lies beside it. ``UserError`` when one is missing or broken.
     """
+    with mistakes_named(template):
+        script = (template.parent / SCRIPT).read_text(encoding="utf-8")
+    scripts = (_inline(figures.library()), _inline(script))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(template.parent),
         undefined=jinja2.StrictUndefined,
@@ -129,8 +198,21 @@ def render(results: Results, template: Path) -> str:
     environment.filters["number"] = number
     with mistakes_named(template):
         return environment.get_template(template.name).render(
-            results=results, note=DEVICE_NOTES[results.device_kind], sections=[_shown(s, results) for s in SECTIONS]
+            results=results,
+            note=DEVICE_NOTES[results.device_kind],
+            sections=[shown for shown in (_shown(s, results) for s in SECTIONS) if shown["panels"] or shown["tables"]],
+            scripts=scripts,
+            allowed=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
         )
+
+
+def _inline(script: str) -> str:
+    """Return a script that can stand inside ``<script>``: nothing in it ends or comments out the element."""
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def number(value: int | float) -> str:
@@ -144,6 +226,13 @@ def _shown(section: Section, results: Results) -> dict[str, object]:
         "name": section.name,
         "title": section.title,
         "text": section.text,
-        "panels": [{"svg": figures.svg(p), "words": f"{p.title}. {p.words}"} for p in panels],
+        "panels": [
+            {
+                "svg": figures.svg(panel, f"{section.name}-{number}"),
+                "spec": figures.spec(panel),
+                "words": f"{panel.title}. {panel.words}",
+            }
+            for number, panel in enumerate(panels)
+        ],
         "tables": [table for tabulate in section.tabulate for table in tabulate(results)],
     }

@@ -5,18 +5,21 @@ Only the fields that the report uses are named here; the stages may write more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright import publish
+from tilewright import dataset, publish
 from tilewright.efficiency import PERCENTILES
 from tilewright.errors import UserError
+from tilewright.hardware import Hardware
 from tilewright.measurements import DEVICE_KINDS
 from tilewright.operation import VARIANTS, Operation
+from tilewright.report import measured
+from tilewright.report.measured import Measured
 from tilewright.tables import checked
 
 Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_length=len(PERCENTILES))]
@@ -58,6 +61,15 @@ class PipelineCount(_Part):
     best: int
 
 
+class Spoke(_Part):
+    """A feature that made a pick look better than the best candidate, or worse if negative."""
+
+    feature: str
+    contribution: float
+    of_pick: float
+    of_best: float
+
+
 class WorstPick(_Part):
     """A problem on which the pick is far from the best candidate; ``efficiency`` in percent."""
 
@@ -67,6 +79,39 @@ class WorstPick(_Part):
     pick: str
     best: str
     efficiency: float
+    spoke_for_the_pick: list[Spoke] = []
+    outside_training: list[str] = []
+    distance_percentile: float | None = None
+    nearest_training_problem: str | None = None
+
+
+class RunCost(_Part):
+    """What the picks cost one run of a network; shares in percent."""
+
+    network: str
+    run: str
+    n_layers: int
+    n_failed: int
+    end_to_end: float
+    flop_weighted: float
+    flop_scored: float
+
+
+class Distance(_Part):
+    """The picks of the problems of one class of distance to the training problems, in octaves."""
+
+    above: float | None
+    up_to: float | None
+    of_a_known_kind: bool
+    n_problems: int
+    efficiency: Summary
+
+
+class Oracle(_Part):
+    """How much of what could be chosen was timed, percent."""
+
+    mean_coverage: float
+    least_coverage: float
 
 
 class Floor(_Part):
@@ -161,6 +206,9 @@ class Validation(_Origin):
     by_distance_to_training: dict[str, Stratum]
     reference_trainer: Compared | None = None
     leave_network_out: LeftOut | None = None
+    oracle: Oracle | None = None
+    end_to_end: list[RunCost] = []
+    by_distance: list[Distance] = []
     active: ActiveMeasuring | None = None
 
     def choosers(self) -> dict[str, Summary]:
@@ -184,6 +232,7 @@ class Manifest(_Origin):
     training_rows: int
     unique_problems: int
     out_of_fold_efficiency: Summary
+    lightgbm: str = "unknown"
 
 
 class Fold(_Part):
@@ -202,6 +251,8 @@ class OperationResult:
     folds: tuple[Fold, ...]
     importances: dict[str, int]
     """Splits of each feature, most used first."""
+    measured: Measured | None = None
+    """What its dataset shows, if one was given."""
 
     @property
     def label(self) -> str:
@@ -227,11 +278,11 @@ class _Importances(BaseModel):
     splits: dict[str, int] = Field(min_length=1)
 
 
-def load(validations: Sequence[Path], trainings: Sequence[Path]) -> Results:
-    """Read validation reports and the training folders of their models, in any order.
+def load(validations: Sequence[Path], trainings: Sequence[Path], datasets: Sequence[Path] = ()) -> Results:
+    """Read validation reports, the training folders of their models and their datasets, in any order.
 
-    ``UserError`` when a file is missing or has another form, when a report and a training have no partner, or when
-    they differ in arch, device or device kind.
+    Datasets are not needed, but there is no more than one an operation. ``UserError`` when a file is missing or has
+    another form, when a report and a training have no partner, or when they differ in arch, device or device kind.
     """
     reports = [(path, checked(publish.read_json(path), Validation, str(path))) for path in validations]
     trained = {}
@@ -253,17 +304,39 @@ def load(validations: Sequence[Path], trainings: Sequence[Path]) -> Results:
                     f"{path}: {field} is {getattr(origin, field)!r}, but {reports[0][0]} says "
                     f"{getattr(first, field)!r}; one report shows one device"
                 )
-    results = [_operation(report, *trained[report.operation]) for _, report in reports]
+    shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
+    results = [_operation(r, *trained[r.operation], shown.get(r.operation)) for _, r in reports]
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)))
 
 
-def _operation(validation: Validation, folder: Path, manifest: Manifest) -> OperationResult:
+def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:
+    found: dict[str, Measured] = {}
+    for path in datasets:
+        measurements = dataset.load(path)
+        operation = measurements.operation
+        if operation not in folders or operation in found:
+            raise UserError(
+                f"{path}: operation is {operation!r}; give at most one dataset for each of {', '.join(folders)}"
+            )
+        for field in ("arch", "device", "device_kind"):
+            if getattr(measurements, field) != getattr(first, field):
+                raise UserError(
+                    f"{path}: {field} is {getattr(measurements, field)!r}, but the validation reports say "
+                    f"{getattr(first, field)!r}; one report shows one device"
+                )
+        table = folders[operation] / publish.HARDWARE
+        found[operation] = measured.of(measurements, checked(publish.read_json(table), Hardware, str(table)))
+    return found
+
+
+def _operation(validation: Validation, folder: Path, manifest: Manifest, shown: Measured | None) -> OperationResult:
     folds, importances = folder / publish.CV_METRICS, folder / publish.IMPORTANCES
     return OperationResult(
         validation,
         manifest,
         tuple(checked({"folds": publish.read_json(folds)}, _Folds, str(folds)).folds),
         checked({"splits": publish.read_json(importances)}, _Importances, str(importances)).splits,
+        shown,
     )
 
 

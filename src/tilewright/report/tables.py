@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tilewright.report.results import OperationResult, Results, Stratum, Summary, Validation
+import numpy as np
+
+from tilewright.report.measured import records
+from tilewright.report.published import EFFICIENCY, SOURCE
+from tilewright.report.results import Distance, OperationResult, Results, Stratum, Summary, Validation, WorstPick
 
 Cell = str | int | float
 SUMMARY = ("mean", "median", "p10", "min")
@@ -22,6 +26,9 @@ class Table:
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    searched: bool = False
+    """Whether the reader can search, filter by the columns ``filters``, sort and save it; it scrolls in a box."""
+    filters: tuple[str, ...] = ()
 
 
 Tabulate = Callable[[Results], list[Table]]
@@ -143,9 +150,17 @@ def worst(results: Results) -> list[Table]:
     return [
         Table(
             f"Worst picks, {result.label}",
-            ("layer", "efficiency, %", "pick", "best", "problem"),
+            ("layer", "efficiency, %", "pick", "best", "problem", "spoke for the pick", "like training"),
             tuple(
-                (f"{w.network}: {w.layer}", w.efficiency, w.pick, w.best, _without_defaults(w.problem))
+                (
+                    f"{w.network}: {w.layer}",
+                    w.efficiency,
+                    w.pick,
+                    w.best,
+                    _without_defaults(w.problem),
+                    _reasons(w),
+                    _novelty(w),
+                )
                 for w in result.validation.worst
             ),
         )
@@ -153,8 +168,150 @@ def worst(results: Results) -> list[Table]:
     ]
 
 
+def _reasons(worst: WorstPick) -> str:
+    reasons = (
+        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
+    )
+    return "; ".join(reasons) or "not known"
+
+
+def _novelty(worst: WorstPick) -> str:
+    if worst.distance_percentile is None:
+        return "not known"
+    words = [f"farther from training than {worst.distance_percentile:.0f} % of training problems from one another"]
+    if worst.outside_training:
+        words.append("outside: " + ", ".join(worst.outside_training))
+    if worst.nearest_training_problem:
+        words.append("nearest: " + _without_defaults(worst.nearest_training_problem))
+    return "; ".join(words)
+
+
 def _without_defaults(problem: str) -> str:
     return " ".join(dimension for dimension in problem.split() if dimension not in DEFAULTS)
+
+
+def published(results: Results) -> list[Table]:
+    """Return what the reference has published of its models for the operations that are shown."""
+    rows: list[tuple[Cell, ...]] = [
+        (name, *(float(value) for value in (theirs.mean, theirs.median, theirs.p10)))
+        for name, theirs in EFFICIENCY.items()
+        if name in {result.validation.operation for result in results.operations}
+    ]
+    caption = f"Published elsewhere, not comparable with {results.arch} ({results.device_kind}): {SOURCE}"
+    return [Table(caption, ("operation", "mean, %", "median, %", "p10, %"), tuple(rows))] if rows else []
+
+
+def best(results: Results) -> list[Table]:
+    """Return the fastest candidate of every shape of every operation, in one table."""
+    rows = [
+        (
+            f"{shape.network}: {shape.layer}" if shape.layer else shape.network, result.validation.operation,
+            _without_defaults(shape.problem), shape.candidate, shape.pipeline, float(shape.tflops),
+            1e3 * float(shape.latency_ms), "" if np.isnan(shape.runner_up) else float(shape.runner_up), int(shape.ran),
+        )
+        for result in results.operations
+        if result.measured
+        for shape in records(result.measured.shapes.sort_values(["network", "layer", "problem"], kind="stable"))
+    ]  # fmt: skip
+    header = (
+        "layer", "operation", "problem", "best candidate", "pipeline", "TFLOPS", "time, µs", "second best, %",
+        "candidates that ran",
+    )  # fmt: skip
+    caption = f"The fastest candidate of each shape, {results.arch} ({results.device_kind})"
+    return [Table(caption, header, tuple(rows), True, ("operation", "pipeline"))] if rows else []
+
+
+def support(results: Results) -> list[Table]:
+    """Return what became of the pairs of each pipeline, scheduler and option."""
+    return [
+        Table(
+            f"Support and wins, {result.label}",
+            ("kernels", "options", "candidates", "pairs", "supported, %", "of these ran, %", "shapes won"),
+            tuple(
+                (
+                    f"{group.pipeline} {group.scheduler}", group.options, int(group.candidates), int(group.pairs),
+                    float(group.supported), float(group.ok), int(group.wins),
+                )
+                for group in records(result.measured.groups)
+            ),
+        )
+        for result in results.operations
+        if result.measured
+    ]  # fmt: skip
+
+
+def failures(results: Results) -> list[Table]:
+    """Return how many pairs of each pipeline ended in which status."""
+    return [
+        Table(
+            f"Pairs by status, {result.label}",
+            ("pipeline", *(name.replace("_", " ") for name in result.measured.statuses.columns)),
+            tuple((str(name), *map(int, row)) for name, row in result.measured.statuses.iterrows()),
+        )
+        for result in results.operations
+        if result.measured
+    ]
+
+
+def runs(results: Results) -> list[Table]:
+    """Return what the picks cost whole runs of networks."""
+    return [
+        Table(
+            f"Whole networks, {result.label}",
+            ("run", "layers", "picks that failed", "time of the best over time of the picks, %",
+             "efficiency weighted by FLOP, %", "FLOP scored, %"),
+            tuple(
+                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, r.flop_weighted, r.flop_scored)
+                for r in result.validation.end_to_end
+            ),
+        )
+        for result in results.operations
+        if result.validation.end_to_end
+    ]  # fmt: skip
+
+
+def distances(results: Results) -> list[Table]:
+    """Return the efficiency by octaves to the nearest training problem."""
+    return [
+        Table(
+            f"Efficiency by octaves to the nearest training problem, {result.label}",
+            ("octaves", "problems", *_percents()),
+            tuple((_octaves(d), d.n_problems, *_row(d.efficiency)) for d in result.validation.by_distance),
+        )
+        for result in results.operations
+        if result.validation.by_distance
+    ]
+
+
+def _octaves(distance: Distance) -> str:
+    if not distance.of_a_known_kind:
+        return "no training problem of the kind"
+    if distance.above is None:
+        return "unknown"
+    return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
+
+
+def provenance(results: Results) -> list[Table]:
+    """Return where the numbers come from."""
+    return [
+        Table(
+            f"Provenance, {results.arch} ({results.device_kind})",
+            ("operation", "device", "kind of times", "training rows", "training problems", "validation problems",
+             "candidates", "candidates timed of those offered, mean, %", "resources", "LightGBM"),
+            tuple(_provenance(result) for result in results.operations),
+        )
+    ]  # fmt: skip
+
+
+def _provenance(result: OperationResult) -> tuple[Cell, ...]:
+    validation, manifest = result.validation, result.manifest
+    known = result.measured.resources_from if result.measured else ()
+    return (
+        validation.operation, validation.device, validation.device_kind, manifest.training_rows,
+        manifest.unique_problems, validation.n_problems, validation.n_candidates,
+        "not known" if validation.oracle is None else validation.oracle.mean_coverage,
+        ", ".join(name.replace("_", " ") for name in known) or "not known", manifest.lightgbm,
+    )  # fmt: skip
 
 
 def cross_validation(results: Results) -> list[Table]:
