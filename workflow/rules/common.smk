@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
 
 from snakemake.exceptions import WorkflowError
 from tilewright import modules as package_modules
-from tilewright import plan, runs
+from tilewright import families, plan, runs
 from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
 from tilewright.toolchain import ck_tree
@@ -162,8 +162,13 @@ def product(wildcards):
     return SETTINGS.benchmark.products.get(wildcards.arch, "")
 
 
+def is_served(arch):
+    """Return whether the serving stage knows the kernels of an arch: it knows those of CK Tile."""
+    return families.of_arch(arch) is families.CK_TILE
+
+
 def record_sources():
-    """Give every rule the content of its sources as a parameter: scripts, modules, tables, templates.
+    """Give every stage the content of its sources as a parameter: scripts, modules, tables, templates.
 
     As inputs they count only if they are newer than the outputs. They are not, although changed, where results come
     out of a store that gives new time stamps, and after a clock was set back.

@@ -1,12 +1,4 @@
 # Stage 11: the directory that a client loads.
-from tilewright import families
-
-
-def is_served(arch):
-    """Return whether the serving stage knows the kernels of an arch: it knows those of CK Tile."""
-    return families.of_arch(arch) is families.CK_TILE
-
-
 rule publish:
     input:
         modules=modules("publish"),
