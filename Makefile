@@ -66,7 +66,7 @@ reproduce-update: $(READY)
 # The profile for SLURM, on a real one of three nodes on this machine. Needs root, and installs Debian's packages.
 slurm-test: $(READY)
 	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
-	$(RUN) python -m pytest -rs tests/workflow/test_slurm.py
+	$(RUN) TILEWRIGHT_TEST_SLURM=1 python -m pytest -rs tests/workflow/test_slurm.py
 
 # Hundreds of kills, damaged files and full disks, counted in docs/faults.md. Takes an hour; as root also full disks.
 faults: $(READY)
