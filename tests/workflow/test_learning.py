@@ -5,6 +5,8 @@ import shutil
 
 import small_workflow
 
+from tilewright.atomic import write_text
+
 TRAINING = "results/training/gfx950/forward_bf16"
 REPORT = "results/validation/gfx950/forward_bf16.json"
 
@@ -32,6 +34,6 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     assert not copy.make().jobs
     # Another prior in the same place is another model.
     spec = json.loads(copy.read("priors/first/feature_spec.json"))
-    (copy.folder / "priors/first/feature_spec.json").write_text(json.dumps({**spec, "device": "another"}))
+    write_text(copy.folder / "priors/first/feature_spec.json", json.dumps({**spec, "device": "another"}), sealed=True)
     assert copy.make().jobs["model"] == 1
     assert json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["prior"]["device"] == "another"
