@@ -107,8 +107,8 @@ def _page(
     lines = [
         "# Layers of real networks",
         "",
-        "This page and its tables are written by one command (about 15 CPU minutes, in an environment made from",
-        "[crawl.txt](crawl.txt)), which gives the same bytes for the same package versions:",
+        "This page and its tables are written by one command, in an environment made from [crawl.txt](crawl.txt). The",
+        "order of rows and all names are fixed; that two whole crawls give the same bytes has not been checked yet:",
         "",
         "    tilewright crawl --zoo config/problems/zoo.yaml --output config/problems --jobs 2",
         "",
