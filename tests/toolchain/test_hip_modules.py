@@ -95,13 +95,18 @@ def kernels(machine, tmp_path_factory):
             "-I",
             include,
             folder / "module.cpp",
+            "-x",
+            "none",
+            folder / "registry.so",
+            folder / "stand_in.so",
             "-o",
             folder / "module.so",
         ]
     )
-    stand_in = ctypes.CDLL(str(folder / "stand_in.so"), ctypes.RTLD_GLOBAL)
-    registry = ctypes.CDLL(str(folder / "registry.so"), ctypes.RTLD_GLOBAL)
-    ctypes.CDLL(str(folder / "module.so"))
+    stand_in = ctypes.CDLL(str(folder / "stand_in.so"))
+    registry = ctypes.CDLL(str(folder / "registry.so"))
+    # Its own libraries before those that other tests have loaded: they have functions of the same names.
+    ctypes.CDLL(str(folder / "module.so"), os.RTLD_NOW | os.RTLD_DEEPBIND)
     registry.registered.restype = ctypes.POINTER(Kernel)
     return [registry.registered(index).contents for index in (0, 1)], stand_in
 

@@ -26,6 +26,12 @@ _FLAGS = {
     "split_image": "split image",
     "explicit_gemm": "explicit GEMM",
 }
+_NO_OPTIONS: dict[Any, Any] = {
+    **dict.fromkeys(_FLAGS, False), "num_groups_to_merge": 1, "split_k": 1, "specialization": "default",
+    "streamk": "none",
+}  # fmt: skip
+NO_SCHEDULER = "-"
+"""Of kernels whose family has one way to order loads and products."""
 PLAIN = "plain"
 """The option of a kernel without any."""
 
@@ -66,6 +72,8 @@ class Measured:
 def of(measurements: Measurements, hardware: Hardware) -> Measured:
     """Return what ``measurements`` show. ``UserError`` when no validation problem has a time."""
     candidates = measurements.candidates.assign(options=options(measurements.candidates))
+    if "scheduler" not in candidates:
+        candidates["scheduler"] = NO_SCHEDULER
     held_out = np.flatnonzero((measurements.problems["split"] == "validation").to_numpy())
     speed = efficiency.spread_out(measurements, held_out, np.nan_to_num(measurements.tflops), 0.0)
     rows, speed = held_out[speed.max(axis=1, initial=0.0) > 0], speed[speed.max(axis=1, initial=0.0) > 0]
@@ -87,7 +95,9 @@ def of(measurements: Measurements, hardware: Hardware) -> Measured:
 def options(candidates: pd.DataFrame) -> list[str]:
     """Return in words what each candidate has beside tile, pipeline and scheduler; ``PLAIN`` if nothing."""
     columns = [*_FLAGS, "num_groups_to_merge", "split_k", "specialization", "streamk"]
-    return [_words(row) for row in candidates[columns].to_dict("records")]
+    # A family whose kernels have no such field has none of these options.
+    known = candidates[[name for name in columns if name in candidates]]
+    return [_words(_NO_OPTIONS | row) for row in known.to_dict("records")]
 
 
 def records(table: pd.DataFrame) -> list[Any]:
