@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from scipy.stats import norm
 
 from tilewright import bootstrap, candidates, efficiency, evaluate, parquet, publish
-from tilewright.dataset import SCHEMA_VERSION, load
+from tilewright.dataset import load, provenance_of
 from tilewright.errors import UserError
 from tilewright.measurements import Measurements
 from tilewright.problem import DIMS
@@ -154,12 +154,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     """Return a dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
     table = parquet.read(path)
-    try:
-        made = json.loads((table.schema.metadata or {})[b"tilewright"])
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{path}: this is no Tilewright dataset: its provenance is missing") from error
-    if made["schema_version"] != SCHEMA_VERSION:
-        raise UserError(f"{path}: schema version {made['schema_version']}, but {SCHEMA_VERSION} is read here")
+    made = provenance_of(table, path)
     # What was never run can not have become faster or slower.
     table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
     rows = table.select([*_COLUMNS, *DIMS]).to_pandas()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,17 +57,23 @@ BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupan
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
 
 
-def load(path: Path) -> Measurements:
-    """Read a dataset file into memory, as problems, candidates and pairs."""
-    table = parquet.read(path)
+def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
+    """Return what the dataset ``table``, read from ``path``, says of its making; ``UserError`` if it is not ours."""
     try:
-        provenance = json.loads((table.schema.metadata or {})[b"tilewright"])
+        provenance: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tilewright"])
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: this is no Tilewright dataset: its provenance is missing") from error
     if provenance["schema_version"] != SCHEMA_VERSION:
         raise UserError(
             f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again"
         )
+    return provenance
+
+
+def load(path: Path) -> Measurements:
+    """Read a dataset file into memory, as problems, candidates and pairs."""
+    table = parquet.read(path)
+    provenance = provenance_of(table, path)
     problem, problems = _distinct(table, ["problem_key"], PROBLEM)
     candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
     status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
