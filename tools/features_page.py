@@ -7,20 +7,25 @@ import argparse
 import sys
 from pathlib import Path
 
-from tilewright.features import FEATURE_SETS
+from tilewright.features import CODE, FEATURE_SETS
 
 PAGE = Path(__file__).parents[1] / "docs/features.md"
 SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
 FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")
+EXTENDS = {"compiled": "tilewright"}
+"""Sets of which the page lists only what they have more than another."""
 
 
 def table(name: str) -> str:
-    """Return the table of one feature set, a row a feature, in matrix order."""
+    """Return the table of one feature set, a row a feature, in matrix order; of one that extends another, the rest."""
     chosen = FEATURE_SETS[name]
     source = {feature.name: SOURCES[kind] for kind in SOURCES for feature in getattr(chosen, kind)}
     source |= dict.fromkeys((name for name in FROM_BUILD if name in source), "build: compiled, or estimated")
     source |= {name: "device" for name in source if name.startswith("hw_")}
-    rows = "".join(f"| `{f.name}` | {f.meaning} | {f.unit} | {source[f.name]} |\n" for f in chosen.every)
+    source |= dict.fromkeys((name for name in CODE if name in source), "build: compiled")
+    known = FEATURE_SETS[EXTENDS[name]].names if name in EXTENDS else ()
+    listed = [feature for feature in chosen.every if feature.name not in known]
+    rows = "".join(f"| `{f.name}` | {f.meaning} | {f.unit} | {source[f.name]} |\n" for f in listed)
     return "| feature | formula | unit | source |\n|---|---|---|---|\n" + rows
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import chosen_pairs, parquet, support_table
+from tilewright import aliases, chosen_pairs, parquet, support_table
 from tilewright.bench import journal as journals
 from tilewright.bench.receipt import Receipt, counted, digest, pair_text
 from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA, SCHEMA_VERSION
@@ -48,19 +48,27 @@ class Quarantined:
 
 
 def assemble(
-    chunks: Sequence[Chunk], problems: pa.Table, arch: str, operation: str, chosen: pa.Table | None = None
+    chunks: Sequence[Chunk],
+    problems: pa.Table,
+    arch: str,
+    operation: str,
+    chosen: pa.Table | None = None,
+    known: pa.Table | None = None,
 ) -> tuple[pa.Table, list[Quarantined]]:
     """Return the dataset (``SCHEMA``, provenance in its metadata) and the malformed lines of all journals.
 
-    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row.
+    With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
+    ``aliases.SCHEMA``) has the rows of the kernel that was measured in its stead.
     """
+    known = aliases.SCHEMA.empty_table() if known is None else known
+    lent = _lent(chunks, known)
     parts, quarantine, receipts = [], [], []
     for chunk in chunks:
         receipt = Receipt.read(chunk.receipt)
         receipts.append(receipt)
         measured, malformed = journals.read(Path(receipt.journal))
         quarantine += [Quarantined(receipt.journal, m.line, m.reason, m.text) for m in malformed]
-        parts.append(_chunk_rows(chunk, receipt, measured, problems, chosen))
+        parts.append(_chunk_rows(chunk, receipt, measured, problems, chosen, known, lent))
     table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     # The order of names in a dictionary would tell how the kernels were dealt to chunks.
     table = pa.table([_sorted_names(c) if c.type == NAME else c for c in table.columns], schema=SCHEMA)
@@ -69,16 +77,31 @@ def assemble(
     return table.replace_schema_metadata(_provenance(receipts, table, arch, operation)), quarantine
 
 
+def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
+    """Return the journal rows of the kernels that were measured in the stead of others, in whatever chunk they are."""
+    found = [journals.SCHEMA.empty_table()]
+    for chunk in chunks if known.num_rows else ():
+        receipt = Receipt.read(chunk.receipt)
+        rows = journals.read(Path(receipt.journal))[0]
+        rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
+        pairs = parquet.read(chunk.support)
+        found.append(counted(rows, receipt.measurement_id, pairs.filter(support_table.supported(pairs))))
+    return pa.concat_tables(found)
+
+
 def _chunk_rows(
-    chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table, chosen: pa.Table | None
-) -> pa.Table:
+    chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table, chosen: pa.Table | None,
+    known: pa.Table, lent: pa.Table,
+) -> pa.Table:  # fmt: skip
     """Return one row (``SCHEMA``) for every pair of the support table of a chunk that was refused or measured."""
     pairs = parquet.read(chunk.support)
-    left_out = pc.and_not(support_table.supported(pairs), chosen_pairs.wanted(pairs, problems, chosen))
+    wanted = chosen_pairs.wanted(aliases.as_measured(pairs, known), problems, chosen)
+    left_out = pc.and_not(support_table.supported(pairs), wanted)
     pairs = pairs.filter(pc.invert(left_out))
     rule = _text(pairs, "rule")
     supported = support_table.supported(pairs)
-    results = _results(chunk, receipt, measured, pairs.filter(supported), np.flatnonzero(supported), len(rule))
+    positions = np.flatnonzero(supported)
+    results = _results(chunk, receipt, measured, pairs.filter(supported), positions, len(rule), known, lent)
     build = parquet.read(chunk.build)
     kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))
     problem = pc.index_in(_text(pairs, "problem_key"), value_set=_text(problems, "problem_key"))
@@ -87,6 +110,7 @@ def _chunk_rows(
     refused_by = pc.if_else(pc.equal(rule, support_table.NOT_BUILT), built["build_reason"], rule)
     columns = {
         **{name: built[name] for name in BUILD},
+        "alias_of": aliases.names(built["kernel"], known),
         **{name: problems[name].combine_chunks().take(problem) for name in PROBLEM},
         **{name: results[name] for name in _MEASURED},
         "split_k": pairs["split_k"].combine_chunks(),
@@ -97,16 +121,18 @@ def _chunk_rows(
 
 
 def _results(
-    chunk: Chunk, receipt: Receipt, measured: pa.Table, wanted: pa.Table, position: np.ndarray, length: int
-) -> dict[str, pa.Array]:
+    chunk: Chunk, receipt: Receipt, measured: pa.Table, wanted: pa.Table, position: np.ndarray, length: int,
+    known: pa.Table, lent: pa.Table,
+) -> dict[str, pa.Array]:  # fmt: skip
     """Return what was measured, at the positions of the measured pairs among all; nulls elsewhere."""
-    rows = counted(measured, receipt.measurement_id, wanted)
-    found = pc.index_in(pair_text(wanted), value_set=pair_text(rows).combine_chunks())
+    rows = counted(measured, receipt.measurement_id, wanted.filter(aliases.own(wanted, known)))
     if rows.num_rows != receipt.pairs or digest(rows) != receipt.rows_sha256:
         raise UserError(
             f"{receipt.journal}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} vouches for are "
             "there, or their times were changed; delete the receipt and run again to measure what is missing"
         )
+    rows = pa.concat_tables([rows, lent])
+    found = pc.index_in(pair_text(aliases.as_measured(wanted, known)), value_set=pair_text(rows).combine_chunks())
     index = np.full(length, -1, np.int64)
     index[position] = pc.fill_null(found, _SKIPPED).to_numpy()
     take = pa.array(index, mask=index < 0)

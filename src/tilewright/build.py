@@ -16,16 +16,6 @@ from tilewright.kernel_table import kernels
 from tilewright.settings.compile import LimitSettings
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
 
-LAUNCH_FIELDS = (
-    "ndim",
-    "num_groups_to_merge",
-    "two_stage",
-    "streamk",
-    "streamk_persistent",
-    "split_image",
-    "explicit_gemm",
-)
-"""What decides grid and arguments on the host, beside the code."""
 NO_LIMITS = LimitSettings(max_vgpr_spills=None, max_scratch_bytes=None, min_occupancy=0.0)
 
 SCHEMA = pa.schema(
@@ -38,7 +28,6 @@ SCHEMA = pa.schema(
         ("error_digest", pa.string()),
         ("artefact", pa.string()),
         ("code_hash", pa.string()),
-        ("alias_of", pa.string()),
         ("resources_from", pa.string()),
         ("vgprs", pa.float64()),
         ("agprs", pa.int32()),
@@ -55,7 +44,7 @@ SCHEMA = pa.schema(
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
 CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. ``artefact`` is the name of
-the built file in the cache. ``alias_of`` is the first kernel of the chunk with the same code, empty for that one."""
+the built file in the cache. Kernels with the same ``code_hash`` have the same machine code (``aliases``)."""
 
 COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64())])
 """What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
@@ -103,11 +92,7 @@ def build(
     made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
     results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
     names = [name(unit.kernel) for unit in chunk]
-    aliases = _aliases(chunk, results)
-    rows = [
-        _row(unit, splits, result, alias, toolchain)
-        for unit, splits, result, alias in zip(chunk, split_k, results, aliases, strict=True)
-    ]
+    rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
     costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
     return _table(rows, SCHEMA), _table(costs, COSTS)
 
@@ -137,30 +122,12 @@ def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
     return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 
-def _aliases(chunk: Sequence[CompileUnit], results: Sequence[CompileResult]) -> list[str]:
-    """Return for each kernel the first one, by name, that runs the same code in the same way; empty if it is that one.
-
-    The same code may be launched with other arguments: what decides those has to agree as well.
-    """
-    first: dict[tuple[Any, ...], str] = {}
-    runs = [
-        (result.code_hash, *(getattr(unit.kernel, field) for field in LAUNCH_FIELDS))
-        for unit, result in zip(chunk, results, strict=True)
-    ]
-    names = [name(unit.kernel) for unit in chunk]
-    for stem, run in sorted(zip(names, runs, strict=True)):
-        first.setdefault(run, stem)
-    return [first[run] if run[0] and first[run] != stem else "" for stem, run in zip(names, runs, strict=True)]
-
-
-def _row(
-    unit: CompileUnit, splits: list[int], result: CompileResult, alias: str, toolchain: Toolchain
-) -> tuple[Any, ...]:
+def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> tuple[Any, ...]:
     r = result.resources
     mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
     return (
         name(unit.kernel), kernel_id(unit, toolchain, result), splits, result.status, result.reason,
-        result.error_digest, result.artefact.name if result.artefact else "", result.code_hash, alias,
+        result.error_digest, result.artefact.name if result.artefact else "", result.code_hash,
         r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
         r.occupancy, r.threads, r.code_bytes, *mix,
     )  # fmt: skip

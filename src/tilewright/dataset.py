@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
     [
         pa.field("kernel", NAME, False),
         pa.field("kernel_id", NAME, False),
+        pa.field("alias_of", NAME, False),
         pa.field("split_k", pa.int32(), False),
         pa.field("problem_key", NAME, False),
         pa.field("layer_family", NAME, False),
@@ -51,7 +52,8 @@ SCHEMA = pa.schema(
         *(pa.field(name, pa.int32()) for name in CODE),
     ]
 )
-"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate."""
+"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate. ``alias_of``
+is for readers: what is learnt of a kernel does not depend on which of its names was measured."""
 
 BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)

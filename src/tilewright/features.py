@@ -138,6 +138,24 @@ _CANDIDATE = (
     Feature("loads_b", "1", "vector loads of B a thread and k step", column("loads_b")),
 )  # fmt: skip
 
+_CODE = (
+    Feature("agprs", "registers", "accumulation registers of a lane", column("agprs")),
+    Feature("sgprs", "registers", "scalar registers of a wave", column("sgprs")),
+    Feature("scratch_bytes", "B", "private memory of a lane", column("scratch_bytes")),
+    Feature("vgpr_spills", "registers", "vector registers that did not fit", column("vgpr_spills")),
+    Feature("code_bytes", "B", "machine code of the kernel", column("code_bytes")),
+    *raw(
+        "instructions",
+        n_mfma="matrix instructions in the code; a loop counts once, here and below",
+        n_buffer_loads="loads from global memory",
+        n_buffer_stores="stores and atomics to global memory",
+        n_lds_reads="reads of LDS",
+        n_lds_writes="writes to LDS",
+        n_barriers="barriers",
+    ),
+)
+"""Features of candidates that only a compiler knows."""
+
 
 class GemmPairs(Pairs):
     """Quantities of n (problem, candidate) pairs, each computed once and only when a feature asks for it.
@@ -343,8 +361,13 @@ def _cutlass_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, 
     return with_loads(columns, candidates, hardware)
 
 
+COMPILED = "compiled"
+"""The set ``tilewright`` and what a compiler says of the kernels' code."""
+CODE = tuple(feature.name for feature in _CODE)
+"""The columns of candidates that ``COMPILED`` reads beside those of ``tilewright``."""
 FEATURE_SETS: Mapping[str, FeatureSet] = {
     "tilewright": FeatureSet(_PROBLEM, _CANDIDATE, _PAIR, problem_columns, candidate_columns, GemmPairs),
+    COMPILED: FeatureSet(_PROBLEM, (*_CANDIDATE, *_CODE), _PAIR, problem_columns, candidate_columns, GemmPairs),
     "cutlass": FeatureSet(
         _PROBLEM, cutlass.candidate_features(_CANDIDATE), _PAIR, problem_columns, _cutlass_columns, GemmPairs
     ),
@@ -358,6 +381,13 @@ def feature_set(name: str) -> FeatureSet:
     if name not in FEATURE_SETS:
         raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
     return FEATURE_SETS[name]
+
+
+def fitting(name: str, candidates: pd.DataFrame) -> str:
+    """Return the feature set to train with: ``tilewright`` becomes ``COMPILED`` where a compiler described the code."""
+    if name == "tilewright" and CODE[0] in candidates and candidates[list(CODE)].notna().any(axis=None):
+        return COMPILED
+    return name
 
 
 def compute(

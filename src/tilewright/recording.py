@@ -165,6 +165,7 @@ def _rows(
     columns = {
         **{name: problems[name].to_numpy()[p] for name in problems},
         **{name: candidates[name].to_numpy()[q] for name in _OF_CANDIDATE},
+        "alias_of": np.full(len(p), ""),
         "status": status,
         "reason": reason,
         "latency_ms": milliseconds,

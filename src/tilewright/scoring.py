@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import candidates, foreign_problems, kernel, learn, publish, resources, support
+from tilewright import candidates, features, foreign_problems, kernel, learn, publish, resources, support
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.foreign_names import Named, is_depthwise, read
@@ -228,6 +228,9 @@ def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.Data
     own = known.reindex(table["candidate"])
     for column in candidates.RESOURCES:
         table[column] = np.where(in_pool, own[column].to_numpy(float), estimate[column].to_numpy(float))
+    # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
+    for column in features.CODE if selector.spec["feature_set"] == features.COMPILED else ():
+        table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
     table[learn.OFFSET] = np.where(in_pool, own[learn.OFFSET].to_numpy(float), 0.0)
     return table, in_pool
 

@@ -9,9 +9,10 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import parquet, plan, publish, support_table
+from tilewright import aliases, parquet, plan, publish, support_table
 from tilewright.bench.receipt import Receipt
 
 CHUNKED = {
@@ -39,7 +40,7 @@ class OperationStatus:
     chunks_done: dict[str, int]
     """Stage to the number of chunks whose file is there."""
     pairs_to_measure: int
-    """Pairs that can run, in the chunks whose support stage is done."""
+    """Pairs that can run and no alias, in the chunks whose support stage is done."""
     rows_measured: int
     """Lines of the journals, of whatever device and settings."""
     pairs_by_status: dict[str, int]
@@ -58,12 +59,14 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
     by_status: Counter[str] = Counter()
     for receipt in receipts:
         by_status.update(receipt.by_status)
+    alias_file = results / f"aliases/{arch}/{operation}.parquet"
+    known = aliases.read(alias_file if alias_file.exists() else None)
     validation = results / WHOLE["validation"].format(arch=arch, operation=operation)
     return OperationStatus(
         operation=operation,
         chunks=len(chunks),
         chunks_done={stage: len(paths) for stage, paths in files.items()},
-        pairs_to_measure=sum(_supported_pairs(path) for path in files["support"]),
+        pairs_to_measure=sum(_supported_pairs(path, known) for path in files["support"]),
         rows_measured=sum(_lines(path) for path in sorted((results / f"journals/{arch}/{operation}").glob("*.csv"))),
         pairs_by_status=dict(sorted(by_status.items())),
         stages_done=tuple(
@@ -87,8 +90,10 @@ def _existing(results: Path, pattern: str, arch: str, operation: str, chunks: li
     return [path for path in paths if path.exists()]
 
 
-def _supported_pairs(path: Path) -> int:
-    return int(pc.sum(support_table.supported(parquet.read(path, columns=["rule"]))).as_py() or 0)
+def _supported_pairs(path: Path, known: pa.Table) -> int:
+    pairs = parquet.read(path, columns=["kernel_id", "rule"])
+    measured = pc.and_(support_table.supported(pairs), aliases.own(pairs, known))
+    return int(pc.sum(measured).as_py() or 0)
 
 
 def _lines(path: Path) -> int:

@@ -146,6 +146,22 @@ def test_every_feature_is_documented_and_unique():
     assert all(f.unit and f.meaning for f in (*chosen.problem, *chosen.candidate, *chosen.pair))
 
 
+def test_what_a_compiler_says_of_the_code_is_a_feature_only_where_it_is_known():
+    data = samples.measured()
+    assert features.fitting("tilewright", data.candidates) == "tilewright"
+    unknown = data.candidates.assign(**dict.fromkeys(features.CODE, np.nan))
+    assert features.fitting("tilewright", unknown) == "tilewright"
+    compiled = unknown.assign(n_mfma=np.arange(len(unknown), dtype=float))
+    assert features.fitting("tilewright", compiled) == "compiled"
+    assert features.fitting("reference", compiled) == "reference"
+    pairs = data.problem, data.candidate, samples.product()
+    names = features.feature_set("compiled").names
+    matrix = features.compute(data.problems, compiled, *pairs, "compiled")
+    np.testing.assert_array_equal(matrix[:, names.index("n_mfma")], data.candidate)
+    own = [names.index(name) for name in features.feature_set("tilewright").names]
+    np.testing.assert_array_equal(matrix[:, own], features.compute(data.problems, compiled, *pairs))
+
+
 def test_mistakes_are_user_errors():
     data = samples.measured()
     arguments = (data.problems, data.candidates, data.problem, data.candidate, samples.product())

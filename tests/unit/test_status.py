@@ -23,7 +23,12 @@ def results(tmp_path):
     for chunk in "01":
         (tmp_path / f"headers/gfx950/{OP}/{chunk}.tar").touch()
         parquet.write(
-            pa.table({"rule": pa.array(["", "vectors", "", ""]).dictionary_encode()}),
+            pa.table(
+                {
+                    "kernel_id": pa.array(["a", "a", "b", "c"]).dictionary_encode(),
+                    "rule": pa.array(["", "vectors", "", ""]).dictionary_encode(),
+                }
+            ),
             tmp_path / f"support/gfx950/{OP}/{chunk}.parquet",
         )
     (tmp_path / f"journals/gfx950/{OP}/0.csv").write_text("kernel,...\nrow\nrow\nrow\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections import Counter
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from small_workflow import ROOT
+
+from tilewright.problem import Problem
+from tilewright.selection import Selector
 
 MODEL = "results/models/gfx950"
 
@@ -51,6 +55,13 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     statuses = Counter(row["status"] for row in table(fresh, "results/datasets/gfx950/forward_bf16.parquet"))
     assert statuses["ok"] > 0
     assert statuses["compile_error"] > 0
+    folder_of = fresh.folder / MODEL / "grouped_conv_forward_bf16_gfx950"
+    spec = json.loads((folder_of / "feature_spec.json").read_text())
+    assert spec["feature_set"] == "compiled"
+    assert {"n_mfma", "vgpr_spills", "code_bytes"} <= set(spec["feature_names"])
+    selector = Selector.load(fresh.folder / MODEL, "forward_bf16")
+    problem = Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
+    assert len(selector.rank(problem)) > 0
 
     # Another compiler that makes the same code: compiled again, measured not, learnt not.
     runs = (folder / "runs").read_text()
@@ -66,6 +77,35 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     shutil.rmtree(fresh.folder / "results/build")
     fresh.make(MODEL)
     assert (folder / "runs").read_text() == runs
+
+
+def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_measured_again(fresh, tmp_path):
+    folder = with_fake_compiler(fresh, tmp_path / "machine")
+    dataset = "results/datasets/gfx950/forward_bf16.parquet"
+    (folder / "codes").write_text("M_Tile = 16; 3000\n")
+    first = fresh.make(dataset)
+    known = table(fresh, "results/aliases/gfx950/forward_bf16.parquet")
+    assert known
+    lines = b"".join(path.read_bytes() for path in fresh.folder.glob("results/journals/gfx950/forward_bf16/*.csv"))
+    names = {row["kernel"] for row in known}
+    assert not [name for name in names if name.encode() + b"," in lines]
+    rows = table(fresh, dataset)
+    shown = [row for row in rows if row["kernel"] in names]
+    by_pair = {(row["kernel"], row["split_k"], row["problem_key"]): row for row in rows}
+    same = [by_pair[row["alias_of"], row["split_k"], row["problem_key"]] for row in shown]
+    assert [row["status"] for row in shown] == [row["status"] for row in same]
+    assert [row["latency_ms"] for row in shown] == [row["latency_ms"] for row in same]
+    assert {row["alias_of"] for row in same} == {""}
+    assert sum(row["status"] == "ok" for row in shown) > 0
+    assert first.measured == sum(row["status"] in ("ok", "crash") and not row["alias_of"] for row in rows)
+
+    # Another compiler that makes other code of one tile: its kernels are measured again, and no others.
+    (folder / "codes").write_text("M_Tile = 16; 5000\n")
+    (folder / "version").write_text("fake hipcc version 2")
+    again = fresh.make(dataset)
+    changed = {row["kernel_id"] for row in table(fresh, dataset)} - {row["kernel_id"] for row in rows}
+    wanted = [row for row in table(fresh, dataset) if row["kernel_id"] in changed and not row["alias_of"]]
+    assert 0 < again.measured == sum(row["status"] in ("ok", "crash") for row in wanted) < first.measured
 
 
 def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):

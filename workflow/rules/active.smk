@@ -21,6 +21,7 @@ checkpoint active:
         coefficients=source("config/simulated_device.yaml"),
         build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
+        aliases=[ancient(path) for path in ALIASES],
         problems=ancient("results/problems/{op}.parquet"),
     output:
         "results/active/{arch}/{op}.parquet",
@@ -36,6 +37,8 @@ checkpoint active:
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",
         ),
+        aliases=aliases,
+        aliases_content=content(*ALIASES),
         journal="results/journals/{arch}/{op}/active.csv",
         lock=SETTINGS.lock.to_json(),
         product=product,
@@ -44,4 +47,4 @@ checkpoint active:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --settings {params.settings:q} --lock {params.lock:q} --journal {params.journal} --output {output} 2>&1 | tee {log}"
+        " --settings {params.settings:q} --lock {params.lock:q} {params.aliases} --journal {params.journal} --output {output} 2>&1 | tee {log}"

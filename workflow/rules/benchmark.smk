@@ -18,6 +18,7 @@ checkpoint benchmark:
         build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
         support=ancient("results/support/{arch}/{op}/{chunk}.parquet"),
         problems=ancient("results/problems/{op}.parquet"),
+        aliases=[ancient(path) for path in ALIASES],
         chosen=[ancient(path) for path in CHOSEN],
         recording=recording,
     output:
@@ -33,8 +34,10 @@ checkpoint benchmark:
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",
             "results/problems/{op}.parquet",
+            *ALIASES,
             *CHOSEN,
         ),
+        aliases=aliases,
         chosen=chosen,
         journal="results/journals/{arch}/{op}/{chunk}.csv",
         lock=SETTINGS.lock.to_json(),
@@ -46,4 +49,4 @@ checkpoint benchmark:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --chunk {wildcards.chunk}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} {params.chosen} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"
+        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} {params.aliases} {params.chosen} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"

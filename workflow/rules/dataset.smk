@@ -6,6 +6,7 @@ checkpoint dataset:
         problems=ancient("results/problems/{op}.parquet"),
         build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
+        aliases=[ancient(path) for path in ALIASES],
         chosen=[ancient(path) for path in CHOSEN],
         receipts=each_chunk("results/benchmark/{arch}/{op}/{chunk}.json"),
     output:
@@ -18,8 +19,9 @@ checkpoint dataset:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        aliases=aliases,
         chosen=chosen,
-        chosen_content=content(*CHOSEN),
+        chosen_content=content(*ALIASES, *CHOSEN),
         made=each_content(
             "results/problems/{op}.parquet",
             "results/build/{arch}/{op}/{chunk}.parquet",
@@ -28,5 +30,5 @@ checkpoint dataset:
         ),
     shell:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
-        " --build {input.build} --support {input.support} --receipts {input.receipts} {params.chosen}"
+        " --build {input.build} --support {input.support} --receipts {input.receipts} {params.aliases} {params.chosen}"
         " --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import active, active_tables, candidates, hardware, parquet
+from tilewright import active, active_tables, aliases, candidates, hardware, parquet
 from tilewright.bench import adopt, journal, receipt, run
 from tilewright.devices import registry
 from tilewright.errors import reports_user_errors
@@ -28,6 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--operation", required=True, type=Operation.parse)
     parser.add_argument("--support", required=True, type=Path, nargs="+", help="support tables, one a chunk")
     parser.add_argument("--build", required=True, type=Path, nargs="+", help="build tables, one a chunk")
+    parser.add_argument("--aliases", type=Path, help="kernels that are not measured, because another is for them")
     parser.add_argument("--problems", required=True, type=Path)
     parser.add_argument("--hardware", required=True, type=Path)
     parser.add_argument("--product", required=True, help="GPU product in the hardware table")
@@ -54,7 +55,10 @@ def main(argv: list[str] | None = None) -> None:
     built = pd.concat([candidates.from_build(parquet.read(path)) for path in args.build])
     # How kernels were dealt to chunks must not matter.
     built = built.sort_values("candidate", ignore_index=True)
-    pool, pairs = active_tables.pool(problems, built, [parquet.read(path) for path in args.support])
+    known = aliases.read(args.aliases)
+    supports = [parquet.read(path) for path in args.support]
+    supports = [part.filter(aliases.own(part, known)) for part in supports]
+    pool, pairs = active_tables.pool(problems, built, supports)
 
     with registry.claimed(source, LockSettings.from_json(args.lock)) as (device, _):
         batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, built)

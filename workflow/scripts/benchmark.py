@@ -7,7 +7,7 @@ import argparse
 import time
 from pathlib import Path
 
-from tilewright import candidates, chosen_pairs, hardware, parquet
+from tilewright import aliases, candidates, chosen_pairs, hardware, parquet
 from tilewright.bench import adopt, budget, journal, receipt, run
 from tilewright.devices import registry
 from tilewright.devices.trace import TracingDevice
@@ -34,6 +34,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
     parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
     parser.add_argument("--artefacts", type=Path, help="folder of the built kernels, for a real GPU")
+    parser.add_argument("--aliases", type=Path, help="kernels that are not measured, because another is for them")
     parser.add_argument("--chosen", type=Path, help="pairs of training problems to measure; without it, all")
     parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
     parser.add_argument("--receipt", required=True, type=Path, help="JSON to write")
@@ -54,6 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     problems = problem_table.to_pandas()
     kernels = candidates.from_build(parquet.read(args.build))
     pairs = parquet.read(args.support)
+    pairs = pairs.filter(aliases.own(pairs, aliases.read(args.aliases)))
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
     wanted = pairs.filter(chosen_pairs.wanted(pairs, problem_table, chosen))
 

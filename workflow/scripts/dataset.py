@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import assembly, chosen_pairs, parquet
+from tilewright import aliases, assembly, chosen_pairs, parquet
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
 
@@ -21,6 +21,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--build", required=True, type=Path, nargs="+", help="build tables, one a chunk")
     parser.add_argument("--support", required=True, type=Path, nargs="+", help="support tables, one a chunk")
     parser.add_argument("--receipts", required=True, type=Path, nargs="+", help="receipts, one a chunk")
+    parser.add_argument("--aliases", type=Path, help="kernels that show what was measured of another one")
     parser.add_argument("--chosen", type=Path, help="pairs of training problems that were measured; without it, all")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--quarantine", required=True, type=Path, help="malformed lines (TSV) to write")
@@ -28,7 +29,9 @@ def main(argv: list[str] | None = None) -> None:
 
     chunks = [assembly.Chunk(*files) for files in zip(args.build, args.support, args.receipts, strict=True)]
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
-    table, quarantine = assembly.assemble(chunks, parquet.read(args.problems), args.arch, args.operation, chosen)
+    known = aliases.read(args.aliases)
+    problems = parquet.read(args.problems)
+    table, quarantine = assembly.assemble(chunks, problems, args.arch, args.operation, chosen, known)
     parquet.write(table, args.output)
     lines = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in quarantine]
     write_text(args.quarantine, "journal\tline\treason\ttext\n" + "".join(lines))

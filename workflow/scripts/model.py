@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, families, hardware, learn, publish
+from tilewright import dataset, families, features, hardware, learn, publish
 from tilewright.errors import reports_user_errors
 from tilewright.settings.model import ModelSettings
 
@@ -28,6 +28,11 @@ def main(argv: list[str] | None = None) -> None:
     settings = ModelSettings.from_json(args.settings)
     if settings.features == families.CK_TILE.features:
         settings = settings.model_copy(update={"features": families.of_arch(measurements.arch).features})
+    if settings.prior is None:
+        # A correction of a prior has the features of the prior.
+        settings = settings.model_copy(
+            update={"features": features.fitting(settings.features, measurements.candidates)}
+        )
     trained = learn.train(measurements, product, settings, args.threads)
     publish.write_training(args.output, trained, product)
     summary = trained.manifest["out_of_fold_efficiency"]

@@ -12,9 +12,9 @@ from tilewright.settings.section import RelativePath, Section
 class ModelSettings(Section):
     """How one operation's ranking model is trained."""
 
-    features: Literal["tilewright", "cutlass", "reference"] = "tilewright"
-    """Feature set: ours (of the family whose kernels are ranked), or ``reference``, the 97 features of Composable
-    Kernel's predictor, which can then load the model."""
+    features: Literal["tilewright", "compiled", "cutlass", "reference"] = "tilewright"
+    """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
+    or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
     target: Literal["auto", "relative", "log_tflops", "lambdarank", "ensemble"] = "auto"
     """What is learnt: log(TFLOPS / best TFLOPS of the problem), log(TFLOPS), a ranking by LambdaRank, or the mean of
     the three. ``auto`` takes ``relative`` unless cross-validation on the training problems finds another one better."""

@@ -1,0 +1,76 @@
+"""Kernels with the same machine code: which are found, and which one stands for the others."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from kernel_samples import a_kernel
+
+from tilewright import aliases, parquet, support_table
+from tilewright.errors import UserError
+from tilewright.kernel import name
+
+FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv1", "mem"))
+EVERYTHING = ("p1", "p2")
+
+
+def build(*rows, status="ok"):
+    """A build table; a row is a kernel and its code."""
+    kernels, codes = zip(*rows, strict=True)
+    names = [name(kernel) for kernel in kernels]
+    columns = {"kernel": names, "kernel_id": [f"id {n}" for n in names]}
+    return pa.table(columns | {"build_status": [status] * len(rows), "code_hash": list(codes)})
+
+
+def support(problems_by_kernel, split_k=1):
+    """A support table; a kernel can run the problems that are listed, and no other."""
+    rows = [
+        (f"id {name(kernel)}", split_k, key, support_table.SUPPORTED if key in keys else "vector")
+        for kernel, keys in problems_by_kernel
+        for key in EVERYTHING
+    ]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=support_table.SCHEMA)
+
+
+def found(builds, supports):
+    return [(row["kernel"], row["alias_of"]) for row in aliases.table(builds, supports).to_pylist()]
+
+
+def test_the_first_by_name_stands_for_kernels_of_any_chunk():
+    builds = [build((SECOND, "code"), (THIRD, "other")), build((FIRST, "code"))]
+    supports = [support([(SECOND, EVERYTHING), (THIRD, EVERYTHING)]), support([(FIRST, EVERYTHING)])]
+    assert found(builds, supports) == [(name(SECOND), name(FIRST))]
+    assert found(builds[::-1], supports[::-1]) == [(name(SECOND), name(FIRST))]
+
+
+def test_same_code_that_can_run_other_problems_is_measured_itself():
+    builds = [build((FIRST, "code"), (SECOND, "code"))]
+    assert found(builds, [support([(FIRST, EVERYTHING), (SECOND, ("p1",))])]) == []
+
+
+def test_same_code_that_is_launched_otherwise_is_measured_itself():
+    merged = a_kernel(num_groups_to_merge=2)
+    builds = [build((a_kernel(), "code"), (merged, "code"))]
+    assert found(builds, [support([(a_kernel(), EVERYTHING), (merged, EVERYTHING)])]) == []
+
+
+@pytest.mark.parametrize(("code", "status"), [("", "ok"), ("code", "pruned")])
+def test_without_code_or_without_a_build_nobody_is_an_alias(code, status):
+    builds = [build((FIRST, code), (SECOND, code), status=status)]
+    assert found(builds, [support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])]) == []
+
+
+def test_pairs_of_an_alias_are_those_of_its_stand_in():
+    pairs = support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])
+    known = aliases.table([build((FIRST, "code"), (SECOND, "code"))], [pairs])
+    assert aliases.own(pairs, known).to_pylist() == [True, True, False, False]
+    assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {name(FIRST)}"}
+    names = pa.array([name(FIRST), name(SECOND)])
+    assert aliases.names(names, known).to_pylist() == ["", name(FIRST)]
+
+
+def test_another_table_is_refused(tmp_path):
+    parquet.write(pa.table({"kernel": ["x"]}), tmp_path / "t.parquet")
+    with pytest.raises(UserError, match="no table of aliases"):
+        aliases.read(tmp_path / "t.parquet")
+    assert aliases.read(None).num_rows == 0
