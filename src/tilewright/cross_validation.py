@@ -241,7 +241,7 @@ def _errors(
 def _added_up(data: Table, scores: list[np.ndarray]) -> np.ndarray:
     spreads = [objectives.within_problem_spread(data.rows.problem, score) for score in scores]
     weights = [spreads[0] / spread if spread else 0.0 for spread in spreads]
-    return np.sum([score * weight for score, weight in zip(scores, weights, strict=True)], axis=0)
+    return np.mean([score * weight for score, weight in zip(scores, weights, strict=True)], axis=0)
 
 
 def _best(data: Table, scores: dict[str, np.ndarray]) -> str:

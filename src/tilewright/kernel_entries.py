@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import kernel, registry_key
+from tilewright import families, kernel, registry_key
 from tilewright.ck_api import CkApi
 from tilewright.emit import WRAPPERS
 from tilewright.registry_key import ARCH_ARGUMENT
 
 
 def entries(names: Sequence[str], api: CkApi, arch: str) -> list[dict[str, Any]]:
-    """Return one entry a kernel, in the given order; values of the key are those that registration fills in."""
+    """Return one entry a kernel, in the given order; values of the key are those that registration fills in.
+
+    A library of CUTLASS kernels lists them by name, which is the key.
+    """
+    family = families.of_arch(arch)
+    if family is families.CUTLASS:
+        return [
+            {
+                "kernel": name,
+                "header": name + family.header_suffix,
+                "unit": f"{name}.cu",
+                "registry_key": {"name": name},
+            }
+            for name in names
+        ]
     found = []
     for name in names:
         key = registry_key.of_gemm(kernel.parse(name), api)
         found.append(
             {
                 "kernel": name,
-                "header": f"{name}.hpp",
+                "header": name + family.header_suffix,
                 "wrapper": f"{WRAPPERS}/dispatcher_wrapper_{name}.hpp",
                 "registry_key": {field: arch if text == ARCH_ARGUMENT else _value(text) for field, text in key.items()},
             }

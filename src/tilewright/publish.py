@@ -107,9 +107,8 @@ def publish(
 
     The directory is built beside its place and renamed into it. ``UserError`` when a training has no report or no
     serving folder, one of them belongs to another training, or the models differ in arch, device or device kind.
-    Without any serving folder the directory has none: CUTLASS kernels are ranked, and not served yet.
     """
-    if not trainings or len(trainings) != len(validations) or len(servings) not in (0, len(trainings)):
+    if not trainings or len(trainings) != len(validations) or len(servings) != len(trainings):
         raise UserError(
             f"publish: {len(trainings)} trainings, {len(validations)} validation reports and {len(servings)} serving "
             "folders; give one each"
@@ -126,11 +125,11 @@ def publish(
             operation = spec["operation"]
             if operation not in reports:
                 raise UserError(f"{training}: no validation report of operation {operation} was given")
-            if servings and operation not in served:
+            if operation not in served:
                 raise UserError(f"{training}: no serving folder of operation {operation} was given")
             folder = f"grouped_conv_{operation}_{spec['arch']}"
             operations[operation] = {"folder": folder}
-            _collect(training, reports[operation], served.get(operation), spec, building / folder)
+            _collect(training, reports[operation], served[operation], spec, building / folder)
         if set(reports) != set(operations):
             raise UserError(f"publish: no training for the report of {sorted(set(reports) - set(operations))[0]}")
         index = {"format": FORMAT, **common, "operations": operations, "sha256": _hashes(building)}
@@ -192,9 +191,8 @@ def _common(specs: dict[Path, Any], field: str) -> str:
     return values[0]
 
 
-def _collect(training: Path, report: Path, serving: Path | None, spec: dict[str, Any], folder: Path) -> None:
-    described = [(report, "validate"), *([(serving / SERVING, "serve")] if serving else [])]
-    for path, made in described:
+def _collect(training: Path, report: Path, serving: Path, spec: dict[str, Any], folder: Path) -> None:
+    for path, made in ((report, "validate"), (serving / SERVING, "serve")):
         content = read_json(path)
         for field in ("arch", "device", "device_kind"):
             if content[field] != spec[field]:
@@ -203,8 +201,7 @@ def _collect(training: Path, report: Path, serving: Path | None, spec: dict[str,
                     f"{made} the model that is published"
                 )
     folder.mkdir()
-    copied = [(training, TRAINING_FILES, "train"), *([(serving, SERVING_FILES, "serve")] if serving else [])]
-    for source, names, made in copied:
+    for source, names, made in ((training, TRAINING_FILES, "train"), (serving, SERVING_FILES, "serve")):
         for name in names:
             if not (source / name).is_file():
                 raise UserError(f"{source / name}: there is no such file; {made} {spec['operation']} again")

@@ -160,7 +160,7 @@ def _rows(
     ok = status == "ok"
     milliseconds = np.where(ok, pairs["median_us"].to_numpy(np.float64)[at] / 1000.0, np.nan)
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
-    names = ["", *family.rules]
+    names = ["", *(rule.name for rule in family.rules)]
     reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
     columns = {
         **{name: problems[name].to_numpy()[p] for name in problems},

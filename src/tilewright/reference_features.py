@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from tilewright.families.cutlass import features as cutlass
 from tilewright.feature_table import Columns, Feature, FeatureSet, Pairs, column, only, raw
 from tilewright.hardware import Hardware
 from tilewright.operation import ELEMENT_BYTES, Operation
@@ -76,6 +77,8 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return the reference's fields of a kernel, float64 [Q] by name."""
+    if "iterator" in candidates:
+        candidates = cutlass.in_reference_words(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.
     pipeline, names = pd.factorize(candidates["pipeline"])
 
@@ -87,7 +90,7 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
         "block_size": tile["m"],
         "gemm_m_per_block": tile["n"],
         "gemm_n_per_block": tile["k"],
-        "pipeline": np.array([PIPELINE_CODES.get(name, 0) for name in names], np.float64)[pipeline],
+        "pipeline": np.array([_pipeline_code(name) for name in names], np.float64)[pipeline],
         **{f"is_{name}": is_pipeline(name) for name in ("compv3", "compv4", "compv5", "compv6", "mem")},
         "is_intrawave": (candidates["scheduler"] == "intrawave").to_numpy(np.float64),
         "has_dsb": candidates["double_smem_buffer"].to_numpy(np.float64),
@@ -99,6 +102,10 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
     )
     c["lds_limit"] = np.where(c["is_compv4"] > 0, COMPV4_LDS, hardware.lds_bytes)
     return c
+
+
+def _pipeline_code(name: str) -> int:
+    return PIPELINE_CODES.get(name, cutlass.REFERENCE_CODES.get(name, 0))
 
 
 class _TilePairs(Pairs):

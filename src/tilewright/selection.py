@@ -19,7 +19,6 @@ import pandas as pd
 from tilewright import families, features, learn, parquet, problem, publish, seal
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.kernel import FIELDS
 from tilewright.operation import Operation
 from tilewright.problem import DIMS, INT32_MAX, Problem
 from tilewright.serving import guarantee, known_problems
@@ -27,7 +26,7 @@ from tilewright.serving.cascade import Cascade
 from tilewright.tables import checked
 
 NO_CANDIDATE = -1
-_POOL_COLUMNS = ("candidate", "kernel", "split_k", learn.OFFSET, *FIELDS)
+_POOL_COLUMNS = ("candidate", "kernel", "split_k", learn.OFFSET)
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,12 @@ class Selector:
     spec: dict[str, Any]
     candidates: pd.DataFrame
     hardware: Hardware
-    served: Cascade | None = None
-    """None for CUTLASS kernels: they are ranked (``rank``), and not served yet."""
-    pruned: np.ndarray | None = None
+    served: Cascade
+    pruned: np.ndarray
     """bool [Q], candidates whose kernel is in the pruned set."""
-    known: pd.DataFrame | None = None
+    known: pd.DataFrame
     """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
-    gaps: dict[str, list[float]] | None = None
+    gaps: dict[str, list[float]]
     """Calibration of ``guaranteed``; see ``serving.guarantee``."""
 
     @classmethod
@@ -82,20 +80,10 @@ class Selector:
         folder = models / index["operations"][operation]["folder"]
         spec = _of_operation(folder / publish.SPEC, operation, index)
         hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
-        if families.of_arch(index["arch"]) is not families.CK_TILE:
-            return cls(
-                operation=operation,
-                arch=index["arch"],
-                device=index["device"],
-                device_kind=index["device_kind"],
-                booster=load_booster(folder / publish.MODEL, spec),
-                spec=spec,
-                candidates=_table(folder / publish.CANDIDATES, _POOL_COLUMNS[:4]),
-                hardware=hardware,
-            )
         serving = _of_operation(folder / publish.SERVING, operation, index)
         kernels = _of_operation(folder / publish.KERNELS, operation, index)
-        pool = _table(folder / publish.CANDIDATES, _POOL_COLUMNS)
+        fields = families.of_arch(index["arch"]).fields
+        pool = _table(folder / publish.CANDIDATES, (*_POOL_COLUMNS, *fields))
         own = features.feature_set(serving["feature_set"]).names
         served = load_booster(folder / publish.SERVED_MODEL, {**serving, "feature_names": list(own)})
         return cls(
@@ -119,8 +107,6 @@ class Selector:
         ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: choose among
         the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
         """
-        if self.served is None:
-            raise UserError(f"{self.operation} on {self.arch} is not served yet: rank its candidates one by one")
         wanted = checked_dims(dims)
         allowed = self.pruned if pruned_only else None
         candidate, score = np.full(len(wanted), NO_CANDIDATE), np.full(len(wanted), -np.inf)
@@ -134,8 +120,6 @@ class Selector:
 
     def known_row(self, wanted: Problem) -> int:
         """Return the row of the candidate that was fastest when exactly this problem was measured, or -1."""
-        if self.known is None:
-            return NO_CANDIDATE
         return int(self._known_rows(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
 
     def _known_rows(self, dims: np.ndarray) -> np.ndarray:
@@ -176,8 +160,6 @@ class Selector:
         """
         if not 0 < confidence < 1:
             raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
-        if self.gaps is None:
-            raise UserError(f"{self.operation} on {self.arch} has no calibration for a confidence; ask for --top")
         ranked = self.rank(wanted)
         depth = guarantee.threshold(self.gaps, wanted.ndim, confidence)
         return ranked[ranked["score"] >= ranked["score"].max() - depth]

@@ -6,7 +6,7 @@ Most rules look at a few fields only, so they are evaluated once per class of ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,11 +188,11 @@ def check_classes(
     return classes_verdicts(problem, kernel), classes
 
 
-def classes_verdicts(problem: Columns, kernel: Columns) -> np.ndarray:
+def classes_verdicts(problem: Columns, kernel: Columns, rules: Sequence[Rule] = RULES) -> np.ndarray:
     """Return the verdicts of problems (columns [P]) with kernel classes (columns [1, classes]), uint8 [P, classes]."""
     wide = {name: values[:, None] for name, values in problem.items()}
-    verdicts = np.zeros((len(problem["G"]), kernel["wave_size"].shape[1]), np.uint8)
-    for number, rule in reversed(list(enumerate(RULES, start=1))):
+    verdicts = np.zeros((len(problem["G"]), kernel["signature"].shape[1]), np.uint8)
+    for number, rule in reversed(list(enumerate(rules, start=1))):
         fails = ~rule.holds(wide, kernel)
         if fails.any():
             verdicts[np.broadcast_to(fails, verdicts.shape)] = number
@@ -212,7 +212,7 @@ def explain(
 def _problem_columns(problems: pd.DataFrame, variant: str, channel_multiple: int) -> dict[str, np.ndarray]:
     dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
     sizes = implicit_gemm.element_bytes(problems["dtype"])
-    return problem_columns(dims, variant, sizes, channel_multiple) | {"signature": _signature(problems)}
+    return problem_columns(dims, variant, sizes, channel_multiple) | {"signature": signatures(problems)}
 
 
 def problem_columns(
@@ -235,7 +235,7 @@ def signature(variant: str, dtype: str, ndim: np.ndarray) -> np.ndarray:
     return (VARIANTS.index(variant) * len(DTYPES) + DTYPES.index(dtype)) * 4 + ndim
 
 
-def _signature(table: pd.DataFrame) -> np.ndarray:
+def signatures(table: pd.DataFrame) -> np.ndarray:
     """Return one number for direction, data type and dimensionality of each row, for quick comparison."""
     variant, dtype = (
         table[field].map({name: code for code, name in enumerate(names)}).to_numpy(np.int64)
@@ -247,7 +247,7 @@ def _signature(table: pd.DataFrame) -> np.ndarray:
 def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
     table = candidates[list(_KERNEL_FIELDS)].copy()
-    table["signature"] = _signature(candidates)
+    table["signature"] = signatures(candidates)
     table["split_k"] = np.minimum(candidates["split_k"], 2)
     table["needs_double_lds"] = double_lds(candidates.assign(double_smem_buffer=False))
     threads = wave_size * candidates["wave_m"] * candidates["wave_n"] * candidates["wave_k"]

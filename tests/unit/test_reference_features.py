@@ -10,9 +10,10 @@ from pathlib import Path
 import learning_samples as samples
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 
-from tilewright import features, learn, publish
+from tilewright import candidates, features, learn, publish
 from tilewright.settings.model import ModelSettings
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
@@ -152,6 +153,25 @@ def test_pipelines_have_the_reference_codes():
     )
     assert found[:, 0].tolist() == [*CODES.values(), 0, 0]
     assert found[:, 1].tolist() == [float(name == "basic_v1") for name in pool["pipeline"]]
+
+
+def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
+    names = [
+        f"cutlass_conv_fwd_bf16_nhwc_2d_{loop}_128x64x32_2x2x1_16x8x16_{stages}_swz1_vec8_8_8"
+        for loop, stages in (("optimized", "s4"), ("analytic", "s4"), ("optimized", "s6"), ("optimized", "s4"))
+    ]
+    pool = candidates.with_fields(pd.DataFrame({"kernel": names, "split_k": [1, 1, 1, 16]}))
+    index = np.arange(len(pool))
+    found = pd.DataFrame(
+        features.compute(
+            samples.measured().problems, pool, np.zeros_like(index), index, samples.product(), "reference"
+        ),
+        columns=features.feature_set("reference").names,
+    )  # fmt: skip
+    assert (found[["block_size", "gemm_m_per_block", "gemm_n_per_block"]] == [128, 64, 32]).all(axis=None)
+    assert found["pipeline"].nunique() == 3 and (found["has_dsb"] == 1).all() and (found["is_compv4"] == 0).all()
+    # It has no word for split-K, in either family.
+    assert (found.iloc[0] == found.iloc[3]).all()
 
 
 @pytest.mark.parametrize("target", ["relative", "log_tflops"])

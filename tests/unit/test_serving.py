@@ -26,7 +26,7 @@ SHAPES = 500
 MAIN = """
 #include "selector.hpp"
 #include <cstdio>
-namespace model = tilewright::OPERATION_gfx950;
+namespace model = tilewright::OPERATION_ARCH;
 int main()
 {
     model::Selector selector;
@@ -77,10 +77,10 @@ def random_shapes(count, seed=0):
     return np.array(rows)
 
 
-def picks_of_cpp(folder, operation, shapes, known, pruned):
+def picks_of_cpp(folder, operation, shapes, known, pruned, arch="gfx950"):
     """Compile the published header with g++ and return its picks, scores and known flags."""
-    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", operation))
-    header = folder / f"models/grouped_conv_{operation}_gfx950"
+    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", operation).replace("ARCH", arch))
+    header = folder / f"models/grouped_conv_{operation}_{arch}"
     program = folder / "main"
     if not program.exists():
         command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]

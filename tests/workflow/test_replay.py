@@ -30,7 +30,7 @@ def slice_of_recording(fresh):
 def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     workflow = slice_of_recording
     run = workflow.make("results/models/sm_90", "results/reports/sm_90.html")
-    assert set(run.jobs) == {"recorded", "problems", "model", "validation", "publish", "report"}
+    assert set(run.jobs) == {"recorded", "problems", "model", "validation", "serving", "publish", "report"}
     index = json.loads(workflow.read("results/models/sm_90/index.json"))
     assert (index["arch"], index["device"], index["device_kind"]) == ("sm_90", "sm_90_h200", "recorded")
     rows = pq.read_table(workflow.folder / f"results/datasets/sm_90/{OPERATION}.parquet")

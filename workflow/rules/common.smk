@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
 
 from snakemake.exceptions import WorkflowError
 from tilewright import modules as package_modules
-from tilewright import families, plan, runs
+from tilewright import plan, runs
 from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
 from tilewright.toolchain import ck_tree
@@ -160,11 +160,6 @@ def each_operation_content(*patterns):
 def product(wildcards):
     """Return the GPU product that stands for an arch; the scripts explain an empty one."""
     return SETTINGS.benchmark.products.get(wildcards.arch, "")
-
-
-def is_served(arch):
-    """Return whether the serving stage knows the kernels of an arch: it knows those of CK Tile."""
-    return families.of_arch(arch) is families.CK_TILE
 
 
 def record_sources():

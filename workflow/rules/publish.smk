@@ -4,11 +4,7 @@ rule publish:
         modules=modules("publish"),
         script=source("workflow/scripts/publish.py"),
         trained=each_operation(*TRAINED.values()),
-        served=lambda wildcards: (
-            each_operation(*SERVED.values())(wildcards)
-            if is_served(wildcards.arch)
-            else []
-        ),
+        served=each_operation(*SERVED.values()),
         validation=each_operation("results/validation/{arch}/{op}.json"),
     output:
         directory("results/models/{arch}"),
@@ -18,25 +14,13 @@ rule publish:
     conda:
         "../../envs/tilewright.yaml"
     params:
-        made=lambda wildcards: each_operation_content(
+        made=each_operation_content(
             "results/validation/{arch}/{op}.json",
             *TRAINED.values(),
-            *(SERVED.values() if is_served(wildcards.arch) else ()),
-        )(wildcards),
-        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
-        serving=lambda wildcards: (
-            " ".join(
-                [
-                    "--serving",
-                    *(
-                        f"results/serving/{wildcards.arch}/{op}"
-                        for op in SETTINGS.operations
-                    ),
-                ]
-            )
-            if is_served(wildcards.arch)
-            else ""
+            *SERVED.values(),
         ),
+        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
+        serving=[f"results/serving/{{arch}}/{op}" for op in SETTINGS.operations],
     shell:
         "python {input.script} --training {params.training} --validation {input.validation}"
-        " {params.serving} --output {output} 2>&1 | tee {log}"
+        " --serving {params.serving} --output {output} 2>&1 | tee {log}"

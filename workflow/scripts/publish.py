@@ -16,7 +16,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--training", required=True, nargs="+", type=Path, help="folders written by model.py")
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="reports of validation.py, any order")
-    parser.add_argument("--serving", default=[], nargs="+", type=Path, help="folders of serving.py, any order")
+    parser.add_argument("--serving", required=True, nargs="+", type=Path, help="folders of serving.py, any order")
     parser.add_argument("--output", required=True, type=Path, help="model directory to write")
     args = parser.parse_args(argv)
 

@@ -17,6 +17,7 @@ from tilewright import support as ck_support
 from tilewright.errors import UserError
 from tilewright.families.cutlass import kernel as cutlass_kernel
 from tilewright.families.cutlass import support as cutlass_support
+from tilewright.support import Columns, Rule
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,16 @@ class Family:
     """From kernel names to one row a kernel with every field."""
     check: Callable[[pd.DataFrame, pd.DataFrame, str, int], np.ndarray]
     """(problems, candidates, variant, wave size) to the verdicts of its support rules, uint8 [P, Q]; 0 is supported."""
-    rules: tuple[str, ...]
-    """Names of the support rules; verdict i + 1 stands for ``rules[i]``."""
+    fields: tuple[str, ...]
+    """Columns of a kernel's fields."""
+    rules: tuple[Rule, ...]
+    """The support rules; verdict i + 1 stands for ``rules[i]``."""
+    kernel_classes: Callable[[pd.DataFrame, int], tuple[dict[str, np.ndarray], np.ndarray]]
+    """(candidates, wave size) to what the rules read of kernels: columns a class, and each candidate's class."""
+    problem_columns: Callable[[Columns, str, float], dict[str, np.ndarray]]
+    """(dimensions, variant, bytes of an element) to what they read of problems, in arithmetic that C++ has too."""
+    header_suffix: str
+    """Of the file that an emitted kernel is in."""
 
 
 def _ck_tile_frame(names: Sequence[str]) -> pd.DataFrame:
@@ -50,11 +59,12 @@ def _cutlass_check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: st
 
 CK_TILE = Family(
     "ck_tile", "grouped_conv_", "tilewright", _ck_tile_frame, _ck_tile_check,
-    tuple(rule.name for rule in ck_support.RULES),
+    ck_kernel.FIELDS, ck_support.RULES, ck_support.kernel_classes, ck_support.problem_columns, ".hpp",
 )  # fmt: skip
 CUTLASS = Family(
     "cutlass", cutlass_kernel.PREFIX, "cutlass", cutlass_kernel.frame, _cutlass_check,
-    tuple(rule.name for rule in cutlass_support.RULES),
+    cutlass_kernel.FIELDS, cutlass_support.RULES, cutlass_support.kernel_classes, cutlass_support.problem_columns,
+    ".cuh",
 )  # fmt: skip
 FAMILIES = (CK_TILE, CUTLASS)
 

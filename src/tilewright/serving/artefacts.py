@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import ck_api, cross_validation, efficiency, evaluate, kernel_entries, learn
+from tilewright import ck_api, cross_validation, efficiency, evaluate, families, kernel_entries, learn
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -19,9 +19,11 @@ from tilewright.measurements import Measurements
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
 from tilewright.serving import guarantee, header, kernel_set, known_problems
-from tilewright.serving.cascade import FEATURES, Cascade
+from tilewright.serving.cascade import Cascade
 from tilewright.serving.distill import distill
 from tilewright.settings.serving import ServingSettings
+
+NO_ESTIMATES = {"meaning": "this family's resources are what its compiler reported; none are estimated"}
 
 
 @dataclass(frozen=True)
@@ -80,14 +82,14 @@ def build(
         figures={
             "operation": str(operation),
             **origin,
-            "feature_set": FEATURES,
+            "feature_set": served.family.features,
             "trees": served.booster.num_trees(),
             "short_lists": settings.short_lists,
             "known_problems": known.num_rows,
             "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
             "guarantee": _guarantee(measurements, out_of_fold, scores, achieved),
         },
-        estimates=coefficients.model_dump(mode="json"),
+        estimates=coefficients.model_dump(mode="json") if served.family is families.CK_TILE else NO_ESTIMATES,
     )
 
 

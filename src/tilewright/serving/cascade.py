@@ -13,7 +13,8 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import features, support
+from tilewright import families, features, support
+from tilewright.families import Family
 from tilewright.features import Columns
 from tilewright.hardware import Hardware
 from tilewright.operation import ELEMENT_BYTES, Operation
@@ -24,14 +25,14 @@ BLOCK = 1 << 16
 OFFSET = "offset"
 """Column of a published pool: what is added to the trees of a candidate."""
 UNKNOWN = -1.0
-FEATURES = "tilewright"
-"""The feature set of every served model, whatever the full model uses: its formulas go into the header."""
 
 
 @dataclass(frozen=True)
 class Cascade:
     """A served model of one operation with its pool; Q candidates."""
 
+    family: Family
+    """Whose feature set is served, whatever the full model uses: its formulas go into the header."""
     operation: Operation
     hardware: Hardware
     booster: lightgbm.Booster
@@ -49,30 +50,40 @@ class Cascade:
         cls, operation: Operation, hardware: Hardware, booster: lightgbm.Booster,
         short_lists: Sequence[Sequence[int]], pool: pd.DataFrame,
     ) -> Cascade:  # fmt: skip
-        """Prepare a served model for its ``pool``, a table with the fields of ``KernelConfig`` and ``offset``."""
-        kernel, classes = support.kernel_classes(pool, hardware.wave_size)
+        """Prepare a served model for its ``pool``, a table with the fields of its family's kernels and ``offset``."""
+        family = families.of_kernels(pool["kernel"].tolist())
+        kernel, classes = family.kernel_classes(pool, hardware.wave_size)
+        chosen = features.feature_set(family.features)
         # Resources that a build does not know are a value of their own: trees of plain comparisons need numbers.
         columns = {
             name: np.nan_to_num(values, nan=UNKNOWN)
-            for name, values in features.candidate_columns(pool, hardware).items()
+            for name, values in chosen.candidate_columns(pool, hardware).items()
         }
         return cls(
-            operation, hardware, booster, tuple((int(trees), int(kept)) for trees, kept in short_lists),
+            family, operation, hardware, booster, tuple((int(trees), int(kept)) for trees, kept in short_lists),
             pool[OFFSET].to_numpy(np.float64), columns, kernel, classes,
         )  # fmt: skip
 
     def supported(self, dims: np.ndarray) -> np.ndarray:
         """Return which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
-        columns = by_name(dims)
-        size = ELEMENT_BYTES[self.operation.dtype]
-        problem = support.problem_columns(columns, self.operation.variant, size)
-        problem["signature"] = support.signature(self.operation.variant, self.operation.dtype, columns["ndim"])
-        return (support.classes_verdicts(problem, self.kernel_classes) == 0)[:, self.classes]
+        problem = self.rule_columns(by_name(dims))
+        return (support.classes_verdicts(problem, self.kernel_classes, self.family.rules) == 0)[:, self.classes]
+
+    def rule_columns(self, columns: Columns) -> dict[str, np.ndarray]:
+        """Return what the support rules read of problems, from their dimensions and ``ndim`` by name."""
+        variant, dtype = self.operation.variant, self.operation.dtype
+        problem = self.family.problem_columns(columns, variant, ELEMENT_BYTES[dtype])
+        return problem | {"signature": support.signature(variant, dtype, columns["ndim"])}
+
+    def problem_columns(self, columns: Columns) -> dict[str, np.ndarray]:
+        """Return what the features read of problems, from their dimensions and ``ndim`` by name."""
+        chosen = features.feature_set(self.family.features)
+        return chosen.problem_columns(columns, self.operation, self.hardware)
 
     def features(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """Return the features of pairs (rows of ``dims`` and of the pool), float32 [pairs, F]."""
-        columns = features.problem_columns(by_name(dims), self.operation, self.hardware)
-        return features.matrix(columns, self.candidates, problem, candidate, self.hardware, FEATURES)
+        columns = self.problem_columns(by_name(dims))
+        return features.matrix(columns, self.candidates, problem, candidate, self.hardware, self.family.features)
 
     def pick(self, dims: np.ndarray, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.

@@ -8,7 +8,7 @@ import numpy as np
 from tilewright import features
 from tilewright.booster_text import canonical
 from tilewright.errors import UserError
-from tilewright.serving.cascade import FEATURES, Cascade
+from tilewright.serving.cascade import Cascade
 from tilewright.settings.serving import ServingSettings
 
 
@@ -43,6 +43,6 @@ def distill(
     }
     data = lightgbm.Dataset(
         untrained.features(dims, problem, candidate), label, weight=np.exp(settings.near_best * relative),
-        feature_name=list(features.feature_set(FEATURES).names), params=parameters,
+        feature_name=list(features.feature_set(untrained.family.features).names), params=parameters,
     )  # fmt: skip
     return canonical(lightgbm.train(parameters, data, num_boost_round=settings.trees).model_to_string())

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tilewright import features, support
+from tilewright import features
 from tilewright.errors import UserError
-from tilewright.operation import ELEMENT_BYTES
 from tilewright.problem import DIMS
-from tilewright.serving.cascade import FEATURES, Cascade
+from tilewright.serving.cascade import Cascade
 from tilewright.serving.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
 
 TYPES = {BOOL: "bool", INT64: "std::int64_t", FLOAT32: "float", FLOAT64: "double"}
@@ -109,11 +108,11 @@ def literal(value: object) -> str:
 
 def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, Operand], dict[str, np.ndarray]]:
     """Return the features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
-    chosen = features.feature_set(FEATURES)
-    problem = features.problem_columns(_inputs(), cascade.operation, cascade.hardware)
+    chosen = features.feature_set(cascade.family.features)
+    problem = cascade.problem_columns(_inputs())
     halves = [{name: value.astype(FLOAT32) for name, value in part.items()} for part in (problem, cascade.candidates)]
     every = np.arange(len(cascade.offset))
-    pairs = features.GemmPairs(*halves, 0, every, cascade.hardware.compute_units)
+    pairs = chosen.pairs(*halves, 0, every, cascade.hardware.compute_units)
     moving: dict[str, Operand] = {f.name: f.values(problem).astype(FLOAT32) for f in chosen.problem if f.name in wanted}
     moving |= {f.name: f.values(pairs) for f in chosen.pair if f.name in wanted}
     fixed = {f.name: np.asarray(f.values(cascade.candidates), np.float32) for f in chosen.candidate if f.name in wanted}
@@ -123,13 +122,10 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
 
 def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
     """Return the rules that need the problem, as symbols over classes of kernels, and which classes pass the others."""
-    inputs = _inputs()
-    operation = cascade.operation
-    problem = support.problem_columns(inputs, operation.variant, ELEMENT_BYTES[operation.dtype])
-    problem["signature"] = support.signature(operation.variant, operation.dtype, inputs["ndim"])
+    problem = cascade.rule_columns(_inputs())
     kernel = {name: values[0] for name, values in cascade.kernel_classes.items()}
-    held = [rule.holds(problem, kernel) for rule in support.RULES]
-    always = np.ones(len(kernel["wave_size"]), bool)
+    held = [rule.holds(problem, kernel) for rule in cascade.family.rules]
+    always = np.ones(len(kernel["signature"]), bool)
     for value in held:
         if not _moves(value):
             always &= value

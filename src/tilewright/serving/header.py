@@ -49,6 +49,7 @@ def render(
     content = {
         **origin,
         "operation": str(operation),
+        "suffix": cascade.family.header_suffix,
         "namespace": f"{operation}_{origin['arch']}",
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,

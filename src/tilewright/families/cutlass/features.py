@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from tilewright.families.cutlass.kernel import GROUPS
+from tilewright.families.cutlass.kernel import GROUPS, ITERATORS
 from tilewright.feature_table import Feature, raw
 
 NOT_SHARED = frozenset(
@@ -40,3 +40,24 @@ def candidate_columns(candidates: pd.DataFrame) -> dict[str, np.ndarray]:
     code = {mode: float(position) for position, mode in enumerate(GROUPS)}
     columns["group_mode"] = candidates["group_mode"].map(code).to_numpy(np.float64)
     return columns | {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
+
+
+REFERENCE_CODES = {
+    f"{iterator}_s{stages}": len(ITERATORS) * stages + number
+    for stages in range(1, 17)
+    for number, iterator in enumerate(ITERATORS)
+}
+"""Codes of the main loops in the reference's one categorical feature, which has none for them: its trainer would give
+every new main loop one of its own, and so do we."""
+
+
+def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:
+    """Return the candidates with the fields that the reference's features are made of.
+
+    Tiles mean the same. A main loop of several stages is double buffered; every kernel is scheduled within a wave and
+    none splits the image. Warps, vectors, the swizzle, group modes and split-K have no place among the 97 features, in
+    either family.
+    """
+    return candidates.assign(
+        scheduler="intrawave", double_smem_buffer=candidates["stages"].to_numpy() > 1, split_image=False
+    )

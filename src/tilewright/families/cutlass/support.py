@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tilewright.families.cutlass.kernel import DTYPES, VARIANTS
-from tilewright.implicit_gemm import implicit_gemm
-from tilewright.support import Columns, Rule
+from tilewright import implicit_gemm
+from tilewright.problem import DIMS
+from tilewright.support import Columns, Rule, classes_verdicts, signatures
 
 LARGEST_TENSOR = 2**31
 """Bytes that a tensor stays below: the templates count offsets in 32 bits."""
@@ -82,22 +82,25 @@ RULES = (
 _FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c", "strides", "group_mode", "split_k")
 
 
-def check_classes(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; 0 is supported."""
+def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
     table = candidates[list(_FIELDS)].copy()
-    table["signature"] = _signature(candidates)
+    table["signature"] = signatures(candidates)
     classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
     first = np.unique(classes, return_index=True)[1]
     kernel = {}
     for field in table:
         values = table[field].to_numpy()[first]
         kernel[str(field)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
-    problem = _problem_columns(problems, variant)
-    verdicts = np.zeros((len(problems), len(first)), np.uint8)
-    for number, rule in reversed(list(enumerate(RULES, start=1))):
-        fails = ~np.asarray(rule.holds(problem, kernel), bool)
-        verdicts[np.broadcast_to(fails, verdicts.shape)] = number
-    return verdicts, classes
+    return kernel, classes
+
+
+def check_classes(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; 0 is supported."""
+    kernel, classes = kernel_classes(candidates, 0)
+    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
+    problem = problem_columns(dims, variant, implicit_gemm.element_bytes(problems["dtype"]))
+    return classes_verdicts(problem | {"signature": signatures(problems)}, kernel, RULES), classes
 
 
 def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> np.ndarray:
@@ -106,21 +109,21 @@ def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> np.
     return np.take(verdicts, classes, axis=1)
 
 
-def _problem_columns(problems: pd.DataFrame, variant: str) -> dict[str, np.ndarray]:
-    gemm = implicit_gemm(problems, variant)
-    columns = {f"run_{x}": gemm[f"run_{x}"].to_numpy(np.int64) for x in "abc"}
-    columns |= {"G": problems["G"].to_numpy(), "group_k": (problems["K"] // problems["G"]).to_numpy()}
-    columns |= {"stride1": gemm["stride1"].to_numpy(), "gemm_k": gemm["gemm_k"].to_numpy()}
-    columns["dilated"] = (problems[["dilation_d", "dilation_h", "dilation_w"]].max(axis=1) > 1).to_numpy()
-    columns["largest_filter"] = problems[["Z", "Y", "X"]].max(axis=1).to_numpy()
-    columns["largest_tensor"] = gemm[["input_bytes", "filter_bytes", "output_bytes"]].max(axis=1).to_numpy()
-    columns["signature"] = _signature(problems)
-    return {name: values[:, None] for name, values in columns.items()}
+def problem_columns(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
+    """Return what the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+
+    Plain arithmetic, as ``implicit_gemm.columns``.
+    """
+    gemm = implicit_gemm.columns(dims, variant, element_size)
+    columns = {"G": dims["G"], "group_k": dims["K"] // dims["G"]}
+    columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
+    columns |= {"stride1": gemm["stride1"], "gemm_k": gemm["gemm_k"]}
+    columns["dilated"] = _largest(dims, "dilation_d", "dilation_h", "dilation_w") > 1
+    columns["largest_filter"] = _largest(dims, "Z", "Y", "X")
+    columns["largest_tensor"] = _largest(gemm, "input_bytes", "filter_bytes", "output_bytes")
+    return columns
 
 
-def _signature(table: pd.DataFrame) -> np.ndarray:
-    """Return one number for direction, data type and dimensionality of each row."""
-    variant = table["variant"].map({name: code for code, name in enumerate(VARIANTS)}).to_numpy(np.int64)
-    # Data types that the family has no kernels for are all the same: unlike each that it has.
-    dtype = table["dtype"].map({name: code for code, name in enumerate(DTYPES)}).fillna(len(DTYPES))
-    return (variant * 4 + dtype.to_numpy(np.int64)) * 4 + table["ndim"].to_numpy(np.int64)
+def _largest(columns: Columns, *names: str) -> np.ndarray:
+    first, second, third = (columns[name] for name in names)
+    return np.maximum(np.maximum(first, second), third)

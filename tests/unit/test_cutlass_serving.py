@@ -1,0 +1,65 @@
+"""What a dispatcher of CUTLASS kernels runs: the header, the table and the list of a recorded arch."""
+
+import learning_samples as samples
+import numpy as np
+import pytest
+from test_publish import API, SMALL_SERVING, TEMPLATE
+from test_serving import SHAPES, picks_of_cpp, random_shapes
+
+from tilewright import dataset, evaluate, hardware, learn, parquet, publish, recording
+from tilewright.operation import Operation
+from tilewright.problem import DIMS
+from tilewright.selection import NO_CANDIDATE, Selector, load_booster
+from tilewright.serving import artefacts
+
+H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
+SETTINGS = samples.SMALL.model_copy(update={"features": "cutlass"})
+
+
+@pytest.fixture(scope="module", params=["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"])
+def published(request, tmp_path_factory):
+    """Publish one operation of the recording, trained on a few of its rows."""
+    folder = tmp_path_factory.mktemp("cutlass")
+    table = recording.dataset(samples.CONFIG / "recorded/sm_90", Operation.parse(request.param), H200)
+    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
+    parquet.write(table.filter(numbers % 16 == 0), folder / "dataset.parquet")
+    data = dataset.load(folder / "dataset.parquet")
+    trained = learn.train(data, H200, SETTINGS)
+    training = folder / "training"
+    publish.write_training(training, trained, H200)
+    booster = load_booster(training / publish.MODEL, trained.spec)
+    ranking = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, H200)
+    (folder / "report.json").write_text(publish.json_text(evaluate.evaluate(data, *ranking, H200)))
+    served = artefacts.build(
+        data, booster, trained.spec, trained.candidates, trained.out_of_fold, H200, TEMPLATE, API,
+        samples.coefficients(), SMALL_SERVING,
+    )  # fmt: skip
+    publish.write_serving(folder / "serving", served)
+    publish.publish([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    return data, folder, request.param
+
+
+@pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 1)])
+def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pruned):
+    data, folder, operation = published
+    python = Selector.load(folder / "models", operation, arch="sm_90")
+    shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
+    picks = python.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
+    rows, scores, flags = picks_of_cpp(folder, operation, shapes, known, pruned, "sm_90")
+    assert rows == picks.candidate.tolist()
+    assert scores == picks.score.tolist()
+    assert flags == picks.known.tolist()
+    assert (picks.candidate != NO_CANDIDATE).mean() > 0.15 and len(set(rows)) > 3
+    assert picks.known.any() == bool(known)
+    runs = evaluate.families.check(data.problems, python.candidates, operation.rpartition("_")[0], 32) == 0
+    assert (python.served.supported(data.problems[list(DIMS)].to_numpy(np.int64)) == runs).all()
+
+
+def test_the_kernel_list_names_the_files_of_the_kernels(published):
+    _, folder, operation = published
+    listed = publish.read_json(folder / "serving" / publish.KERNELS)
+    names = [entry["kernel"] for entry in listed["kernels"]]
+    assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
+    assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)
+    assert set(listed["pruned"]) <= set(names)
+    assert listed["device_kind"] == "recorded" and operation == listed["operation"]
