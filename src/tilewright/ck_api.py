@@ -10,7 +10,7 @@ from pydantic import Field, StringConstraints, model_validator
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.kernel import FIELDS, LAYOUTS, PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK, KernelConfig
-from tilewright.operation import DTYPES, VARIANTS
+from tilewright.operation import DTYPES, VARIANTS, Variant
 from tilewright.tables import Table, checked, parsed
 
 LEVELS = ("2026.06", "2025.11")
@@ -21,7 +21,6 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]
 HeaderPath = Annotated[str, StringConstraints(pattern=r"^[\w./]+\.hpp$")]
 TensorName = Literal["In", "Wei", "Out"]
-Variant = Literal["forward", "bwd_data", "bwd_weight"]
 
 
 class Includes(Table):

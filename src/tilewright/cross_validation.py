@@ -132,6 +132,8 @@ def correct(data: Table, folds: Folds, settings: ModelSettings, threads: int) ->
 
     Not by the picks: the best of a problem's few measured rows need not be its best candidate. 0 leaves the prior.
     """
+    if data.prior is None:
+        raise ValueError("there is no prior to correct")
     counts = [count for count in CORRECTION_TREES if count < settings.n_estimators] + [settings.n_estimators]
     timed = np.flatnonzero(data.rows.learn)
     problem = data.rows.problem[timed]

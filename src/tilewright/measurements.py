@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ STATUSES = (
 )  # fmt: skip
 """What can become of a pair; only ``ok`` rows have a time and take part in rankings."""
 
-DEVICE_KINDS = ("simulated", "recorded", "measured")
+DeviceKind = Literal["simulated", "recorded", "measured"]
+DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 """Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self, get_args
 
 from tilewright.errors import UserError
 
-VARIANTS = ("forward", "bwd_data", "bwd_weight")
+Variant = Literal["forward", "bwd_data", "bwd_weight"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
 DTYPES = ("fp16", "bf16", "fp32")
 ELEMENT_BYTES = {"fp16": 2, "bf16": 2, "fp32": 4}
 """Bytes of one tensor element by data type."""

@@ -21,7 +21,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 from pydantic import Field, StringConstraints
@@ -30,7 +30,7 @@ from tilewright import parquet, seal
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.measurements import DEVICE_KINDS
+from tilewright.measurements import DeviceKind
 from tilewright.tables import Table, checked
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class _Index(Table):
     format: int
     arch: str
     device: str
-    device_kind: Literal[DEVICE_KINDS]
+    device_kind: DeviceKind
     operations: Annotated[dict[str, _Entry], Field(min_length=1)]
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 

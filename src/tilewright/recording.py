@@ -162,8 +162,8 @@ def _rows(
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
     names = ["", *(rule.name for rule in family.rules)]
     reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
-    columns = {
-        **{name: problems[name].to_numpy()[p] for name in problems},
+    columns: dict[str, np.ndarray] = {
+        **{str(name): column.to_numpy()[p] for name, column in problems.items()},
         **{name: candidates[name].to_numpy()[q] for name in _OF_CANDIDATE},
         "alias_of": np.full(len(p), ""),
         "status": status,

@@ -15,6 +15,7 @@ from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.foreign_names import Named, is_depthwise, read
 from tilewright.operation import ELEMENT_BYTES, Operation
+from tilewright.prior import OFFSET
 from tilewright.problem import DIMS
 from tilewright.selection import Selector
 from tilewright.tables import checked
@@ -231,7 +232,7 @@ def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.Data
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
     for column in features.CODE if selector.spec["feature_set"] == features.COMPILED else ():
         table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
-    table[learn.OFFSET] = np.where(in_pool, own[learn.OFFSET].to_numpy(float), 0.0)
+    table[OFFSET] = np.where(in_pool, own[OFFSET].to_numpy(float), 0.0)
     return table, in_pool
 
 

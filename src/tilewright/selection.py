@@ -20,13 +20,14 @@ from tilewright import families, features, learn, parquet, problem, publish, sea
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.operation import Operation
+from tilewright.prior import OFFSET
 from tilewright.problem import DIMS, INT32_MAX, Problem
 from tilewright.serving import guarantee, known_problems
 from tilewright.serving.cascade import Cascade
 from tilewright.tables import checked
 
 NO_CANDIDATE = -1
-_POOL_COLUMNS = ("candidate", "kernel", "split_k", learn.OFFSET)
+_POOL_COLUMNS = ("candidate", "kernel", "split_k", OFFSET)
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Selector:
         known = np.zeros(len(wanted), bool)
         if use_known:
             found = self._known_rows(wanted)
-            known = (found >= 0) & (True if allowed is None else self.pruned[found])
+            known = (found >= 0) & (True if allowed is None else allowed[found])
             candidate[known], score[known] = found[known], 0.0
         candidate[~known], score[~known] = self.served.pick(wanted[~known], allowed)
         return Picks(candidate, score, known)
@@ -128,6 +129,8 @@ class Selector:
 
     @cached_property
     def _known_index(self) -> dict[bytes, int]:
+        if self.known is None:
+            return {}
         dims = np.ascontiguousarray(self.known[list(DIMS)].to_numpy(np.int64))
         return {row.tobytes(): candidate for row, candidate in zip(dims, self.known["row"].tolist(), strict=True)}
 

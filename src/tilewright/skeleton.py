@@ -29,7 +29,7 @@ class Leaf(str):
             "make it part of the form (src/tilewright/emit.py)"
         )
 
-    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse  # type: ignore[assignment]
+    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
     __add__ = __mul__ = __mod__ = __rmul__ = __int__ = __contains__ = _refuse  # type: ignore[assignment]
     __hash__ = str.__hash__
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self, TypeGuard, TypeVar
 
 from tilewright import seal
 from tilewright.errors import UserError
@@ -113,14 +113,14 @@ class Node:
         """Return a positive integer."""
         if not _is_positive_integer(self.value):
             raise self.error(f"a positive integer of at most {MAX_INTEGER}")
-        return int(self.value)
+        return self.value
 
     def fraction(self) -> float:
         """Return a number above 0 and at most 1."""
-        is_number = isinstance(self.value, int | float) and not isinstance(self.value, bool)
-        if not is_number or not 0 < self.value <= 1:
+        value = self.value
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
             raise self.error("a number above 0 and at most 1")
-        return float(self.value)
+        return float(value)
 
     def triple(self) -> tuple[int, int, int]:
         """Return three positive integers (m, n, k)."""
@@ -169,7 +169,7 @@ def _below(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _is_positive_integer(value: object) -> bool:
+def _is_positive_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_INTEGER
 
 

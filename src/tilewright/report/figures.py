@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -50,16 +50,18 @@ CONFIG: dict[str, Any] = {
 }
 
 
+Drawn = alt.Chart | alt.LayerChart | alt.FacetChart
+
+
 @dataclass(frozen=True)
 class Panel:
     """A chart of one operation, and the same in words for those who do not see it."""
 
-    chart: alt.Chart | alt.LayerChart
+    chart: Drawn
     title: str
     words: str
 
 
-Drawn = TypeVar("Drawn", alt.Chart, alt.LayerChart)
 Draw = Callable[[Results], list[Panel]]
 
 
@@ -81,7 +83,8 @@ def svg(panel: Panel, name: str) -> str:
 @cache
 def library() -> str:
     """Return the script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
-    return vl_convert.javascript_bundle()
+    # Its type stub does not know that it may be called without a snippet.
+    return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 
 
 def _zoom(name: str) -> alt.Parameter:
@@ -328,7 +331,7 @@ def _noise(result: OperationResult, measured: Measured | None) -> Panel:
 def _matrix(
     rows: list[dict[str, Any]], x: str, y: str, value: str, title: str, more: list[str],
     domain: float | None = None, number: str = ".0f",
-) -> alt.LayerChart:  # fmt: skip
+) -> Drawn:  # fmt: skip
     """Return a matrix whose cells are the darker the larger ``value`` is; the value stands in each."""
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(
@@ -501,7 +504,7 @@ def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> alt.LayerChart:
+def _bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> Drawn:
     """Return horizontal bars in the order of ``rows``, each with its value written at its base."""
     base = alt.Chart(alt.Data(values=rows)).encode(y=_labels(label, rows))
     chart = alt.layer(

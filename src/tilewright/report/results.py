@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,7 +16,7 @@ from tilewright import dataset, publish
 from tilewright.efficiency import PERCENTILES
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
-from tilewright.measurements import DEVICE_KINDS
+from tilewright.measurements import DeviceKind
 from tilewright.operation import VARIANTS, Operation
 from tilewright.report import measured
 from tilewright.report.measured import Measured
@@ -176,7 +176,7 @@ class _Origin(_Part):
     operation: str
     arch: str
     device: str
-    device_kind: Literal[DEVICE_KINDS]
+    device_kind: DeviceKind
 
 
 class Validation(_Origin):

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from tilewright.kernel import SPECIALIZATIONS
-from tilewright.rules.named_tables import Class, Pipeline, Variant
+from tilewright.operation import Variant
+from tilewright.rules.named_tables import Class, Pipeline
 from tilewright.tables import Table
 
 Place = Annotated[int, Field(ge=0)]

@@ -10,8 +10,9 @@ from typing import Any, cast
 from tilewright.arch import ArchSpecs, Triple
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.kernel import KernelConfig
+from tilewright.operation import Variant
 from tilewright.rules import reference_filter
-from tilewright.rules.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, Variant, VariantRules
+from tilewright.rules.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, VariantRules
 from tilewright.rules.pairs import Pair, pairs_of, tile_divides, warp_tile_k
 from tilewright.rules.vectors import vectors_fit
 

@@ -17,11 +17,11 @@ from tilewright.arch import ArchSpecs
 from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.kernel import KernelConfig
-from tilewright.operation import DTYPES
+from tilewright.operation import DTYPES, Variant
 from tilewright.rules import builder_set, flags, full_set, reference_filter, sampling
 from tilewright.rules.flags import Flag
 from tilewright.rules.full_set import Cell
-from tilewright.rules.named_tables import Sample, SampledSet, Variant
+from tilewright.rules.named_tables import Sample, SampledSet
 from tilewright.rules.rule_tables import RuleTables
 from tilewright.rules.words import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
 

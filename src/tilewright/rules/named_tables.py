@@ -11,10 +11,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from tilewright.arch import Triple
 from tilewright.kernel import PIPELINES
-from tilewright.operation import DTYPES
+from tilewright.operation import DTYPES, Variant
 from tilewright.tables import Table
 
-Variant = Literal["forward", "bwd_data", "bwd_weight"]
 SampledSet = Literal["full-tests", "tiny"]
 Class = Literal["half", "float"]
 Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]

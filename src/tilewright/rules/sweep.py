@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import Field
 
 from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
 from tilewright.kernel import LAYOUTS, KernelConfig, name
-from tilewright.operation import Operation
+from tilewright.operation import Operation, Variant
 from tilewright.rules import flags, validity
-from tilewright.rules.named_tables import Variant
 from tilewright.tables import Table, read
 
+Kernel = TypeVar("Kernel")
 Count = Annotated[int, Field(ge=1)]
 Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
@@ -74,10 +74,10 @@ def rejected_text(rejected: Iterable[Rejected]) -> str:
 
 
 @dataclass(frozen=True)
-class Enumeration:
+class Enumeration(Generic[Kernel]):
     """The legal kernels in name order, the refused ones, and the split-K values of each kernel."""
 
-    kernels: list[KernelConfig]
+    kernels: list[Kernel]
     rejected: list[Rejected]
     split_k: list[int]
 
@@ -94,7 +94,7 @@ def enumerate_kernels(
     operation: Operation,
     ndims: list[int],
     included: Collection[str] = (flags.ALL,),
-) -> Enumeration:
+) -> Enumeration[KernelConfig]:
     """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused.
 
     A kernel with a known defect is refused unless its flag is among ``included``.

@@ -15,7 +15,7 @@ import pandas as pd
 
 from tilewright import families, features, support
 from tilewright.families import Family
-from tilewright.features import Columns
+from tilewright.feature_table import Columns
 from tilewright.hardware import Hardware
 from tilewright.operation import ELEMENT_BYTES, Operation
 from tilewright.problem import DIMS

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tilewright import features
 from tilewright.errors import UserError
+from tilewright.feature_table import Columns
 from tilewright.problem import DIMS
 from tilewright.serving.cascade import Cascade
 from tilewright.serving.symbols import BOOL, FLOAT32, FLOAT64, INT64, Operand, Symbol
@@ -94,7 +96,7 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
     raise UserError(f"serving: the C++ selector has no {name} of {value.dtype}")
 
 
-def literal(value: object) -> str:
+def literal(value: Any) -> str:
     """Return a number as C++ that reads back to the same bits."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
@@ -110,9 +112,11 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
     """Return the features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
     chosen = features.feature_set(cascade.family.features)
     problem = cascade.problem_columns(_inputs())
-    halves = [{name: value.astype(FLOAT32) for name, value in part.items()} for part in (problem, cascade.candidates)]
     every = np.arange(len(cascade.offset))
-    pairs = chosen.pairs(*halves, 0, every, cascade.hardware.compute_units)
+    # One problem, at place 0, with every candidate.
+    pairs = chosen.pairs(
+        _single(problem), _single(cascade.candidates), np.asarray(0), every, cascade.hardware.compute_units
+    )
     moving: dict[str, Operand] = {f.name: f.values(problem).astype(FLOAT32) for f in chosen.problem if f.name in wanted}
     moving |= {f.name: f.values(pairs) for f in chosen.pair if f.name in wanted}
     fixed = {f.name: np.asarray(f.values(cascade.candidates), np.float32) for f in chosen.candidate if f.name in wanted}
@@ -132,8 +136,13 @@ def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
     return [value for value in held if _moves(value)], always
 
 
-def _inputs() -> dict[str, Symbol]:
+def _inputs() -> dict[str, Any]:
+    # Any: functions of columns are run on symbols.
     return {name: Symbol.input(name) for name in ("ndim", *DIMS)}
+
+
+def _single(columns: Columns) -> dict[str, np.ndarray]:
+    return {name: values.astype(FLOAT32) for name, values in columns.items()}
 
 
 def _moves(value: Operand) -> bool:

@@ -114,7 +114,10 @@ def _forest(trees: Sequence[dict[str, np.ndarray]], start_of: dict[int, int]) ->
 
     So a walk is the same number of steps for every candidate, without a branch.
     """
-    nodes, leaves, begins, depths = [], [], [], []
+    nodes: list[tuple[str, int, int]] = []
+    leaves: list[str] = []
+    begins: list[int] = []
+    depths: list[int] = []
     for tree in trees:
         begin, depth = len(nodes), 0
         queue = [(0 if len(tree["feature"]) else -1, 0)]

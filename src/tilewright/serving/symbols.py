@@ -13,10 +13,15 @@ from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
+from numpy.typing import DTypeLike
 
 from tilewright.errors import UserError
 
-BOOL, INT64, FLOAT32, FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "float32", "float64"))
+Dtype = np.dtype[Any]
+BOOL: Dtype = np.dtype("bool")
+INT64: Dtype = np.dtype("int64")
+FLOAT32: Dtype = np.dtype("float32")
+FLOAT64: Dtype = np.dtype("float64")
 UFUNCS = frozenset(
     {
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "gcd", "minimum", "maximum", "ceil",
@@ -39,17 +44,17 @@ class Symbol(NDArrayOperatorsMixin):
 
     operation: str
     operands: tuple[Operand, ...]
-    dtype: np.dtype
+    dtype: Dtype
     paired: bool
 
     @classmethod
-    def input(cls, name: str, dtype: np.dtype = INT64) -> Symbol:
+    def input(cls, name: str, dtype: Dtype = INT64) -> Symbol:
         """Return what a problem brings under ``name``."""
         return cls("input", (name,), dtype, False)
 
-    def astype(self, dtype: object) -> Symbol:
+    def astype(self, dtype: DTypeLike) -> Symbol:
         """Return the value in another type."""
-        wanted = np.dtype(dtype)
+        wanted: Dtype = np.dtype(dtype)
         return self if wanted == self.dtype else Symbol("cast", (self,), wanted, self.paired)
 
     def take(self, index: object) -> Symbol:
@@ -70,7 +75,9 @@ class Symbol(NDArrayOperatorsMixin):
         operands = tuple(_converted(value, dtype) for value, dtype in zip(inputs, arguments, strict=True))
         return Symbol(name, operands, result, any(map(_is_paired, operands)))
 
-    def __array_function__(self, function: Callable, types: object, arguments: tuple, options: dict) -> Operand:
+    def __array_function__(
+        self, function: Callable[..., Any], types: object, arguments: tuple[Operand, ...], options: dict[str, object]
+    ) -> Operand:
         if function is np.ones_like and not options:
             return self.dtype.type(1)
         if function is np.where and len(arguments) == 3 and not options:
@@ -90,7 +97,7 @@ def _type(value: Operand) -> Any:
     return type(value) if type(value) in (int, float) else value.dtype
 
 
-def _converted(value: Operand, dtype: np.dtype) -> Operand:
+def _converted(value: Operand, dtype: Dtype) -> Operand:
     return value.astype(dtype) if isinstance(value, Symbol) else np.asarray(value, dtype)
 
 

@@ -34,6 +34,7 @@ def candidate_features(shared: Sequence[Feature]) -> tuple[Feature, ...]:
 def candidate_columns(candidates: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return what the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
     numbers = {name: values.to_numpy() for name, values in candidates.items()}
+    columns: dict[str, np.ndarray]
     columns = {str(name): v.astype(np.float64) for name, v in numbers.items() if v.dtype.kind in "biuf"}
     columns["analytic"] = (candidates["iterator"] == "analytic").to_numpy(np.float64)
     columns["any_stride"] = (candidates["strides"] == "strided").to_numpy(np.float64)

@@ -31,7 +31,7 @@ VECTOR_WIDTHS = (1, 2, 4, 8)
 INSTRUCTION = (16, 8, 16)
 """The tensor-core instruction of 16-bit operands that the CUTLASS 2.x templates use (m, n, k)."""
 
-_CHOICES = {
+CHOICES = {
     "variant": tuple(VARIANTS), "dtype": DTYPES, "ndim": tuple(LAYOUTS), "iterator": ITERATORS,
     "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
     "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
@@ -65,7 +65,7 @@ class CutlassKernel:
     group_mode: str = "none"
 
     def __post_init__(self) -> None:
-        for field, allowed in _CHOICES.items():
+        for field, allowed in CHOICES.items():
             if getattr(self, field) not in allowed:
                 known = ", ".join(map(str, allowed))
                 raise UserError(f"cutlass kernel: {field} is {getattr(self, field)!r}; use one of {known}")
@@ -126,6 +126,11 @@ def name(kernel: CutlassKernel) -> str:
     )
 
 
+def sizes(values: Sequence[int]) -> dict[str, int]:
+    """Return block tile, warps and instruction, (m, n, k) each and one after another, by the names of their fields."""
+    return dict(zip(_COUNTS, values, strict=True))
+
+
 def _either(values: tuple[str, ...]) -> str:
     return "|".join(values)
 
@@ -149,9 +154,9 @@ def parse(text: str) -> CutlassKernel:
         raise UserError(f"kernel name {text!r} does not follow the grammar of docs/kernel-names.md")
     long_variant = {short: variant for variant, short in VARIANTS.items()}
     first = _GRAMMAR.groupindex["iterator"] + 1
-    sizes = [int(match.group(first + i)) for i in range(9)]
     kernel = CutlassKernel(
-        long_variant[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"], *sizes,
+        long_variant[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"],
+        **sizes([int(match.group(first + i)) for i in range(len(_COUNTS))]),
         stages=int(match["stages"]), swizzle=int(match["swizzle"]),
         vec_a=int(match["a"]), vec_b=int(match["b"]), vec_c=int(match["c"]),
         strides=match["strides"] or "any", group_mode=match["groups"] or "none",

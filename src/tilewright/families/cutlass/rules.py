@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
 from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
-from tilewright.families.cutlass.kernel import INSTRUCTION, CutlassKernel, name
-from tilewright.operation import Operation
+from tilewright.families.cutlass.kernel import INSTRUCTION, CutlassKernel, name, sizes
+from tilewright.operation import Operation, Variant
 from tilewright.rules.sweep import Enumeration, Rejected
 from tilewright.tables import Table, read
 
@@ -54,7 +54,7 @@ class CutlassRules(Table):
 
     instruction: Triple
     tiles: dict[str, list[TileRow]] = Field(min_length=1)
-    variants: dict[Literal["forward", "bwd_data", "bwd_weight"], VariantRows]
+    variants: dict[Variant, VariantRows]
 
 
 def load(path: Path) -> CutlassRules:
@@ -73,9 +73,9 @@ def load(path: Path) -> CutlassRules:
 
 def enumerate_kernels(
     rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
-) -> Enumeration:
+) -> Enumeration[CutlassKernel]:
     """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
-    rows = rules.variants.get(operation.variant)
+    rows = rules.variants.get(cast("Variant", operation.variant))
     if rows is None:
         raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
     if operation.variant != "bwd_weight" and rows.split_k != [1]:
@@ -106,9 +106,11 @@ def _combinations(
         )
         for ndim, tile, iterator, swizzle, vectors, strides, group_mode in choices:
             for stages in tile.stages:
+                m, n, k = vectors
                 yield CutlassKernel(
-                    operation.variant, operation.dtype, ndim, iterator, *tile.tile, *tile.warps, *rules.instruction,
-                    stages, swizzle, *vectors, strides, group_mode,
+                    operation.variant, operation.dtype, ndim, iterator,
+                    **sizes([*tile.tile, *tile.warps, *rules.instruction]), stages=stages, swizzle=swizzle,
+                    vec_a=m, vec_b=n, vec_c=k, strides=strides, group_mode=group_mode,
                 )  # fmt: skip
 
 
