@@ -107,10 +107,11 @@ def _page(
     lines = [
         "# Layers of real networks",
         "",
-        "This page and its tables are written by one command, in an environment made from [crawl.txt](crawl.txt). The",
-        "order of rows and all names are fixed; that two whole crawls give the same bytes has not been checked yet:",
+        "This page, its figures and its tables are written by one command, which makes an environment of exactly the",
+        "packages of [crawl.txt](crawl.txt), runs `tilewright crawl --zoo` in it, and asks git what changed. A second",
+        "crawl gave the same bytes in all eight files (7.5 CPU minutes on 2 cores; 1.8 GB of packages):",
         "",
-        "    tilewright crawl --zoo config/problems/zoo.yaml --output config/problems --jobs 2",
+        "    make problems",
         "",
         f"{len(layers):,} rows, {len(distinct):,} distinct convolutions, {len(shown)} networks of "
         f"{len({row.family for row in shown})} families.",
