@@ -94,6 +94,16 @@ struct Slow : Good
     static double microseconds(int) { return 100; }
 };
 
+// Leaves the device with a low clock for ten milliseconds, in which everything would take longer.
+struct Heats : Good
+{
+    static constexpr const char* name = "heats";
+    static void disturb(float*, std::int64_t, int)
+    {
+        *tilewright_host_hot_until() = *tilewright_host_clock() + 10000;
+    }
+};
+
 // Slower by half until it is warm, then steady.
 struct WarmsUp : Good
 {
@@ -207,6 +217,7 @@ const Registration<Fake<Good>> good;
 const Registration<Fake<GoodData, CONV_BWD_DATA>> good_data;
 const Registration<Fake<GoodWeight, CONV_BWD_WEIGHT>> good_weight;
 const Registration<Fake<Slow>> slow;
+const Registration<Fake<Heats>> heats;
 const Registration<Fake<WarmsUp>> warms_up;
 const Registration<Fake<Drifts>> drifts;
 const Registration<Fake<Noisy>> noisy;

@@ -20,7 +20,8 @@ from tilewright.errors import UserError
 
 OPTIONS = {
     "seed": 1, "rotate_bytes": 0, "min_time_ms": 0.2, "max_noise": 0.01, "budget_ms": 50.0, "sample_ms": 0.1,
-    "warmup_change": 0.01, "hopeless_ms": 0.0, "min_samples": 4, "max_samples": 50, "cache": 0, "reserved": 0,
+    "warmup_change": 0.01, "hopeless_ms": 0.0, "settle_ms": 50.0, "min_samples": 4, "max_samples": 50, "cache": 0,
+    "reserved": 0,
 }  # fmt: skip
 SHAPE = (1, 2, 8, 8, 1, 5, 5, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1)
 DIRECTION = {"good_bwd_data": 1, "good_bwd_weight": 2}
@@ -145,6 +146,19 @@ def test_noise_is_paid_with_samples(run):
     assert noisy.reply["result"]["median_ms"] == pytest.approx(0.01, rel=0.05)
 
 
+def test_a_pair_waits_for_the_clock_that_the_one_before_lowered(libraries):
+    with Supervisor(libraries[0]) as supervisor:
+        results = {}
+        for name, limit in (("good", 50.0), ("heats", 50.0), ("slow", 50.0), ("heats ", 50.0), ("good ", 3.0)):
+            outcome = supervisor.measure(request(libraries, name.strip(), settle_ms=limit))
+            results[name] = outcome.reply["result"]
+    assert results["good"]["settle_ms"] == 0 and results["good"]["clock_mhz"] == 2000
+    assert results["heats"]["clock_mhz"] == 1500
+    assert 9 <= results["slow"]["settle_ms"] <= 11 and results["slow"]["clock_mhz"] == 2000
+    # Not for ever: the limit holds.
+    assert 3 <= results["good "]["settle_ms"] <= 4 and results["good "]["clock_mhz"] == 1500
+
+
 def test_cold_rotates_through_twice_the_cache_and_warm_does_not(libraries):
     with Supervisor(libraries[0]) as supervisor:
         cold = supervisor.measure(request(libraries, "good")).reply["result"]
@@ -187,7 +201,7 @@ def test_before_the_first_measurement_a_worker_knows_its_kernels_and_what_they_s
         yes = worker.ask(ask, 20)
         no = worker.ask(ask | {"problem": [*SHAPE, 1, 1]}, 20)
         wide = worker.ask(ask | {"problem": [1, 1, 128, 128, *SHAPE[4:], 0, 1]}, 20)
-    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 16
+    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 17
     assert yes["code"] == 1
     assert (no["code"], no["error"]) == (0, "the kernel is for another direction")
     assert (wide["code"], wide["error"]) == (0, "C is above 64")

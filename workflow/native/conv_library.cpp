@@ -240,7 +240,7 @@ float conv_dispatcher_run(const void* a, const void* b, void* c, const ConvProbl
             fitting = fitting || (kernel->direction == p.direction && (kernel->ndim == 3 || !has_depth(p)));
             if(supports(*kernel, p, why))
             {
-                const ConvOptionsC options{0, 0, 10, 0.005, 1000, 0.2, 0.01, 0, 10, 200, CONV_WARM, 0};
+                const ConvOptionsC options{0, 0, 10, 0.005, 1000, 0.2, 0.01, 0, 0, 10, 200, CONV_WARM, 0};
                 std::vector<double> samples;
                 milliseconds = static_cast<float>(driver().measure_given(*kernel, p, options, a, b, c, samples).median_ms);
                 return static_cast<int>(CONV_OK);

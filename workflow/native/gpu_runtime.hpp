@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #define TW_DEVICE __host__ __device__
 
@@ -38,6 +39,33 @@ static __global__ void gate_kernel(volatile int* open, volatile int* timed_out, 
     }
 }
 
+#if defined(TILEWRIGHT_CUDA)
+__device__ inline long long nanoseconds()
+{
+    long long now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+// Counts the clocks of a span of time; both ends are ticks of the timer, which may be a microsecond apart.
+static __global__ void clock_kernel(volatile long long* clocks, volatile long long* span, long long at_least)
+{
+    const auto tick = [](long long after) {
+        long long now = nanoseconds();
+        while(now <= after)
+        {
+            now = nanoseconds();
+        }
+        return now;
+    };
+    const long long begin = tick(nanoseconds());
+    const long long first = clock64();
+    const long long end   = tick(begin + at_least);
+    *clocks               = clock64() - first;
+    *span                 = end - begin;
+}
+#endif
+
 class Runtime
 {
     public:
@@ -51,9 +79,9 @@ class Runtime
         check(TW_GPU(EventCreate)(&end_), "create an event");
         void* flags = nullptr;
 #if defined(TILEWRIGHT_CUDA)
-        check(cudaHostAlloc(&flags, 2 * sizeof(int), cudaHostAllocMapped), "allocate the gate");
+        check(cudaHostAlloc(&flags, shared_bytes, cudaHostAllocMapped), "allocate the gate");
 #else
-        check(hipHostMalloc(&flags, 2 * sizeof(int), hipHostMallocMapped | hipHostMallocCoherent), "allocate the gate");
+        check(hipHostMalloc(&flags, shared_bytes, hipHostMallocMapped | hipHostMallocCoherent), "allocate the gate");
 #endif
         gate_ = static_cast<volatile int*>(flags);
     }
@@ -149,6 +177,26 @@ class Runtime
         return static_cast<double>(milliseconds);
     }
 
+    // Of the compute units, now, or -1 where the device has no clock that tells.
+    double clock_mhz()
+    {
+#if defined(TILEWRIGHT_CUDA)
+        auto* count = reinterpret_cast<volatile long long*>(gate_ + 2);
+        clock_kernel<<<1, 1, 0, stream_>>>(count, count + 1, 50'000);
+        check(cudaGetLastError(), "launch the clock");
+        synchronize();
+        return 1000.0 * static_cast<double>(count[0]) / static_cast<double>(count[1]);
+#else
+        // AMD's counters run at a constant rate on some of its GPUs.
+        return -1;
+#endif
+    }
+
+    static void rest(double milliseconds)
+    {
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
+    }
+
     static double wall_ms()
     {
         return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -158,6 +206,8 @@ class Runtime
 
     private:
     static constexpr long long gate_clocks = 200'000'000;
+    // The gate's two flags and the clock's two numbers.
+    static constexpr std::size_t shared_bytes = 2 * sizeof(int) + 2 * sizeof(long long);
 
     static void check(TW_GPU(Error_t) status, const char* what)
     {

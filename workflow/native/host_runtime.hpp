@@ -23,6 +23,13 @@ extern "C" __attribute__((used)) inline void tilewright_host_advance(double micr
     *tilewright_host_clock() += microseconds;
 }
 
+// Until when the clock of the compute units is lowered.
+extern "C" inline double* tilewright_host_hot_until()
+{
+    static double microseconds = 0;
+    return &microseconds;
+}
+
 namespace tilewright {
 
 class Runtime
@@ -74,6 +81,8 @@ class Runtime
 
     double elapsed_ms() const { return (end_ - begin_) / 1000; }
 
+    static double clock_mhz() { return *tilewright_host_clock() < *tilewright_host_hot_until() ? 1500 : 2000; }
+    static void rest(double milliseconds) { tilewright_host_advance(1000 * milliseconds); }
     static double wall_ms() { return *tilewright_host_clock() / 1000; }
 
     static ConvDeviceC device()

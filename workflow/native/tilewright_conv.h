@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CONV_ABI_VERSION 1
+#define CONV_ABI_VERSION 2
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,6 +82,7 @@ typedef struct ConvOptionsC
     double sample_ms;     /* a sample repeats launches until it is about this long */
     double warmup_change; /* warm-up ends when two windows of samples differ by less than this */
     double hopeless_ms;   /* give up after one sample above this; 0: never */
+    double settle_ms;     /* wait at most this long for the clock to recover from what ran before */
     int32_t min_samples;
     int32_t max_samples;
     int32_t cache; /* ConvCache */
@@ -94,6 +95,8 @@ typedef struct ConvResultC
     double noise;          /* relative standard error of the median; negative with one sample */
     double device_ms;      /* device time of all samples */
     double wall_ms;        /* wall time of warm-up and samples */
+    double settle_ms;      /* wall time of waiting for the clock before them */
+    double clock_mhz;      /* of the compute units, right after the samples; -1: not known */
     int64_t workspace_bytes;
     int64_t rotated_bytes; /* memory that the operands rotated through; 0 when warm */
     int32_t samples;

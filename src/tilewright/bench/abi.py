@@ -9,7 +9,7 @@ import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 """By their number in the interface."""
@@ -37,7 +37,7 @@ class Options(ctypes.Structure):
         ("seed", c_uint64),
         ("rotate_bytes", c_int64),
         *((name, c_double) for name in (
-            "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "hopeless_ms",
+            "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "hopeless_ms", "settle_ms",
         )),
         *((name, c_int32) for name in ("min_samples", "max_samples", "cache", "reserved")),
     ]  # fmt: skip
@@ -47,7 +47,7 @@ class Result(ctypes.Structure):
     """``ConvResultC``."""
 
     _fields_ = [
-        *((name, c_double) for name in ("median_ms", "noise", "device_ms", "wall_ms")),
+        *((name, c_double) for name in ("median_ms", "noise", "device_ms", "wall_ms", "settle_ms", "clock_mhz")),
         ("workspace_bytes", c_int64),
         ("rotated_bytes", c_int64),
         *((name, c_int32) for name in (

@@ -1,7 +1,8 @@
 """The details log beside a journal: every sample, the checks, the state of the GPU, and what the numbers depend on.
 
-JSON, one event a line, only ever appended to. ``session`` says where, when and with what the following was measured;
-``pair`` is one attempt at a pair; ``batch`` closes the pairs since the last one with the drift and the GPU's state.
+JSON, one event a line, only ever appended to, with the seconds since the session began (``at``). ``session`` says
+where, when and with what the following was measured; ``pair`` is one attempt at a pair; ``batch`` closes the pairs
+since the last one with the drift and the GPU's state.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ class Details:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._begin = time.monotonic()
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -27,7 +29,8 @@ class Details:
         """Append one event."""
         if self._path is None:
             return
-        line = json.dumps({"event": event, **content}, allow_nan=False) + "\n"
+        at = round(time.monotonic() - self._begin, 4)
+        line = json.dumps({"event": event, "at": at, **content}, allow_nan=False) + "\n"
         # One write of a line to a file opened for appending: a killed writer loses at most its last line.
         with self._path.open("a") as log:
             log.write(line)

@@ -30,7 +30,7 @@ class Limits:
 
     pair_s: float = 60.0
     """Wall time of one pair, with loading, verification and timing."""
-    worker_pairs: int = 256
+    worker_pairs: int = 2048
     """Pairs after which a worker is replaced by a fresh one."""
     kernel_faults: int = 3
     """Pairs given up after which a kernel's other pairs are skipped."""

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -87,10 +88,12 @@ class Session:
             return _outcome(library, index)
         problem, options = abi.Problem(*request["problem"]), abi.Options(**request["options"])
         check, result, resources = abi.Check(), abi.Result(), abi.Resources()
-        reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None}
+        reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None, "verify_s": 0.0}
         if request["verify"]:
             self._say({"phase": "verify"})
+            begin = time.monotonic()
             code = library.verify(index, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
+            reply["verify_s"] = round(time.monotonic() - begin, 4)
             if code != abi.OK:
                 return reply | _outcome(library, code)
             reply["check"] = abi.as_dict(check)

@@ -103,7 +103,10 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
 
 def method(gpu: GpuSettings, seed: int) -> Method:
     """Return the method of measuring that the settings describe."""
-    names = ("min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "min_samples", "max_samples")
+    names = (
+        "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples",
+        "max_samples",
+    )  # fmt: skip
     return Method(
         timing={name: getattr(gpu, name) for name in names},
         cache=gpu.cache,

@@ -34,6 +34,8 @@ class GpuSettings(Section):
     """A sample repeats launches until it is about this long."""
     warmup_change: float = Field(0.01, gt=0, strict=False)
     """Warm-up ends when two windows of samples differ by less than this share."""
+    settle_ms: float = Field(200.0, ge=0, strict=False)
+    """Wall time that a pair waits at most for the clock to recover from what ran before; 0: it does not wait."""
     verify: Literal["pair", "class", "never"] = "class"
     """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
     hopeless_factor: float = Field(5.0, ge=0, strict=False)
@@ -46,8 +48,8 @@ class GpuSettings(Section):
     """Pause before a batch is measured again whose GPU drifted, was slowed down or shared."""
     pair_limit_s: float = Field(60.0, gt=0, strict=False)
     """Wall time after which a pair counts as hanging."""
-    worker_pairs: int = Field(256, ge=1)
-    """Pairs after which a worker process is replaced."""
+    worker_pairs: int = Field(2048, ge=1)
+    """Pairs after which a worker process is replaced; a new one takes about a second to start."""
     kernel_faults: int = Field(3, ge=1)
     """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
 
