@@ -45,11 +45,15 @@ def kind(field: dict[str, Any]) -> str:
 def table(schema: dict[str, Any]) -> str:
     """Return the table, a row a field."""
     rows = [
-        (f"`{name}`", kind(field), f"`{json.dumps(field['default'])}`", field["description"].replace("``", "`"))
+        (f"`{name}`", kind(field), f"`{json.dumps(field['default'])}`", _line(field["description"]))
         for name, field in fields(schema, schema)
     ]
     head = "| field | type | default | meaning |\n|---|---|---|---|\n"
     return head + "".join("| " + " | ".join(row) + " |\n" for row in rows)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.replace("``", "`").split())
 
 
 def main() -> int:

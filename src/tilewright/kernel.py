@@ -28,7 +28,7 @@ DEFAULT_VECTORS = (4, 8, 8)
 TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
 _SHORT_VARIANT = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_weight"}
-_CHOICES = {
+CHOICES = {
     "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
     "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK,
 }  # fmt: skip
@@ -79,7 +79,7 @@ class KernelConfig:
     pad_k: bool = True
 
     def __post_init__(self) -> None:
-        for field, allowed in _CHOICES.items():
+        for field, allowed in CHOICES.items():
             if getattr(self, field) not in allowed:
                 raise UserError(f"kernel: {field} is {getattr(self, field)!r}; use one of {', '.join(allowed)}")
         if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:

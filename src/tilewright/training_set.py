@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright import design, layers, problem_sets
+from tilewright import design, layers, problem_sets, row_filter
 from tilewright.errors import UserError
 from tilewright.layers import Run
-from tilewright.operation import Operation
+from tilewright.operation import DTYPES, VARIANTS, Operation
+from tilewright.problem import Problem
 from tilewright.problem_sets import Entry
 from tilewright.settings.problems import ProblemsSettings
+
+KINDS = row_filter.kinds(Problem, {"variant": VARIANTS, "dtype": DTYPES})
+"""What a filter of problems may read."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,14 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     """Read the tables that ``settings`` name and choose the problems of ``operation``.
 
     Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
-    gives way to validation.
+    gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
+    among the runs.
     """
     known = layers.read(Path(settings.networks))
     layers.assert_splits(known, settings.networks)
     judged = known if settings.validation == settings.networks else layers.read(Path(settings.validation))
     layers.assert_splits(judged, settings.validation)
+    wanted = _wanted(settings.filter)
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
     chosen_runs = problem_sets.sample_runs(
@@ -46,17 +52,25 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     validation = [
         entry
         for entry in problem_sets.of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
-        if entry.problem.layer_family not in taken
+        if entry.problem.layer_family not in taken and wanted(entry)
     ]
     kept = {entry.problem.key for entry in validation}
     chosen_runs = [run for run in chosen_runs if all(e.problem_for(operation).key in kept for e in run.layers)]
     drawn = [*generated, *_drawn(settings, known, operation, ndims)]
-    training = {entry.problem.key: entry for entry in [*own, *drawn]}
+    training = {entry.problem.key: entry for entry in [*own, *drawn] if wanted(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
     problem_sets.assert_disjoint(rest, validation)
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
     nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
     return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
+
+
+def _wanted(text: str) -> Callable[[Entry], bool]:
+    """Return what ``problems.filter`` asks of a problem."""
+    if not text:
+        return lambda entry: True
+    asked = row_filter.parse(text, KINDS, "problems.filter")
+    return lambda entry: asked.keeps(vars(entry.problem))
 
 
 def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:

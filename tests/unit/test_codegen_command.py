@@ -393,3 +393,30 @@ def test_explain_knows_depthwise_kernels(command):
 def test_explain_tells_mistakes(command, options, told):
     status, _, err = command("explain", *options)
     assert status == 2 and told in err
+
+
+def test_a_filter_keeps_what_it_holds_for(command, tmp_path):
+    words = ("--arch", "gfx950", "--rule-set", "full", "--list-configs", "--format", "json", "--datatype", "bf16")
+    every = json.loads(command("codegen", *words)[1])
+    kept = json.loads(command("codegen", *words, "--filter", "tile_m >= 256 and pipeline in (mem, compv3)")[1])
+    assert kept == [
+        row for row in every if row["fields"].get("tile_m", 0) >= 256 and row["fields"]["pipeline"] in ("mem", "compv3")
+    ]
+    assert 0 < len(kept) < len(every)
+    depthwise = json.loads(command("codegen", *words, "--filter", "filter_size == 3")[1])
+    assert depthwise == [row for row in every if row["fields"].get("filter_size") == 3] != []
+
+
+def test_another_filter_is_another_request(command, tmp_path):
+    words = (*TINY, *ONE, "--output", str(tmp_path))
+    assert command("codegen", *words, "--filter", "tile_m == tile_m")[0] == 0
+    before = kernels_of(tmp_path)
+    smallest = min(kernel.parse(name).tile_m for name in before)
+    assert command("codegen", *words, "--filter", f"tile_m == {smallest}")[0] == 0
+    assert kernels_of(tmp_path) == {name for name in before if kernel.parse(name).tile_m == smallest} < before
+
+
+def test_a_wrong_filter_is_one_message(command, tmp_path):
+    status, out, err = command("codegen", *TINY, "--list-names", "--filter", "tile_q > 1")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert "--filter: 'tile_q > 1', character 1: there is no field tile_q" in err

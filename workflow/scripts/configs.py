@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import kernel_table, parquet, plan
+from tilewright import kernel_filter, kernel_table, parquet, plan
 from tilewright.arch import ArchSpecs
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
@@ -32,6 +32,8 @@ def main(argv: list[str] | None = None) -> None:
     specs = ArchSpecs.load(args.arch_specs)
     rules = sweep.load(Path(settings.rule_set))
     result = sweep.enumerate_kernels(rules, specs, args.arch, args.operation, settings.ndims, settings.include_flagged)
+    if settings.filter:
+        result = kernel_filter.narrowed(result, settings.filter, "configs.filter")
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)
     parquet.write(rows, args.kernels)
     write_text(args.rejected, sweep.rejected_text(result.rejected))

@@ -42,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
     which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
     which.add_argument(
+        "--filter",
+        metavar="EXPRESSION",
+        help="only kernels that it holds for, for example 'tile_m >= 64 and pipeline in (mem, compv3)'",
+    )
+    which.add_argument(
         "--include-flagged", nargs="+", default=[], metavar="FLAG",
         help="emit kernels with these flags as well; all for every flag",
     )  # fmt: skip
@@ -142,8 +147,8 @@ def _refuse_options_without_effect(args: argparse.Namespace) -> None:
             f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}",
         ),
         (
-            args.counts and (args.variant or args.ndim or args.datatype),
-            "--counts counts every cell: leave out --variant, --ndim and --datatype",
+            args.counts and (args.variant or args.ndim or args.datatype or args.filter is not None),
+            "--counts counts every cell: leave out --variant, --ndim, --datatype and --filter",
         ),
     )
     for wrong, told in faults:
@@ -167,7 +172,15 @@ def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumer
         words = _words(args)
         rule_set = args.rule_set or DEFAULT_RULE_SET
         items = tables.enumerator.enumerate(rule_set, arch, words.variants, words.ndims, words.dtypes)
-    return [item for item in items if item.passes_arch_filter or not args.arch_filtered]
+    items = [item for item in items if item.passes_arch_filter or not args.arch_filtered]
+    if args.filter is None:
+        return items
+    from tilewright import kernel_filter
+    from tilewright.depthwise import DepthwiseConfig
+    from tilewright.kernel import KernelConfig
+
+    wanted = kernel_filter.parse(args.filter, (KernelConfig, DepthwiseConfig), "--filter")
+    return [item for item in items if kernel_filter.keeps(wanted, item.kernel)]
 
 
 def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> Iterator[Enumerated]:
@@ -283,6 +296,6 @@ def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str
     asked = {
         "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,
         "datatype": args.datatype, "arch_filtered": args.arch_filtered, "flagged": sorted(args.include_flagged),
-        "fields": single_kernel.given(args), "ck_api": args.ck_api,
+        "filter": args.filter, "fields": single_kernel.given(args), "ck_api": args.ck_api,
     }  # fmt: skip
     return f"{library.digest_of_files(inputs)} {asked}"

@@ -16,6 +16,9 @@ class ConfigsSettings(Section):
     """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
     include_flagged: list[str] = Field([])
     """Flags of kernels with a known defect that are built all the same; ``all`` for every flag."""
+    filter: str = Field("")
+    """Expression over the fields of a kernel; those that it keeps are candidates, for example
+    ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
     chunks: int = Field(4, ge=1, le=4096)

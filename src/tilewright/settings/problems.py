@@ -26,6 +26,9 @@ class ProblemsSettings(Section):
     """The split of that table to judge on; a table without splits is all test."""
     validation_problems: int = Field(800, ge=0)
     """Most problems to judge on, of whole runs of networks; 0 for all."""
+    filter: str = Field("")
+    """Expression over the fields of a problem; those that it keeps are trained on and judged on, for example
+    ``G == 1 and N <= 8``. What is drawn is drawn before. Empty: all."""
     seed: int = Field(20261121, ge=0)
     """Seed of what is drawn."""
     min_validation: int = Field(300, ge=1)

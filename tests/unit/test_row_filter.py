@@ -1,0 +1,149 @@
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilewright import kernel, row_filter
+from tilewright.errors import UserError
+from tilewright.kernel import KernelConfig
+from tilewright.row_filter import Among, Binary, Field, Joined, Not, Number, Word
+
+KNOWN = row_filter.kinds(KernelConfig, kernel.CHOICES | {"layout": ("nhwgc", "ndhwgc")})
+ROW = asdict(
+    KernelConfig("forward", "bf16", "nhwgc", 2, "mem", "cshuffle", "intrawave", 128, 64, 32, 2, 2, 1, 32, 32, 16)
+)
+
+
+def keeps(text, **changed):
+    return row_filter.parse(text, KNOWN, "here").keeps(ROW | changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("tile_m >= 64 and pipeline in (mem, compv3) and not two_stage", True),
+        ("tile_m >= 64 and pipeline not in (mem, compv3)", False),
+        ("64 <= tile_n < tile_m <= 128", True),
+        ("tile_m * tile_n // (wave_m * wave_n) == 2048", True),
+        ("pipeline == mem or tile_m == 1", True),
+        ("mem != pipeline", False),
+        ("two_stage", False),
+        ("not (two_stage or pad_m)", False),
+        ("tile_k in (16, 64)", False),
+        ("tile_k in (32)", True),
+        ("-1 < tile_m % 3 - 1", True),
+        ("  dtype == bf16  ", True),
+        # As in Python: not binds closer than and, and closer than or.
+        ("not two_stage and pipeline == mem or tile_m == 1", True),
+        ("two_stage and two_stage or pad_m", True),
+    ],
+)
+def test_what_is_kept(text, kept):
+    assert keeps(text) is kept
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("pipelin == mem", 1, "there is no field pipelin (do you mean pipeline?); the fields are variant, dtype"),
+        ("tile_m > 1 and pipeline == compv9", 28, "this is not one of "),
+        ("  tile_m == mem", 13, "there is no field mem"),
+        ("tile_m", 1, "tile_m is not yes or no"),
+        ("pipeline", 1, "pipeline is not yes or no"),
+        ("two_stage == 1", 1, "write two_stage or not two_stage"),
+        ("pipeline < mem", 1, "words are equal or not"),
+        ("pipeline + 1 == 2", 1, "pipeline is a word"),
+        ("tile_m in (mem, 2)", 12, "there is no field mem"),
+        ("tile_m in (tile_n, 2)", 12, "between the brackets are numbers"),
+        ("tile_m in ()", 11, "nothing between the brackets"),
+        ("tile_m >= ", 10, "this is no expression"),
+        ("tile_m / 2 == 1", 1, "a whole number or a field"),
+        ("tile_m is 1", 11, "compare by"),
+        ("pipeline == 'mem'", 13, "words need no quotes"),
+        ("tile_m.real == 1", 7, "'.' has no meaning here"),
+        ("open(tile_m)", 1, "a condition is needed"),
+        ("1 == 1or two_stage", None, "this is no expression"),
+        ("", 1, "the expression is empty"),
+        ("tile_m == 1\nor two_stage", 12, "has no meaning here"),
+        ("tile_m == 9" + "9" * 3000, 2001, "2000 are the most"),
+        ("(" * 300 + "two_stage" + ")" * 300, None, "this is no expression"),
+        ("not " * 100 + "two_stage", None, "more than 50 levels"),
+        ("tile_m == " + "-" * 1900 + "1", None, ""),
+    ],
+)
+def test_a_wrong_expression_points_at_the_character(text, place, told):
+    with pytest.raises(UserError) as caught:
+        row_filter.parse(text, KNOWN, "configs.filter")
+    message = str(caught.value)
+    assert message.startswith("configs.filter: ")
+    assert told in message
+    assert place is None or f", character {place}: " in message
+    assert len(message) < 700
+
+
+def test_a_row_without_a_field_that_is_read_is_not_kept():
+    wanted = row_filter.parse("not two_stage", KNOWN, "here")
+    assert not wanted.keeps({"tile_m": 64})
+
+
+def test_division_by_zero_names_the_row():
+    with pytest.raises(UserError, match=r"it divides by zero for \{'tile_m': 0"):
+        row_filter.parse("1 % tile_m == 0", KNOWN, "here").keeps({"tile_m": 0})
+
+
+numbers = st.integers(-99, 2**40).map(Number)
+values = st.recursive(
+    numbers | st.sampled_from(("tile_m", "tile_n", "ndim")).map(Field),
+    lambda inner: st.builds(Binary, st.sampled_from(("+", "-", "*")), inner, inner),
+    max_leaves=4,
+)
+words = st.sampled_from(kernel.CHOICES["pipeline"]).map(Word)
+comparisons = (
+    st.builds(Binary, st.sampled_from(("==", "!=", "<", "<=", ">", ">=")), values, values)
+    | st.builds(Binary, st.sampled_from(("==", "!=")), st.just(Field("pipeline")), words)
+    | st.builds(Among, values, st.lists(numbers, min_size=1, max_size=3).map(tuple), st.booleans())
+    | st.builds(Among, st.just(Field("pipeline")), st.lists(words, min_size=1, max_size=3).map(tuple), st.booleans())
+    | st.sampled_from(("two_stage", "pad_m")).map(Field)
+)
+conditions = st.recursive(
+    comparisons,
+    lambda inner: (
+        inner.map(Not)
+        | st.builds(Joined, st.sampled_from(("and", "or")), st.lists(inner, min_size=2, max_size=3).map(tuple))
+    ),
+    max_leaves=6,
+)
+
+
+@given(conditions)
+def test_what_is_written_is_read_back(condition):
+    assert row_filter.parse(str(condition), KNOWN, "here").condition == condition
+
+
+@given(conditions)
+def test_the_result_is_that_of_the_same_words_in_python(condition):
+    """Python's own meaning of the text is the specification; here, in a test, its words are safe to evaluate."""
+    names = {word: word for word in kernel.CHOICES["pipeline"]}
+    expected = bool(eval(str(condition), {"__builtins__": {}}, ROW | names))
+    assert row_filter.parse(str(condition), KNOWN, "here").keeps(ROW) is expected
+
+
+pieces = st.sampled_from(
+    [*KNOWN, *kernel.CHOICES["pipeline"], *"()<>=!+-*/%, 019_", " and ", " or ", " not ", " in ", "==", "lambda", "if"]
+)
+
+
+@given(st.lists(pieces, max_size=25).map("".join) | st.text(max_size=40))
+def test_junk_is_understood_or_refused_with_a_place(text):
+    try:
+        understood = row_filter.parse(text, KNOWN, "here")
+    except UserError as error:
+        assert ", character " in str(error)
+        return
+    again = row_filter.parse(str(understood), KNOWN, "here")
+    assert again == understood
+    try:
+        assert isinstance(understood.keeps(ROW), bool)
+    except UserError as error:
+        assert "divides by zero" in str(error)
