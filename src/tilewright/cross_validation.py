@@ -104,18 +104,20 @@ def offsets(
 ) -> np.ndarray:  # fmt: skip
     """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
 
-    0 for rankings, which have no residual, and with the reference's features: who reads that model computes features
-    and knows of no offset.
+    Scores of rankings and ensembles have the spread of the logarithms, but no level: their residuals are those within
+    the problem. 0 with the reference's features: who reads that model computes features and knows of no offset.
     """
-    if settings.features == "reference" or objective in ("lambdarank", "ensemble"):
+    if settings.features == "reference":
         return np.zeros(candidates)
     near = learnt[data.rows.efficiency[learnt] >= NEAR_BEST]
-    learnt_as = "log_tflops" if objective == "corrected" else objective
+    learnt_as = {"corrected": "log_tflops", "lambdarank": "relative", "ensemble": "relative"}.get(objective, objective)
     residual = data.rows.label(learnt_as, settings.relative_floor)[near]
     if booster is not None:
         residual = residual - objectives.predict(booster, data, near, threads)
     if data.prior is not None:
-        residual = objectives.centred(data.rows.problem[near], residual - data.prior[near])
+        residual = residual - data.prior[near]
+    if learnt_as != objective:
+        residual = objectives.centred(data.rows.problem[near], residual)
     total = np.bincount(data.rows.candidate[near], residual, minlength=candidates)
     count = np.bincount(data.rows.candidate[near], minlength=candidates)
     return total / np.maximum(count + settings.offset_prior, 1)
@@ -165,10 +167,10 @@ def choose(
     rows, few = data.rows, settings.cv_rows_per_problem
     learn = rows.learn & row_sampling.kept(rows.problem, rows.efficiency, keys, few, few // 2, settings.seed)
     small = replace(data, rows=replace(rows, learn=learn))
-    names = [settings.target] if settings.target != "auto" else [n for n in CHOICES if not OBJECTIVES[n].members]
+    # An ensemble is tried as it is published, its members sharing the trees: as a sum of whole ones it would be three
+    # times as large as what it is compared with.
+    names = CHOICES if settings.target == "auto" else (settings.target,)
     scores = {name: out_of_fold(name, small, folds, candidates, settings, threads) for name in names}
-    if settings.target == "auto":
-        scores["ensemble"] = _added_up(data, [scores[name] for name in OBJECTIVES["ensemble"].members])
     objective = _best(data, scores)
     record: dict[str, Any] = {"objectives": _figures(data, scores, objective)}
     trials: dict[str, np.ndarray] = {"configured": scores[objective]}
@@ -238,12 +240,6 @@ def _errors(
     variance = float(np.var(label[known]))
     r2 = 1 - float(np.mean(error**2)) / variance if variance else 0.0
     return {"rmse": round(float(np.sqrt(np.mean(error**2))), 6), "r2": round(r2, 6)}
-
-
-def _added_up(data: Table, scores: list[np.ndarray]) -> np.ndarray:
-    spreads = [objectives.within_problem_spread(data.rows.problem, score) for score in scores]
-    weights = [spreads[0] / spread if spread else 0.0 for spread in spreads]
-    return np.mean([score * weight for score, weight in zip(scores, weights, strict=True)], axis=0)
 
 
 def _best(data: Table, scores: dict[str, np.ndarray]) -> str:

@@ -168,6 +168,11 @@ def _number(name: str, text: str, where: str, least: int = 0) -> int:
     return int(text)
 
 
+def families(layers: Iterable[Layer]) -> dict[str, str]:
+    """Return the family of each network; one without is a family of its own."""
+    return {layer.network: layer.network_family or layer.network for layer in layers}
+
+
 def runs(layers: Iterable[Layer], direction: str) -> list[Run]:
     """Return the runs that need ``direction``, each with its layers in the order given."""
     found: dict[tuple[str, str], list[Layer]] = {}

@@ -60,7 +60,7 @@ class Selector:
     """bool [Q], candidates whose kernel is in the pruned set."""
     known: pd.DataFrame
     """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
-    gaps: dict[str, list[float]]
+    gaps: guarantee.Gaps
     """Calibration of ``guaranteed``; see ``serving.guarantee``."""
 
     @classmethod

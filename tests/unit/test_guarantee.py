@@ -18,38 +18,63 @@ LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 
 
 
 def table(gaps, ndim=2):
-    families = [f"family{i}" for i in range(len(gaps))]
-    return pd.DataFrame({"layer_family": families, "ndim": ndim, "gap": gaps})
+    return pd.DataFrame({"group": [f"group{i}" for i in range(len(gaps))], "ndim": ndim, "gap": gaps})
 
 
 def test_the_threshold_is_the_conformal_quantile():
     gaps = guarantee.calibrate(table([0.4, 0.1, 0.3, 0.2]))
-    assert gaps == {"all": [0.1, 0.2, 0.3, 0.4]}
+    assert gaps == {"all": {"gap": [0.1, 0.2, 0.3, 0.4], "share": [0.2, 0.4, 0.6, 0.8]}}
     # n = 4: ceil(5 * 0.6) = 3rd, ceil(5 * 0.8) = 4th, and 0.9 would need a fifth.
     assert guarantee.threshold(gaps, 2, 0.6) == 0.3
     assert guarantee.threshold(gaps, 3, 0.8) == 0.4
     assert guarantee.threshold(gaps, 2, 0.9) == math.inf
 
 
-def test_a_family_counts_once_and_groups_need_enough_of_them():
-    one = table([0.1] * 40).assign(layer_family="one")
-    assert guarantee.calibrate(one.assign(gap=np.linspace(0, 1, 40)))["all"] == [1.0]
-    both = pd.concat(
-        [table([0.1] * 30), table([0.9] * 29, ndim=3).assign(layer_family=lambda t: "3d" + t.layer_family)]
-    )
+def test_every_group_weighs_the_same():
+    # A network of 40 easy layers is one of four networks, and so much of what is promised.
+    gaps = guarantee.calibrate(pd.concat([table([0.0] * 40).assign(group="large"), table([0.3, 0.4, 0.5])]))
+    assert guarantee.threshold(gaps, 2, 0.2) == 0.0
+    assert guarantee.threshold(gaps, 2, 0.21) == 0.3
+    assert guarantee.threshold(gaps, 2, 0.8) == 0.5
+    assert guarantee.threshold(gaps, 2, 0.81) == math.inf
+
+
+def test_a_dimensionality_has_gaps_of_its_own_where_it_has_enough_groups():
+    volumes = table([0.9] * (guarantee.LEAST - 1), ndim=3)
+    both = pd.concat([table([0.1] * guarantee.LEAST), volumes.assign(group=lambda t: "3d" + t.group)])
     gaps = guarantee.calibrate(both)
-    assert set(gaps) == {"2d", "all"} and len(gaps["all"]) == 59
+    assert set(gaps) == {"2d", "all"} and len(gaps["all"]["gap"]) == 2 * guarantee.LEAST - 1
     assert guarantee.threshold(gaps, 2, 0.9) == 0.1
     assert guarantee.threshold(gaps, 3, 0.9) == 0.9
 
 
+def test_families_of_networks_are_the_groups_where_there_are_enough():
+    count = 2 * guarantee.LEAST
+    networks = [f"net{i}" for i in range(count)]
+    problems = pd.DataFrame(
+        {
+            "problem_key": [f"p{i}" for i in range(count + 1)],
+            "network": [*networks, "design"],
+            "layer_family": [f"layer{i}" for i in range(count + 1)],
+        }
+    )
+    pairs_of_networks = {name: f"family{i // 2}" for i, name in enumerate(networks)}
+    groups = guarantee.groups_of(problems, pairs_of_networks)
+    assert groups["group"].tolist() == [f"family{i // 2}" for i in range(count)]
+    few = guarantee.groups_of(problems, dict.fromkeys(networks, "one"))
+    assert few["group"].tolist() == problems["layer_family"].tolist()
+
+
 @pytest.mark.parametrize("confidence", [0.5, 0.8, 0.9])
-def test_exchangeable_problems_are_covered(confidence):
+def test_problems_of_a_new_group_are_covered(confidence):
     draw = np.random.default_rng(5)
     hits = []
     for _ in range(400):
-        gaps = draw.exponential(size=60)
-        depth = guarantee.threshold(guarantee.calibrate(table(gaps[:-1])), 2, confidence)
+        # Groups differ much more than their members do: a plain quantile over problems would promise too much.
+        gaps = np.repeat(draw.exponential(size=60), draw.integers(1, 5, 60)) * draw.uniform(0.9, 1.1)
+        group = np.cumsum(np.diff(gaps, prepend=-1) != 0)
+        known = pd.DataFrame({"gap": gaps, "ndim": 2, "group": group})[group < group[-1]]
+        depth = guarantee.threshold(guarantee.calibrate(known), 2, confidence)
         hits.append(gaps[-1] <= depth)
     # Three standard errors of 400 draws.
     assert np.mean(hits) >= confidence - 3 * math.sqrt(confidence * (1 - confidence) / 400)
@@ -57,13 +82,15 @@ def test_exchangeable_problems_are_covered(confidence):
 
 
 def test_coverage_counts_sets_that_hold_a_near_best_candidate():
-    gaps = {"all": [0.0] * 50 + [0.5] * 49}
+    gaps = guarantee.calibrate(table([0.0] * 50 + [0.5] * 49))
     scores = np.array([[0.0, -0.4, -0.9], [0.0, -0.4, -np.inf], [-np.inf] * 3])
     achieved = np.array([[0.5, 1.0, 0.2], [1.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
     found = {
-        entry["confidence"]: entry for entry in guarantee.coverage(gaps, np.array([2, 2, 3]), scores, achieved, 0.97)
+        entry["confidence"]: entry
+        for entry in guarantee.coverage(gaps, np.array([2, 2, 3]), np.array(["a", "a", "b"]), scores, achieved, 0.97)
     }
     assert found[50.0]["coverage"] == pytest.approx(100 / 3, abs=1e-4)
+    assert found[50.0]["coverage_by_group"] == pytest.approx(100 * (0.5 + 0) / 2)
     assert found[50.0]["mean_set_size"] == pytest.approx(2 / 3, abs=0.01)
     assert found[90.0]["coverage"] == pytest.approx(200 / 3, abs=1e-4)
     assert found[90.0]["largest_set_size"] == 2

@@ -16,6 +16,7 @@ checkpoint serving:
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=source("config/ck_api.yaml"),
         coefficients=source("config/simulated_device.yaml"),
+        layers=SETTINGS.problems.validation,
         trained=[ancient(path) for path in TRAINED.values()],
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
     output:
@@ -33,4 +34,4 @@ checkpoint serving:
     shell:
         "python {input.script} --dataset {input.dataset} --training {params.training} --template {input.template}"
         " --api {input.api} --coefficients {input.coefficients} --settings {params.settings:q} --threads {threads}"
-        " --output {params.folder} 2>&1 | tee {log}"
+        " --layers {input.layers:q} --output {params.folder} 2>&1 | tee {log}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, parquet, publish
+from tilewright import dataset, layers, parquet, publish
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
 from tilewright.selection import load_booster, read_hardware
@@ -23,6 +23,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--template", required=True, type=Path, help="template of the C++ header")
     parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names, for the registry keys")
     parser.add_argument("--coefficients", required=True, type=Path, help="coefficients of the resource estimates")
+    parser.add_argument("--layers", type=Path, help="table of layers that says the families of networks")
     parser.add_argument("--settings", default="{}", help="section serving of config.yaml as JSON")
     parser.add_argument("--threads", type=int, default=1, help="the results do not depend on it")
     parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(publish.SERVING_FILES)}")
@@ -48,6 +49,7 @@ def main(argv: list[str] | None = None) -> None:
         load_coefficients(args.coefficients),
         ServingSettings.from_json(args.settings),
         args.threads,
+        layers.families(layers.read(args.layers)) if args.layers else {},
     )
     publish.write_serving(args.output, served)
     validation, kernels = served.figures["validation"], served.kernels

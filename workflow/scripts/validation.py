@@ -59,8 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = ValidationSettings.from_json(args.settings)
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if settings.network_folds and not spec["params"].get("prior"):
-        known = layers.read(args.layers) if args.layers else []
-        families = {layer.network: layer.network_family or layer.network for layer in known}
+        families = layers.families(layers.read(args.layers)) if args.layers else {}
         report["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,

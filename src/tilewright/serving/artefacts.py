@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,12 @@ def build(
     coefficients: Coefficients,
     settings: ServingSettings,
     threads: int = 1,
+    networks: Mapping[str, str] | None = None,
 ) -> Served:
     """Make what serves the full model ``booster`` with its ``pool``; ``template`` is that of the C++ header.
 
-    ``out_of_fold`` calibrates the guarantee; ``coefficients`` are published: kernels outside the pool can be scored.
+    ``out_of_fold`` calibrates the guarantee, by family of ``networks`` (network to family); ``coefficients`` are
+    published: kernels outside the pool can be scored.
     """
     operation = Operation.parse(measurements.operation)
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
@@ -87,7 +90,7 @@ def build(
             "short_lists": settings.short_lists,
             "known_problems": known.num_rows,
             "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
-            "guarantee": _guarantee(measurements, out_of_fold, scores, achieved),
+            "guarantee": _guarantee(measurements, out_of_fold, networks or {}, scores, achieved),
         },
         estimates=coefficients.model_dump(mode="json") if served.family is families.CK_TILE else NO_ESTIMATES,
     )
@@ -155,17 +158,26 @@ def _figures(
 
 
 def _guarantee(
-    measurements: Measurements, out_of_fold: pd.DataFrame, scores: np.ndarray, achieved: np.ndarray
-) -> dict[str, Any]:
+    measurements: Measurements, out_of_fold: pd.DataFrame, networks: Mapping[str, str], scores: np.ndarray,
+    achieved: np.ndarray,
+) -> dict[str, Any]:  # fmt: skip
     """Return the calibration of ``select --confidence`` and its coverage on the validation problems."""
     rows = evaluate.validation_rows(measurements)
     rows = rows[efficiency.problem_best(measurements)[rows] > 0]
-    gaps = guarantee.calibrate(out_of_fold)
-    ndim = measurements.problems["ndim"].to_numpy()[rows]
+    problems = measurements.problems
+    groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)
+    calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
+    gaps = guarantee.calibrate(calibrating)
+    unseen = problems.iloc[rows]
+    families_of_networks = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
     return {
-        "meaning": "the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of layer "
-        "families in the training data, `validation` is what the sets reach on problems of real networks, in percent",
+        "meaning": "the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
+        "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
+        "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
         "near": cross_validation.NEAR,
+        "groups": int(calibrating["group"].nunique()),
         "gaps": gaps,
-        "validation": guarantee.coverage(gaps, ndim, scores[rows], achieved[rows], cross_validation.NEAR),
+        "validation": guarantee.coverage(
+            gaps, unseen["ndim"].to_numpy(), families_of_networks, scores[rows], achieved[rows], cross_validation.NEAR
+        ),
     }
