@@ -1,5 +1,7 @@
 """A user's own model, with the real torch and onnx: `make crawltest` sets up an environment that has them."""
 
+import importlib.util
+
 import pytest
 
 from tilewright import cli, layers
@@ -30,6 +32,7 @@ def dims(layer):
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_net_of_the_test.py").write_text(MODEL)
+    (tmp_path / "my_broken_net_of_the_test.py").write_text("1 / 0")
     return tmp_path
 
 
@@ -48,6 +51,15 @@ def test_a_torch_model_becomes_a_table_of_layers(folder):
     assert dims(up) == {"N": 8, "C": 8, "K": 16, "Hi": 64, "Wi": 64, "Y": 2, "X": 2, "stride_h": 2, "stride_w": 2}
 
 
+def test_a_model_of_torchvision_becomes_a_table_of_layers(folder):
+    pytest.importorskip("torch")
+    # The wheel of another build of torch has no operators: it can be imported all the same, after a first attempt.
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    assert crawl("--torch", "torchvision.models:resnet18", "--input", "8x3x224x224") == 0
+    assert sum(layer.occurrences for layer in layers.read(folder / "found.csv")) == 20
+
+
 def test_inference_of_a_transposed_convolution_is_backward_data(folder):
     pytest.importorskip("torch")
     assert crawl("--torch", "my_net_of_the_test:net", "--input", "8x3x64x64") == 0
@@ -62,6 +74,7 @@ def test_inference_of_a_transposed_convolution_is_backward_data(folder):
         ("my_net_of_the_test:nothing", "8x3x64x64", "has no nothing"),
         ("no_such_module_here:net", "8x3x64x64", "No module named"),
         ("my_net_of_the_test", "8x3x64x64", "must be MODULE:CALLABLE"),
+        ("my_broken_net_of_the_test:net", "8x3x64x64", "importing my_broken_net_of_the_test: ZeroDivisionError"),
         ("my_net_of_the_test:net", "8x4x64x64", "must run on the meta device"),
         ("my_net_of_the_test:reads_values", "8x4", "must run on the meta device"),
         ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),

@@ -19,7 +19,7 @@ import pytest
 from tilewright import publish
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS
-from tilewright.report import figures, measured, page, published, results, tables
+from tilewright.report import figures, measured, network_figures, page, published, results, tables
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
@@ -302,6 +302,17 @@ def test_bars_are_ordered_and_cut(shown):
     drawn = figures.svg(figures.importances(shown)[0], "x")
     assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
     assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
+
+
+def test_whole_networks_and_the_distance_to_training_are_drawn(shown):
+    cost = network_figures.end_to_end(shown)[0]
+    assert cost.words == "End to end in percent of 1 runs of networks, the lowest: resnet50, training 88.1."
+    drawn = figures.svg(cost, "x")
+    assert ">88.1<" in drawn and ">resnet50, training<" in drawn
+    near = network_figures.coverage(shown)[0]
+    assert "above 0.5, up to 1: 7 problems, mean 95.0" in near.words
+    assert near.words.endswith("no training problem of the kind: 3 problems, mean 65.0.")
+    assert figures.svg(near, "x").count('aria-roledescription="bar"') == 2
 
 
 def test_each_chooser_has_a_line_and_each_pipeline_two_bars(shown):

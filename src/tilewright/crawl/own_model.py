@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import sys
@@ -10,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tilewright.crawl import foreign
 from tilewright.crawl.observed import tabulate
 from tilewright.errors import UserError
 from tilewright.layers import Layer
@@ -70,9 +70,10 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        value: Any = importlib.import_module(module_name)
-    except ImportError as error:
-        raise UserError(f"--torch {target}: {error}") from error
+        value: Any = foreign.module(module_name)
+    # The user's code may raise anything.
+    except Exception as error:
+        raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
     for part in attribute.split("."):
         if not hasattr(value, part):
             raise UserError(f"--torch {target}: {module_name} has no {attribute}")

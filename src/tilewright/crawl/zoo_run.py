@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib
 import logging
 import multiprocessing
-import sys
-import types
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.crawl import splits
+from tilewright.crawl import foreign, splits
 from tilewright.crawl.observed import tabulate
 from tilewright.crawl.zoo import Entry
 from tilewright.errors import UserError
@@ -78,10 +76,7 @@ def resolve(name: str) -> Any:
     """Return what ``module:attribute`` names."""
     module, _, attribute = name.partition(":")
     if module.partition(".")[0] in ("timm", "torchvision", "monai", "segmentation_models_pytorch", "pytorchvideo"):
-        # The operators of a torchvision that was compiled for another build of torch are missing, and registering
-        # their shapes fails. No convolution needs them.
-        name = "torchvision._meta_registrations"
-        sys.modules.setdefault(name, types.ModuleType(name))
+        foreign.do_without_operators_of_torchvision()
     value: Any = importlib.import_module(module)
     for part in attribute.split("."):
         value = getattr(value, part)

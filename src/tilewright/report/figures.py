@@ -112,16 +112,16 @@ def _choosers(result: OperationResult) -> Panel:
     if theirs is not None:
         rows.append({"chooser": "published elsewhere", "colour": LINES[3], **asdict(theirs)})
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=_labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None)
+        y=labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None)
     )
     chart = alt.layer(
-        base.mark_rule(strokeWidth=1).encode(x=_percent("min"), x2="p10:Q"),
+        base.mark_rule(strokeWidth=1).encode(x=percent("min"), x2="p10:Q"),
         base.mark_tick(thickness=2, size=10).encode(x="min:Q"),
         base.mark_bar(height=9, opacity=0.45).encode(x="p10:Q", x2="median:Q"),
         base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q"),
     )
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
-    return Panel(_sized(chart, len(rows), 26), result.label, f"Efficiency in percent: {words}.")
+    return Panel(sized(chart, len(rows), 26), result.label, f"Efficiency in percent: {words}.")
 
 
 def distribution(results: Results) -> list[Panel]:
@@ -146,7 +146,7 @@ def _distribution(result: OperationResult) -> Panel:
         alt.Chart(alt.Data(values=rows))
         .mark_line(strokeWidth=2)
         .encode(
-            x=_percent("efficiency"),
+            x=percent("efficiency"),
             y=alt.Y("share:Q", title="problems at or below, %", axis=alt.Axis(values=[0, 20, 40, 60, 80, 100])),
             order="share:Q",
             color=colour,
@@ -158,7 +158,7 @@ def _distribution(result: OperationResult) -> Panel:
     )
     half = PERCENTILES.index(50)
     words = ", ".join(f"{name} {values[half]:.1f}" for name, values in distributions.items())
-    return Panel(_sized(chart, 13, 16), result.label, f"Half of the problems reach at least, in percent: {words}.")
+    return Panel(sized(chart, 13, 16), result.label, f"Half of the problems reach at least, in percent: {words}.")
 
 
 def pipelines(results: Results) -> list[Panel]:
@@ -189,7 +189,7 @@ def _pipelines(result: OperationResult) -> Panel:
         )
     )
     words = ", ".join(f"{name} best {count.best}, picked {count.picked}" for name, count in counts.items())
-    return Panel(_sized(chart, len(counts), 34), result.label, f"Problems of {total}: {words}.")
+    return Panel(sized(chart, len(counts), 34), result.label, f"Problems of {total}: {words}.")
 
 
 def networks(results: Results) -> list[Panel]:
@@ -202,7 +202,7 @@ def _networks(result: OperationResult) -> Panel:
     rows = [{"network": name, "mean": means[name]} for name in sorted(means, key=lambda name: (means[name], name))]
     words = ", ".join(f"{row['network']} {row['mean']:.1f}" for row in rows[:5])
     return Panel(
-        _bars(rows, "network", "mean", _percent("mean"), ".1f"),
+        bars(rows, "network", "mean", percent("mean"), ".1f"),
         result.label,
         f"Mean efficiency in percent on {len(rows)} networks, the lowest: {words}.",
     )
@@ -219,7 +219,7 @@ def _importances(result: OperationResult) -> Panel:
     words = ", ".join(f"{name} {splits}" for name, splits in most[:5])
     axis = alt.X("splits:Q", title="splits", axis=alt.Axis(tickCount=3))
     return Panel(
-        _bars(rows, "feature", "splits", axis, ",d"),
+        bars(rows, "feature", "splits", axis, ",d"),
         result.label,
         f"Splits on each of the {len(rows)} most used features, the first: {words}.",
     )
@@ -269,7 +269,7 @@ def _wins(result: OperationResult, measured: Measured) -> Panel:
     )
     won = measured.shapes["pipeline"].value_counts()
     words = ", ".join(f"{name} {won[name]}" for name in names)
-    return Panel(_sized(chart, 14, 16), result.label, f"Shapes of {len(measured.shapes)} won: {words}.")
+    return Panel(sized(chart, 14, 16), result.label, f"Shapes of {len(measured.shapes)} won: {words}.")
 
 
 def support(results: Results) -> list[Panel]:
@@ -349,7 +349,7 @@ def _matrix(
         base.mark_rect(color=MODEL).encode(opacity=shade),
         base.mark_text(fontSize=9).encode(text=alt.Text(f"{value}:Q", format=number)),
     )
-    return _sized(chart, len({row[y] for row in rows}) + 3, 18)
+    return sized(chart, len({row[y] for row in rows}) + 3, 18)
 
 
 def resources(results: Results) -> list[Panel]:
@@ -401,7 +401,7 @@ def _resources(result: OperationResult, measured: Measured) -> Panel:
         f"{len(measured.resources)} candidates; best on average from {best['VGPRs, from']} registers and "
         f"{best['LDS KiB, from']} KiB: {best['mean efficiency, %']:.0f} percent."
     )
-    return Panel(_sized(chart, 14, 16), result.label, words)
+    return Panel(sized(chart, 14, 16), result.label, words)
 
 
 def roofline(results: Results) -> list[Panel]:
@@ -445,7 +445,7 @@ def _roofline(result: OperationResult, measured: Measured) -> Panel:
         f"Roof {roof.peak_tflops:,.0f} TFLOPS and {roof.memory_tb_per_s:g} TB/s; the best candidate reaches "
         f"{share:.0f} percent of the roof on half of the shapes."
     )
-    return Panel(_sized(alt.layer(dots, line), 14, 16), result.label, words)
+    return Panel(sized(alt.layer(dots, line), 14, 16), result.label, words)
 
 
 def learning_curve(results: Results) -> list[Panel]:
@@ -477,7 +477,7 @@ def _learning_curve(result: OperationResult) -> Panel:
     )
     last = active.rounds[-1]
     words = f"After {last.pairs} of {active.supported_training_pairs} pairs, mean {last.efficiency.mean:.1f} percent."
-    return Panel(_sized(chart, 13, 16), result.label, words)
+    return Panel(sized(chart, 13, 16), result.label, words)
 
 
 def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:
@@ -504,23 +504,25 @@ def _digits(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> Drawn:
+def bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> Drawn:
     """Return horizontal bars in the order of ``rows``, each with its value written at its base."""
-    base = alt.Chart(alt.Data(values=rows)).encode(y=_labels(label, rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(y=labels(label, rows))
     chart = alt.layer(
         base.mark_bar(color=MODEL, opacity=0.45).encode(x=axis),
         base.mark_text(align="left", dx=4, fontSize=10).encode(
             x=alt.value(0), text=alt.Text(f"{value}:Q", format=number)
         ),
     )
-    return _sized(chart, len(rows), 16)
+    return sized(chart, len(rows), 16)
 
 
-def _labels(name: str, rows: list[dict[str, Any]]) -> alt.Y:
+def labels(name: str, rows: list[dict[str, Any]]) -> alt.Y:
+    """Return the axis of the rows, in their order."""
     return alt.Y(f"{name}:N", title=None, sort=[row[name] for row in rows])
 
 
-def _percent(name: str) -> alt.X:
+def percent(name: str) -> alt.X:
+    """Return the axis of an efficiency."""
     return alt.X(
         f"{name}:Q",
         title="efficiency, %",
@@ -529,7 +531,7 @@ def _percent(name: str) -> alt.X:
     )
 
 
-def _sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
+def sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
     """Return the chart with the panel's width and a height for ``rows`` labels, everything included."""
     height = max(rows, _FEWEST_ROWS) * row_height + 60
     return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jinja2
 
-from tilewright.report import figures, tables
+from tilewright.report import figures, network_figures, tables
 from tilewright.report.results import Results
 from tilewright.templates import mistakes_named
 
@@ -80,7 +80,25 @@ SECTIONS = (
         "By network",
         "Mean efficiency on the layers of each network, lowest first.",
         figures.networks,
-        (tables.networks, tables.runs, tables.dimensions, tables.kinds, tables.distances),
+        (tables.networks, tables.dimensions, tables.kinds),
+    ),
+    Section(
+        "whole-networks",
+        "What the picks cost whole networks",
+        "Each layer counts as often as a run of the network needs it. Bar: time of the best candidates over that of "
+        "the picks, for the layers whose pick ran. Tick: mean efficiency of the layers, weighted by FLOP, where a pick "
+        "that failed counts 0. Worst first.",
+        network_figures.end_to_end,
+        (tables.runs,),
+    ),
+    Section(
+        "coverage",
+        "Far from what was trained on",
+        "Validation problems by the distance to the nearest training problem of their kind, in octaves over the "
+        "logarithms of the dimensions, with how many there are. Bar: 10th percentile to median. Dot: mean. Tick: worst "
+        "problem.",
+        network_figures.coverage,
+        (tables.distances,),
     ),
     Section(
         "worst",

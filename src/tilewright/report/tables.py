@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tilewright.report.measured import records
+from tilewright.report.network_figures import octaves
 from tilewright.report.published import EFFICIENCY, SOURCE
-from tilewright.report.results import Distance, OperationResult, Results, Stratum, Summary, Validation, WorstPick
+from tilewright.report.results import OperationResult, Results, Stratum, Summary, Validation, WorstPick
 
 Cell = str | int | float
 SUMMARY = ("mean", "median", "p10", "min")
@@ -276,19 +277,11 @@ def distances(results: Results) -> list[Table]:
         Table(
             f"Efficiency by octaves to the nearest training problem, {result.label}",
             ("octaves", "problems", *_percents()),
-            tuple((_octaves(d), d.n_problems, *_row(d.efficiency)) for d in result.validation.by_distance),
+            tuple((octaves(d), d.n_problems, *_row(d.efficiency)) for d in result.validation.by_distance),
         )
         for result in results.operations
         if result.validation.by_distance
     ]
-
-
-def _octaves(distance: Distance) -> str:
-    if not distance.of_a_known_kind:
-        return "no training problem of the kind"
-    if distance.above is None:
-        return "unknown"
-    return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
 
 
 def provenance(results: Results) -> list[Table]:
