@@ -1,22 +1,31 @@
 #!/usr/bin/env python3
-"""Time cuDNN through PyTorch on problems of a plan: channels last, benchmark mode, cold operands, device events.
+"""Time cuDNN through PyTorch on the validation problems: channels last, benchmark mode, cold operands, device events.
 
-Operands are views of one pool of random numbers at moving places, as the worker does it, so that no launch finds
-its operands in the cache. A row a problem: index, launches, p10, median and p90 in microseconds, or an error.
+As in the harness, a sample is a row of launches between two events. Operands are views of one pool of random numbers at
+moving places, so that no launch finds its operands in the cache. A row a problem: key, samples, p10, median and p90 in
+microseconds, or an error.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import torch
 
+DIMS = (
+    "N", "G", "C", "K", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",
+    "dilation_d", "dilation_h", "dilation_w",
+)  # fmt: skip
 POOL = 6 << 30  # bytes
-LAUNCHES = 15
+SAMPLES = 9
+SAMPLE_US = 100.0
+MOST_LAUNCHES = 40
 HOLD_CYCLES = 2_000_000
 
 
@@ -62,51 +71,58 @@ def measure(numbers: list[int], pool: torch.Tensor, cursor: list[int]) -> list[f
     for _ in range(3):
         launch((tensor("x"), tensor("w"), tensor("y")))
     torch.cuda.synchronize()
-    begin, end = ([torch.cuda.Event(enable_timing=True) for _ in range(LAUNCHES)] for _ in range(2))
-    torch.cuda._sleep(HOLD_CYCLES)  # the launches below are queued before the first of them runs
-    for i in range(LAUNCHES):
-        operands = tensor("x"), tensor("w"), tensor("y")
-        begin[i].record()
-        launch(operands)
-        end[i].record()
-    torch.cuda.synchronize()
-    return sorted(b.elapsed_time(e) * 1000 for b, e in zip(begin, end, strict=True))
+
+    def sample(launches: int) -> float:
+        operands = [(tensor("x"), tensor("w"), tensor("y")) for _ in range(launches)]
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(HOLD_CYCLES)  # the row is queued before the first of it runs
+        begin.record()
+        for some in operands:
+            launch(some)
+        end.record()
+        torch.cuda.synchronize()
+        return begin.elapsed_time(end) * 1000 / launches
+
+    launches = min(MOST_LAUNCHES, max(1, math.ceil(SAMPLE_US / sample(1))))
+    return sorted(sample(launches) for _ in range(SAMPLES))
 
 
 def main() -> None:
-    """Read plan and list of problems, append the rows that are not there yet."""
+    """Read the problems, append the rows that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plan", required=True, type=Path)
-    parser.add_argument("--problems", required=True, type=Path, help="file with the index of each problem")
+    parser.add_argument("--problems", required=True, type=Path, help="Parquet of the problems stage")
     parser.add_argument("--seconds", required=True, type=float)
-    parser.add_argument("--dtype", choices=("bf16", "fp16"), default="bf16")
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args()
 
     torch.backends.cudnn.benchmark = True
-    lines = (line.split() for line in args.plan.read_text().splitlines() if line.startswith("P "))
-    numbers = {int(fields[1]): [int(value) for value in fields[2:]] for fields in lines}
-    done = {int(line.split(",")[0]) for line in args.output.open()} if args.output.exists() else set()
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[args.dtype]
+    problems = pd.read_parquet(args.problems)
+    problems = problems[problems["split"] == "validation"].sort_values("problem_key")
+    done = set(pd.read_csv(args.output)["problem_key"]) if args.output.exists() else set()
     torch.manual_seed(1)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[problems["dtype"].iloc[0]]
+    direction = ("forward", "bwd_data", "bwd_weight").index(problems["variant"].iloc[0])
     pool = torch.empty(POOL // 2, dtype=dtype, device="cuda").uniform_(-1, 1)
     cursor = [0]
     begin = time.monotonic()
     print(f"torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}", file=sys.stderr)
     count = 0
     with args.output.open("a") as output:
-        for index in map(int, args.problems.read_text().split()):
-            if index in done:
+        if not done:
+            output.write("problem_key,samples,p10_us,median_us,p90_us,error\n")
+        for row in problems.to_dict("records"):
+            key = row["problem_key"]
+            if key in done:
                 continue
             if time.monotonic() - begin > args.seconds:
                 print("out of time", file=sys.stderr)
                 break
             try:
-                us = measure(numbers[index], pool, cursor)
+                us = measure([int(row[field]) for field in DIMS] + [direction], pool, cursor)
                 quantiles = statistics.quantiles(us, n=10, method="inclusive")
-                output.write(f"{index},{len(us)},{quantiles[0]:.3f},{statistics.median(us):.3f},{quantiles[-1]:.3f},\n")
+                output.write(f"{key},{len(us)},{quantiles[0]:.3f},{statistics.median(us):.3f},{quantiles[-1]:.3f},\n")
             except RuntimeError as error:
-                output.write(f"{index},0,,,,{str(error).splitlines()[0][:200].replace(',', ';')}\n")
+                output.write(f"{key},0,,,,{str(error).splitlines()[0][:200].replace(',', ';')}\n")
             output.flush()
             count += 1
     print(f"cuDNN: {count} problems in {time.monotonic() - begin:.0f} s", file=sys.stderr)

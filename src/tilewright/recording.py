@@ -46,10 +46,20 @@ PAIRS = pa.schema(
         ("p90_us", pa.float32()),
         ("cv", pa.float32()),
         ("brief", pa.bool_()),
+        ("noise", pa.float32()),
+        ("worst", pa.float32()),
+        ("sm_clock_mhz", pa.float32()),
+        ("sentinel", pa.float32()),
+        ("power_w", pa.float32()),
+        ("temperature_c", pa.float32()),
+        ("gpu", pa.int8()),
     ]
 )
-"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: three launches told that the kernel
-is far from the best of its problem, and no more were spent on it."""
+"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches told that the
+kernel is far from the best of its problem, and no more were spent on it. ``noise`` is the relative standard error of
+the median, ``worst`` the largest error in tolerances (NaN: not compared), ``sm_clock_mhz`` the clock after the samples.
+``sentinel`` (its time over its first one), ``power_w`` and ``temperature_c`` are of the batch that the pair was in,
+``gpu`` counts the boards. A recording from before the workflow's harness lacks the columns from ``noise`` on."""
 KERNELS = pa.schema(
     [
         ("kernel", pa.string()),
