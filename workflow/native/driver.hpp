@@ -205,18 +205,15 @@ class Driver
         }
         prepared_.reset();
         reference_ready_ = false;
-        pool_.reserve(set_bytes_ * static_cast<std::size_t>(copies_in_use_));
-        for(std::int32_t copy = 0; copy < copies_in_use_; ++copy)
+        // All copies at once: small problems have thousands of them.
+        const std::size_t bytes = set_bytes_ * static_cast<std::size_t>(copies_in_use_);
+        const auto count        = static_cast<std::int64_t>(bytes / size);
+        void* pool              = pool_.reserve(bytes);
+        switch(kernel.dtype)
         {
-            const Tensors tensors = tensors_of(copy);
-            // Every copy and operand has a stream of its own.
-            const std::uint64_t seed = (options.seed << 20) + 2 * static_cast<std::uint64_t>(copy);
-            switch(kernel.dtype)
-            {
-            case CONV_FP16: generate<Fp16>(tensors, sizes, seed); break;
-            case CONV_BF16: generate<Bf16>(tensors, sizes, seed); break;
-            default: generate<Fp32>(tensors, sizes, seed); break;
-            }
+        case CONV_FP16: generate<Fp16>(pool, count, options.seed); break;
+        case CONV_BF16: generate<Bf16>(pool, count, options.seed); break;
+        default: generate<Fp32>(pool, count, options.seed); break;
         }
         runtime_.synchronize();
         prepared_ = Prepared{key, kernel.dtype, options.seed, copies_in_use_};
@@ -260,11 +257,9 @@ class Driver
     }
 
     template <typename T>
-    void generate(const Tensors& tensors, const Sizes& sizes, std::uint64_t seed)
+    void generate(void* to, std::int64_t count, std::uint64_t seed)
     {
-        using Bits = typename T::Bits;
-        runtime_.for_each(sizes.a, Generate<T>{static_cast<Bits*>(const_cast<void*>(tensors.a)), mixed(seed)});
-        runtime_.for_each(sizes.b, Generate<T>{static_cast<Bits*>(const_cast<void*>(tensors.b)), mixed(seed + 1)});
+        runtime_.for_each(count, Generate<T>{static_cast<typename T::Bits*>(to), mixed(seed)});
     }
 
     // Far apart for neighbouring seeds: the generator itself counts on from its seed.
