@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Ask the compiled library, without a GPU, which problems its kernels run; write how our rules agree with it."""
+"""Ask the compiled library, without a GPU, which problems its kernels run and how; write how our rules agree."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
-from tilewright import ck_api, kernel, problem, problem_sets, support
+from tilewright import ck_api, features, hardware, kernel, problem, problem_sets, support
 from tilewright.atomic import write_text
+from tilewright.cache import Cache, default_folder
 from tilewright.emit import Emitter
 from tilewright.errors import reports_user_errors
+from tilewright.hardware import Hardware
+from tilewright.implicit_gemm import implicit_gemm
 from tilewright.kernel import KernelConfig, parse
 from tilewright.operation import Operation
 from tilewright.problem import Problem
@@ -22,11 +26,32 @@ from tilewright.settings.compile import CkSettings, CompileSettings
 from tilewright.tables import Table, read
 from tilewright.toolchain import ck_tree, compiler
 from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.host_check import HostCompiler
+from tilewright.toolchain.host_check import HostCompiler, Launches
 
 API = Path("config/ck_api.yaml")
 PROBLEMS = Path("config/problems/training.yaml")
 SPLITS = {"forward": (1,), "bwd_data": (1,), "bwd_weight": (1, 4)}
+FP32_BYTES = 4
+WHY = (
+    "`merge_groups`, only the library runs: forward and backward-data kernels of this level walk the merged groups from"
+    " the group of each block, and check nothing. Where G is no multiple of the merged groups, the last block would"
+    " leave the tensors. Backward-weight kernels have the check. Our rule stays.",
+    "`tensor_size`, only the library runs: forward kernels of this level split N where an image tensor passes 2 GiB."
+    " Our rule asks for a `split_image` kernel at any level, and stays.",
+    "Only ours run, bwd_data: a kernel holds at most 128 sub-GEMMs, and a stride of 16 x 16 has 256. Our rules have no"
+    " such bound; the library is right. `support.source: library` refuses these pairs.",
+)
+"""What every disagreement that is left comes from, by the text of the library."""
+LAUNCHES = (
+    "",
+    "## Grids and workspaces",
+    "",
+    "Of the pairs that both run: the blocks of the library's grid against the feature `blocks` (ratio: theirs by",
+    "ours), and the workspace that the launcher asks for against our own figure: the output in fp32 for two-stage",
+    "kernels, else nothing. Sub-GEMMs of a strided backward-data problem differ in size; the feature takes them for",
+    "equal. Merged groups of forward and backward-data kernels do not change the grid at this level; our feature says",
+    "that they do.",
+)
 
 
 class Kinds(Table):
@@ -51,6 +76,13 @@ class Comparison:
     rules: str
     """The rules that refuse those, with how many."""
     example: str
+    same_blocks: int
+    """Pairs that both run whose grid has as many blocks as the feature ``blocks`` says."""
+    least: float
+    most: float
+    """Extremes of the library's blocks over ours."""
+    same_workspace: int
+    """Pairs that both run whose workspace has the size of the output in fp32 (two-stage) or none."""
 
 
 @reports_user_errors
@@ -68,7 +100,9 @@ def main(argv: list[str] | None = None) -> None:
     tree, found = ck_tree.find(CkSettings(root=args.ck)), compiler.find(settings)
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
-    library = HostCompiler(found, ck_tree.CkTree(tree), settings, Path("workflow/native"))
+    store = Cache(default_folder(), 20 << 30)
+    library = HostCompiler(found, ck_tree.CkTree(tree), settings, Path("workflow/native"), store)
+    gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
     kinds = {kind: parse(name) for kind, name in read(args.matrix, Kinds).kernels.items()}
     rows: list[Comparison] = []
     asked: Counter[str] = Counter()
@@ -84,9 +118,13 @@ def main(argv: list[str] | None = None) -> None:
                 problems = [entry.problem for entry in drawn]
                 asked[f"{variant} {dtype}"] = len(problems)
                 chosen = [index for index, one in enumerate(own.values()) if one.dtype == dtype]
-                answers = checks.verdicts(problems, split_k)[:, chosen]
+                every = checks.verdicts(problems, split_k)
+                mine = np.zeros_like(every)
+                mine[:, chosen] = every[:, chosen]
+                launches = checks.launches(problems, mine, split_k)
+                few = Launches(*(getattr(launches, field.name)[:, chosen] for field in fields(Launches)))
                 names = [list(own)[index] for index in chosen]
-                rows += compare(names, [own[name] for name in names], problems, answers, split_k)
+                rows += compare(names, [own[name] for name in names], problems, every[:, chosen], few, split_k, gpu)
     write_text(args.output, page(rows, asked, level, found.version.splitlines()[0]))
 
 
@@ -95,11 +133,14 @@ def compare(
     kernels: Sequence[KernelConfig],
     problems: Sequence[Problem],
     answers: np.ndarray,
+    launches: Launches,
     split_k: int,
+    gpu: Hardware,
 ) -> list[Comparison]:
-    """Return one row a kernel; ``answers`` are the library's, bool [P, Q]."""
+    """Return one row a kernel; ``answers`` and ``launches`` are the library's, [P, Q] each."""
     frame = problem.frame(list(problems))
     candidates = kernel.frame(list(kernels)).assign(split_k=split_k)
+    blocks, workspace = expected(frame, candidates, gpu)
     verdicts = support.check(frame, candidates, kernels[0].variant)
     rows = []
     for column, (name, one) in enumerate(zip(names, kernels, strict=True)):
@@ -108,13 +149,29 @@ def compare(
         refusing = Counter(support.RULES[index - 1].name for index in verdicts[same, column][~ours & theirs])
         differs = np.flatnonzero(ours != theirs)
         example = str(problems[np.flatnonzero(same)[differs[0]]]) if len(differs) else ""
+        both = np.flatnonzero(same)[ours & theirs]
+        ratio = launches.blocks[both, column] / blocks[both, column]
         rows.append(
             Comparison(
                 name, split_k, int((ours & theirs).sum()), int((~ours & ~theirs).sum()), int((ours & ~theirs).sum()),
                 int((~ours & theirs).sum()), ", ".join(f"{rule} {n}" for rule, n in sorted(refusing.items())), example,
+                int((ratio == 1).sum()), float(ratio.min(initial=1)), float(ratio.max(initial=1)),
+                int((launches.workspace_bytes[both, column] == workspace[both, column]).sum()),
             )
         )  # fmt: skip
     return rows
+
+
+def expected(problems: pd.DataFrame, candidates: pd.DataFrame, gpu: Hardware) -> tuple[np.ndarray, np.ndarray]:
+    """Return our own figures of every pair, float64 [P, Q]: blocks of the grid, and bytes of the workspace."""
+    shape = len(problems), len(candidates)
+    rows, columns = (index.ravel() for index in np.indices(shape))
+    # Blocks of a stream-K launch depend on the occupancy; no kernel here has one.
+    known = candidates.assign(vgprs=np.nan, lds_bytes=np.nan, occupancy=np.nan)
+    blocks = features.compute(problems, known, rows, columns, gpu, names=("blocks",))[:, 0]
+    gemm = implicit_gemm(problems, str(problems["variant"].iloc[0]))
+    output = (gemm["gemm_m"] * gemm["gemm_n"] * gemm["gemm_batch"]).to_numpy() * FP32_BYTES
+    return blocks.astype(np.float64).reshape(shape), output[:, None] * candidates["two_stage"].to_numpy()[None, :]
 
 
 def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_name: str) -> str:
@@ -136,6 +193,13 @@ def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_n
         "|---" * len(columns) + "|",
     ]
     lines += [f"| {r.kind} | {r.split_k} | {r.both} | {r.neither} | {r.ours} | {r.library} | {r.rules} |" for r in rows]
+    lines += ["", "## What is behind the disagreements", "", *(f"* {why}" for why in WHY)]
+    columns = ("kind", "split-K", "pairs", "same blocks", "least ratio", "most ratio", "same workspace")
+    lines += [*LAUNCHES, "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    lines += [
+        f"| {r.kind} | {r.split_k} | {r.both} | {r.same_blocks} | {r.least:.3g} | {r.most:.3g} | {r.same_workspace} |"
+        for r in rows
+    ]
     lines += ["", "## An example of each disagreement", "", "| kind | split-K | problem |", "|---|---|---|"]
     lines += [f"| {r.kind} | {r.split_k} | `{r.example}` |" for r in rows if r.example]
     return "\n".join(lines) + "\n"

@@ -46,20 +46,24 @@ def same_operation(problem: Columns, kernel: Columns) -> np.ndarray:
 
 
 def vectors_divide_runs(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Each vector width divides the contiguous channels of its operand, merged groups included."""
-    merged = kernel["num_groups_to_merge"]
-    fits = [(problem[f"run_{x}"] * merged) % kernel[f"vec_{x}"] == 0 for x in "abc"]
+    """Each vector width divides the contiguous channels of its operand; merged groups are walked one by one."""
+    fits = [problem[f"run_{x}"] % kernel[f"vec_{x}"] == 0 for x in "abc"]
     return fits[0] & fits[1] & fits[2]
 
 
 def filter_fits_specialization(problem: Columns, kernel: Columns) -> np.ndarray:
-    """The filter, stride and padding are those that the kernel was specialised for."""
+    """The filter, stride and padding are those that the kernel was specialised for.
+
+    A kernel for 3 x 3 filters has no channels: it reduces over the taps of one channel a group, in every direction.
+    """
     pointwise = problem["is_1x1"] & problem["pad0"]
+    depth = (problem["Z"] == 3) | (kernel["signature"] % 4 != 3)
+    taps_only = problem["is_3x3"] & depth & (problem["run_b"] == 1)
     wanted = kernel["specialization"]
     return (
         ((wanted != "filter1x1_pad0") | pointwise)
         & ((wanted != "filter1x1_stride1_pad0") | (pointwise & problem["stride1"]))
-        & ((wanted != "filter3x3") | problem["is_3x3"])
+        & ((wanted != "filter3x3") | taps_only)
     )
 
 
@@ -129,7 +133,7 @@ RULES = (
     Rule("vector", "a vector width does not divide the channel run of A, B or C", vectors_divide_runs),
     Rule(
         "specialization",
-        "the kernel is specialised for another filter, stride or padding",
+        "the kernel is specialised for another filter, stride, padding or number of channels",
         filter_fits_specialization,
     ),
     Rule("explicit_gemm", "explicit GEMM needs a 1x1 filter, stride 1 and no padding", problem_is_a_gemm),
@@ -223,7 +227,7 @@ def problem_columns(
     Plain arithmetic, as ``implicit_gemm.columns``.
     """
     gemm = implicit_gemm.columns(dims, variant, element_size, channel_multiple)
-    columns = {"G": dims["G"]}
+    columns = {"G": dims["G"], "Z": dims["Z"]}
     columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
     columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0")}
     columns["largest_image"] = np.maximum(gemm["input_bytes"], gemm["output_bytes"])

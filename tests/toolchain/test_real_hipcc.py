@@ -7,15 +7,18 @@ Results are kept in the user's cache, so a second run takes seconds.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tilewright import ck_api, hardware, problem, problem_sets, support
+from tilewright import ck_api, features, hardware, problem, problem_sets, support
 from tilewright import kernel as kernels
 from tilewright.cache import Cache, default_folder
 from tilewright.emit import Emitter
 from tilewright.errors import UserError
+from tilewright.implicit_gemm import implicit_gemm
 from tilewright.kernel import parse
 from tilewright.operation import Operation
 from tilewright.settings.compile import CkSettings, CompileSettings
@@ -71,6 +74,37 @@ def test_kernels_compile_and_their_code_object_is_read(machine, arch):
         assert r.mix.buffer_loads > 0
 
 
+def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_path):
+    """The tree has no dispatcher: its part is played by the stand-in's folder of that name, all else is real."""
+    found, tree, level = machine
+    kernels = [
+        parse(text)
+        for text in (
+            PLAIN,
+            PLAIN.replace("_compv3_", "_compv6_"),
+            PLAIN.replace("_fwd_", "_bwd_data_"),
+            PLAIN.replace("_fwd_", "_bwd_weight_") + "_vec4_8_4_2stage",
+        )
+    ]
+    emitter = Emitter(ROOT / "workflow/templates", API, level)
+    collections = emitter.collection_files(kernels, "gfx950")
+    for path, text in (emitter.files(kernels, "gfx950") | collections).items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    stand_in = tmp_path / "stand_in"
+    shutil.copytree(ROOT / "tests/toolchain/ck_stand_in/ck_tile/dispatcher", stand_in / "ck_tile/dispatcher")
+    assert not (tree.include / "ck_tile/dispatcher").exists()
+    (tmp_path / "all.cpp").write_text("".join(f'#include "{path}"\n' for path in collections))
+    arguments = (
+        "-fsyntax-only", "--cuda-host-only", "--offload-arch=gfx950", "-D__HIP_PLATFORM_AMD__",
+        "-Wno-undefined-func-template", "-Wno-float-equal", "-I", tree.include, "-isystem", stand_in, "-I", ".",
+        "all.cpp",
+    )  # fmt: skip
+    run = compiler.run([found.path, *arguments], tmp_path, 600, 3072)
+    assert run.outcome == "ok", run.log
+    assert any(path.startswith("register_") for path in collections)
+
+
 def test_the_library_and_our_rules_agree_on_what_can_run(machine):
     found, tree, level = machine
     problems = [
@@ -79,10 +113,24 @@ def test_the_library_and_our_rules_agree_on_what_can_run(machine):
             ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16"), (2,), 1
         )
     ]
-    host = HostCompiler(found, tree, SETTINGS, ROOT / "workflow/native")
-    theirs = host.load(units([PLAIN], "gfx950", level)).verdicts(problems)
-    candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1)
-    ours = support.check(problem.frame(problems), candidates, "forward") == 0
+    host = HostCompiler(found, tree, SETTINGS, ROOT / "workflow/native", Cache(default_folder(), 20 << 30))
+    checks = host.load(units([PLAIN], "gfx950", level))
+    theirs = checks.verdicts(problems)
+    candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)
+    frame = problem.frame(problems)
+    ours = support.check(frame, candidates, "forward") == 0
     assert theirs.any()
     assert not theirs.all()
     assert (theirs == ours).all()
+    # The library's grid is ours: as many blocks, 256 threads each, and no workspace.
+    launches = checks.launches(problems, theirs)
+    rows = np.flatnonzero(theirs[:, 0])
+    gpu = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
+    blocks = features.compute(frame, candidates, rows, np.zeros_like(rows), gpu, names=("blocks",))[:, 0]
+    same = launches.blocks[rows, 0] == blocks
+    # The library splits N where a tensor comes near 2 GiB; the parts then end in the middle of a tile.
+    split = implicit_gemm(frame, "forward")["input_bytes"].to_numpy()[rows] > 2**30
+    assert (same | split).all()
+    assert same.mean() > 0.99
+    assert set(launches.threads[rows, 0].tolist()) == {256}
+    assert set(launches.workspace_bytes[rows, 0].tolist()) == {0}

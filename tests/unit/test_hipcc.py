@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,13 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tilewright import build, ck_api, hardware, kernel_table
+from tilewright import build, ck_api, hardware, kernel_table, library_support, problem, support_table
 from tilewright.cache import Cache
 from tilewright.errors import UserError
+from tilewright.kernel import frame as kernel_frames
 from tilewright.kernel import name
+from tilewright.problem import Problem
+from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CkSettings, CompileSettings, LimitSettings
 from tilewright.toolchain import ck_tree, code_object, compiler, registry
 from tilewright.toolchain.base import CompileUnit
@@ -170,6 +174,34 @@ def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machi
     machine.new_compiler("fake hipcc version 2")
     assert ids() == before
     assert len(machine.runs) == 2
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no host C++ compiler to stand for the library's host code")
+def test_the_librarys_host_code_is_asked_for_pairs(machine):
+    """The library that fake_hipcc makes runs problems with 64 channels a group."""
+    settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler), batch=1)
+    host = registry.host_compiler(
+        settings, CkSettings(root=str(machine.folder / "ck")),
+        CacheSettings(folder=str(machine.folder / "cache")), ROOT / "workflow/native",
+    )  # fmt: skip
+    first, second = (unit.kernel for unit in units("", ""))
+    problems = problem.frame([Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8) for c in (64, 32, 4)])
+    problems["problem_key"] = ["c64", "c32", "c4"]
+    rows = [(first, "ok"), (second, "compile_error")]
+    built = kernel_frames([kernel for kernel, _ in rows]).assign(
+        split_k=1, build_status=[status for _, status in rows], kernel_id=["first", "second"]
+    )
+    headers = {f"{name(kernel)}.hpp": b"" for kernel, _ in rows}
+    library = library_support.verdicts(problems, built, headers, "gfx950", host)
+    assert library.tolist() == [[True, False], [False, False], [False, False]]
+    table = support_table.table(problems, built, "forward", 64, library).to_pydict()
+    assert table["rule"] == ["", "build", "library", "build", "vector", "build"]
+    differ = support_table.disagreements(problems, built, "forward", 64, library).to_pylist()
+    assert [(row["kernel_id"], row["problem_key"], row["rule"], row["library"]) for row in differ] == [
+        ("first", "c32", "", False)
+    ]
+    with pytest.raises(UserError, match="the bundle of headers has none for"):
+        library_support.verdicts(problems, built, {}, "gfx950", host)
 
 
 def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from tilewright import hardware, kernel, modules, problem, resources
+from tilewright import hardware, kernel, modules, problem, resources, support
 from tilewright.devices import base, simulated
 from tilewright.devices.simulated import SimulatedDevice, load_coefficients
 from tilewright.errors import UserError
@@ -80,7 +80,13 @@ def test_truth_is_the_prototypes(product_name, variant):
     )
     truth = np.diag(device(gpu=GPUS[product_name]).truth_us(problems, candidates))
     wanted = pd.to_numeric(rows["truth_us"]).to_numpy(np.float64)
-    np.testing.assert_allclose(truth, wanted, rtol=1e-5)
+    # The prototype lets merged groups share a vector and 3x3 kernels have channels; the library does neither.
+    looser = (candidates["num_groups_to_merge"] > 1) | (candidates["specialization"] == "filter3x3")
+    refused = np.diag(support.check(problems, candidates, variant, wave_size=GPUS[product_name].wave_size)) > 0
+    compared = ~(looser & refused)
+    np.testing.assert_allclose(truth[compared], wanted[compared], rtol=1e-5)
+    assert np.isnan(truth[~compared]).all()
+    assert compared.any()
 
 
 def test_frozen_table_covers_the_model():

@@ -14,6 +14,7 @@ NAMES = [rule.name for rule in support.RULES]
 BASE = KernelConfig(
     "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16, 8, 8, 8
 )
+TAPS = replace(BASE, specialization="filter3x3", vec_a=1, vec_b=1, vec_c=1)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 POINTWISE = {"Y": 1, "X": 1, "pad_h": 0, "pad_w": 0}
 
@@ -47,7 +48,11 @@ CASES = [
     ("specialization", layer(), replace(BASE, specialization="filter1x1_pad0"), 1, {}),
     ("specialization", layer(**(POINTWISE | {"pad_h": 1})), replace(BASE, specialization="filter1x1_pad0"), 1, {}),
     ("specialization", layer(stride_w=2, **POINTWISE), replace(BASE, specialization="filter1x1_stride1_pad0"), 1, {}),
-    ("specialization", layer(Y=5, X=5), replace(BASE, specialization="filter3x3"), 1, {}),
+    ("specialization", layer(G=64, Y=5, X=5), TAPS, 1, {}),
+    ("specialization", layer(G=64, Y=1, X=3), TAPS, 1, {}),
+    ("specialization", layer(G=32), replace(TAPS, vec_c=1), 1, {}),
+    ("specialization", layer(G=64, Di=4), replace(TAPS, ndim=3, layout="ndhwgc"), 1, {}),
+    ("vector", layer(G=16), replace(BASE, num_groups_to_merge=8), 1, {}),
     ("explicit_gemm", layer(stride_h=2, **POINTWISE), replace(BASE, explicit_gemm=True), 1, {}),
     ("merge_groups", layer(G=4), replace(BASE, num_groups_to_merge=8), 1, {}),
     ("compv5", layer("bwd_data"), variant_of("bwd_data", pipeline="compv5"), 1, {}),
@@ -83,8 +88,10 @@ def test_every_rule_has_a_case():
         (layer(C=4), replace(BASE, vec_a=4, vec_b=4), 1, {}),
         (layer(stride_w=2, **POINTWISE), replace(BASE, specialization="filter1x1_pad0"), 1, {}),
         (layer(**POINTWISE), replace(BASE, specialization="filter1x1_stride1_pad0", explicit_gemm=True), 1, {}),
-        (layer(), replace(BASE, specialization="filter3x3"), 1, {}),
-        (layer(G=32, C=32, K=32), replace(BASE, num_groups_to_merge=8), 1, {}),
+        (layer(G=64), TAPS, 1, {}),
+        (layer("bwd_weight", G=64), replace(TAPS, variant="bwd_weight"), 1, {}),
+        (layer(G=64, Di=4, Z=3), replace(TAPS, ndim=3, layout="ndhwgc"), 1, {}),
+        (layer(G=8), replace(BASE, num_groups_to_merge=8), 1, {}),
         (layer(), replace(BASE, pipeline="compv5"), 1, {}),
         *(
             (layer(), replace(BASE, pipeline=name, scheduler="interwave"), 1, {})

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from small_workflow import ROOT
 
 from tilewright.problem import Problem
@@ -106,6 +107,28 @@ def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_
     changed = {row["kernel_id"] for row in table(fresh, dataset)} - {row["kernel_id"] for row in rows}
     wanted = [row for row in table(fresh, dataset) if row["kernel_id"] in changed and not row["alias_of"]]
     assert 0 < again.measured == sum(row["status"] in ("ok", "crash") for row in wanted) < first.measured
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no host C++ compiler to stand for the library's host code")
+def test_the_librarys_own_checks_decide_what_can_run(fresh, tmp_path):
+    with_fake_compiler(fresh, tmp_path / "machine")
+    fresh.configure(support={"source": "library"})
+    fresh.make("results/datasets/gfx950/forward_bf16.parquet")
+    rows = table(fresh, "results/datasets/gfx950/forward_bf16.parquet")
+    built = [row for row in rows if row["status"] != "compile_error"]
+    assert {row["C"] // row["G"] % 64 for row in built if row["status"] != "unsupported"} == {0}
+    refused = [row for row in built if row["status"] == "unsupported"]
+    assert {row["reason"] for row in refused if row["C"] // row["G"] % 64 == 32} == {"library"}
+    differ = table(fresh, "results/support/gfx950/forward_bf16/[0-9].disagreements.parquet")
+    assert sum(not row["library"] for row in differ) == sum(row["reason"] == "library" for row in refused) > 0
+    assert {row["rule"] for row in differ if not row["library"]} == {""}
+
+
+def test_the_library_is_asked_only_where_it_is_compiled(fresh):
+    fresh.configure(support={"source": "library"})
+    run = fresh.run(MODEL)
+    assert run.status != 0
+    assert "set compile.toolchain to hipcc" in run.output
 
 
 def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
 from tilewright.operation import Operation
 from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
@@ -18,6 +18,7 @@ from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
 from tilewright.settings.section import Section, SourcePath
 from tilewright.settings.serving import ServingSettings
+from tilewright.settings.support import SupportSettings
 from tilewright.settings.validation import ValidationSettings
 from tilewright.tables import checked
 
@@ -43,12 +44,21 @@ class Config(Section):
     problems: ProblemsSettings = ProblemsSettings()
     ck: CkSettings = CkSettings()
     compile: CompileSettings = CompileSettings()
+    support: SupportSettings = SupportSettings()
     benchmark: BenchmarkSettings = BenchmarkSettings()
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
     model: ModelSettings = ModelSettings()
     validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
+
+    @field_validator("support")
+    @classmethod
+    def _library_is_compiled(cls, support: SupportSettings, info: ValidationInfo) -> SupportSettings:
+        compiled = info.data.get("compile")
+        if support.source == "library" and compiled is not None and compiled.toolchain != "hipcc":
+            raise ValueError("the library has to be compiled: set compile.toolchain to hipcc, or source to rules")
+        return support
 
     @field_validator("operations")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.cache import open_cache
 from tilewright.devices.coefficients import Coefficients
@@ -14,6 +15,7 @@ from tilewright.settings.compile import CkSettings, CompileSettings
 from tilewright.toolchain import ck_tree, compiler
 from tilewright.toolchain.base import Toolchain
 from tilewright.toolchain.ck_tree import CkTree
+from tilewright.toolchain.host_check import HostCompiler
 from tilewright.toolchain.none import NoToolchain
 
 
@@ -43,6 +45,12 @@ def fingerprint(settings: CompileSettings, ck: CkSettings) -> str:
         return "none"
     found = compiler.find(settings)
     return hashlib.sha256(f"{found.version}\n{CkTree(ck_tree.find(ck)).whole_digest()}".encode()).hexdigest()[:16]
+
+
+def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
+    """Return what asks the compiled library's own host-side checks; ``native`` is the folder of hip_stand_in.cpp."""
+    store = open_cache(cache.folder, cache.max_gib)
+    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store)
 
 
 def _none(settings: CompileSettings, target: Target) -> Toolchain:
