@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.metadata
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from types import ModuleType
 
+from tilewright import command_line
 from tilewright.errors import reports_user_errors
 
 COMMANDS = {
@@ -14,14 +17,19 @@ COMMANDS = {
     "cache": "say what the shared cache holds, make room in it, check it",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
     "compare": "say what changed between two datasets or the picks of two models",
+    "completion": "print the completion script of a shell",
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
-    "explain": "show what every rule says of a kernel",
+    "explain": "show why a kernel was picked, or what every rule says of a kernel",
+    "new-arch": "add a GPU target to the table of facts, filled in like a known one",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "status": "say what of a workflow is done and how long the rest takes",
+    "verify": "check models, datasets, recordings, results, or what kernels of a library compute",
 }
-"""Subcommand to the line that ``--help`` shows; the module is ``tilewright.commands.NAME``, with - as _."""
+"""Subcommand to the line that ``--help`` shows; the module is ``tilewright.commands.NAME``, with - as _.
+
+A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that the help text ends with."""
 
 
 @reports_user_errors
@@ -30,17 +38,30 @@ def main(argv: list[str] | None = None) -> int | None:
     arguments = sys.argv[1:] if argv is None else argv
     # Only the wanted module is imported: LightGBM and pandas take a second that --help does not need.
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    parser = argparse.ArgumentParser(prog="tilewright", description=__doc__.split(":")[0] + ".")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run: Callable[[argparse.Namespace], int | None]
-    for name, summary in COMMANDS.items():
-        subparser = subparsers.add_parser(name, help=summary, description=summary)
-        if name == wanted:
-            module = importlib.import_module(f"tilewright.commands.{name.replace('-', '_')}")
-            module.configure(subparser)
-            run = module.run
-    args = parser.parse_args(arguments)
+    args = parser({wanted} & set(COMMANDS)).parse_args(arguments)
+    run: Callable[[argparse.Namespace], int | None] = module(args.command).run
     return run(args)
+
+
+def parser(complete: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
+    top = argparse.ArgumentParser(prog="tilewright", description=f"{(__doc__ or '').split(':')[0]}.")
+    top.add_argument("--version", action="version", version=f"tilewright {importlib.metadata.version('tilewright')}")
+    subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in complete:
+            found = module(name)
+            found.configure(subparser)
+            subparser.epilog = command_line.epilog(subparser.epilog, found.EXAMPLES)
+    return top
+
+
+def module(name: str) -> ModuleType:
+    """Return the module of a subcommand."""
+    return importlib.import_module(f"tilewright.commands.{name.replace('-', '_')}")
 
 
 if __name__ == "__main__":

@@ -65,6 +65,7 @@ class Novelty:
         scale = np.where(spread > 0, spread, 1.0)
         known, new = known / scale, new / scale
         away = _distances(new, known)
+        self._away = away
         self.nearest = away.argmin(axis=1)
         """int [R], the training problem most like each problem."""
         among = _distances(known, known)
@@ -72,6 +73,10 @@ class Novelty:
         usual = np.sort(among.min(axis=1))
         self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
         """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
+
+    def most_like(self, row: int, count: int) -> list[int]:
+        """Return the ``count`` training problems most like problem ``row``, nearest first."""
+        return np.argsort(self._away[row], kind="stable")[:count].tolist()
 
     def outside(self, row: int) -> list[str]:
         """Return the problem features whose value no training problem reaches, with the range that they cover."""

@@ -204,15 +204,17 @@ def test_the_command_counts_collects_and_checks(tmp_path, monkeypatch, capsys):
 
     def call(*arguments):
         status = main(["cache", *arguments, *where])
-        return status, json.loads(capsys.readouterr().out)
+        printed = json.loads(capsys.readouterr().out)
+        assert printed.pop("command") == f"cache {arguments[0]}" and printed.pop("format") == 1
+        return status, printed
 
     assert call("stats") == (0, {"folder": str(folder), "entries": 5, "bytes": held(folder), "max_bytes": 20 * 2**30})
     damaged = entries(folder)[0]
     damaged.write_bytes(b"damaged")
     status, faults = call("verify")
-    assert status == 1 and list(faults) == [str(damaged)]
+    assert status == 1 and list(faults["damaged"]) == [str(damaged)]
     assert call("verify", "--repair")[0] == 1
-    assert call("verify") == (0, {})
+    assert call("verify") == (0, {"damaged": {}, "removed": False})
     status, done = call("gc", "--max-gib", str(2 * 3200 / 2**30))
     assert status == 0 and done["removed"] == 2 and done["entries"] == 2
 

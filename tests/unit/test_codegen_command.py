@@ -284,7 +284,7 @@ def test_a_single_kernel_that_is_not_legal_is_refused_with_the_rule(command, tmp
         ((*TINY, "--list-names", "--format", "json"), "--format is for --list-configs"),
         ((*TINY, "--list-names", "--compare", "x.csv"), "--compare is for --counts"),
         ((*TINY, "--list-names", "--chunk-size", "3"), "--chunk-size is for --output"),
-        ((*TINY, "--list-names", "--processes", "3"), "--processes is for --output"),
+        ((*TINY, "--list-names", "--processes", "3"), "--jobs is for --output"),
         ((*TINY, "--list-names", "--ck-api", "2025.11"), "--ck-api is for --output"),
         ((*TINY, "--output", "x", "--ck-api", "2024"), "no API level '2024'"),
         ((*TINY, "--list-names", "--verbose"), "--verbose is for --output"),
@@ -362,8 +362,7 @@ def test_explain_takes_fields_and_gives_json(command):
         "compv6",
         "--arch",
         "gfx950",
-        "--format",
-        "json",
+        "--json",
     )
     status, out, _ = command("explain", *options)
     told = json.loads(out)

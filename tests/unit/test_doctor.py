@@ -52,11 +52,11 @@ def test_gpu_targets_are_read_from_the_driver(tmp_path):
 def test_the_exit_status_says_whether_something_needed_is_missing(tmp_path, capsys):
     config = tmp_path / "config.yaml"
     config.write_text("compile: {toolchain: none}\n")
-    assert main(["doctor", "--config", str(config)]) == 0
+    assert main(["doctor", "--configfile", str(config)]) == 0
     config.write_text("compile: {toolchain: hipcc}\n")
     capsys.readouterr()
-    assert main(["doctor", "--config", str(config), "--json"]) == 1
-    rows = json.loads(capsys.readouterr().out)
+    assert main(["doctor", "--configfile", str(config), "--json"]) == 1
+    rows = json.loads(capsys.readouterr().out)["findings"]
     assert {"subject": "HIP compiler", "status": "needed"}.items() <= rows[
         [r["subject"] for r in rows].index("HIP compiler")
     ].items()

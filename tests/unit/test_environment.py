@@ -66,8 +66,8 @@ def declared(*extras):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
     names = {re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirements in lists for requirement in requirements}
-    # Pydantic's types of errors are in a package of its own, of one version with it.
-    return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core"}
+    # Pydantic's types of errors are in a package of its own, of one version with it; _typeshed is mypy's, no package.
+    return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core", "_typeshed"}
 
 
 @pytest.mark.parametrize("command", sorted(cli.COMMANDS))

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
 
 import yaml
 
+from tilewright import command_line
 from tilewright.cache import Cache, open_cache
 from tilewright.errors import UserError
 from tilewright.settings.cache import CacheSettings
 from tilewright.settings.config import check
 
 CONFIG = Path("config/config.yaml")
+EXAMPLES = (
+    "tilewright cache stats",
+    "tilewright cache gc --max-gib 10",
+    "tilewright cache verify --repair --json",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--folder", metavar="DIR", help=f"the cache (default: as {CONFIG} says, or the user's)")
-    common.add_argument("--json", action="store_true", help="print JSON")
+    command_line.add_json(common)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("stats", parents=[common], help="count entries and bytes")
     gc = actions.add_parser("gc", parents=[common], help="remove what was used longest ago, and what dead writers left")
@@ -55,7 +60,7 @@ def _settings() -> CacheSettings:
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
     stats = cache.stats()
     if args.json:
-        print(json.dumps(asdict(stats), indent=2))
+        command_line.print_json("cache stats", asdict(stats))
     else:
         print(f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}")
     return 0
@@ -64,7 +69,7 @@ def _stats(cache: Cache, args: argparse.Namespace) -> int:
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
     result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
     if args.json:
-        print(json.dumps(asdict(result), indent=2))
+        command_line.print_json("cache gc", asdict(result))
     else:
         print(
             f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
@@ -76,7 +81,8 @@ def _gc(cache: Cache, args: argparse.Namespace) -> int:
 def _verify(cache: Cache, args: argparse.Namespace) -> int:
     faults = cache.verify(args.repair)
     if args.json:
-        print(json.dumps({str(path): fault for path, fault in faults.items()}, indent=2))
+        damaged = {str(path): fault for path, fault in faults.items()}
+        command_line.print_json("cache verify", {"damaged": damaged, "removed": args.repair})
     else:
         for path, fault in faults.items():
             print(f"{path}: {fault}{'; removed' if args.repair else ''}")

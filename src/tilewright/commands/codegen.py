@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright import library, single_kernel
+from tilewright import command_line, library, single_kernel
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
 from tilewright.rules.words import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
@@ -24,6 +24,12 @@ DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"
 DEFAULT_CHUNK_SIZE = 25
 PACKAGE = Path(__file__).parents[1]
+EXAMPLES = (
+    "tilewright codegen --arch gfx950 --rule-set tiny --list-names",
+    "tilewright codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
+    "tilewright codegen --arch gfx950 --variant forward --ndim 2 --dtype bf16 --pipeline mem --tile-k 32 --output out",
+    "tilewright codegen --counts --arch gfx950 --json",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +45,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--rule-set", choices=RULE_SETS, help=f"which set (default: {DEFAULT_RULE_SET})")
     which.add_argument("--variant", nargs="+", choices=REQUESTED_VARIANTS, help="directions (default: all three)")
     which.add_argument("--ndim", nargs="+", type=int, choices=NDIMS, help="dimensions (default: 2 3)")
-    which.add_argument("--datatype", nargs="+", choices=DTYPES, help="data types (default: all three)")
+    which.add_argument(
+        "--datatype", "--dtype", dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)"
+    )
     which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
     which.add_argument(
         "--filter",
@@ -57,9 +65,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--chunk-size", type=int, metavar="N", help=f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})"
     )
-    how.add_argument("--processes", type=int, metavar="N", help="that write files (default: one a core)")
+    how.add_argument(
+        "--jobs", "--processes", dest="processes", type=int, metavar="N", help="that write files (default: one a core)"
+    )
     how.add_argument("--verbose", action="store_true", help="with --output: print the name of each kernel")
-    how.add_argument("--config", type=Path, default=Path("config"), metavar="DIR", help="tables (default: config)")
+    command_line.add_tables(how)
     how.add_argument(
         "--templates", type=Path, default=Path("workflow/templates"), metavar="DIR",
         help="C++ templates (default: workflow/templates)",
@@ -67,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
 
+    command_line.add_json(parser)
     single_kernel.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
     parser.epilog = "One request: full-tests and tiny are drawn from all that is asked for together."
 
@@ -83,12 +94,24 @@ def run(args: argparse.Namespace) -> int:
     items = [(arch, item) for arch in _archs(args) for item in _listed(args, _Tables(args), arch)]
     if not items:
         print(f"{_asked(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
+    if args.json:
+        return _print_list(args, items)
     if args.list_names:
         sys.stdout.writelines(f"{name}\n" for name in sorted({item.name for _, item in items}))
         return 0
     from tilewright.rules import listing
 
     sys.stdout.writelines([listing.as_json(items)] if args.format == "json" else listing.as_tsv(items))
+    return 0
+
+
+def _print_list(args: argparse.Namespace, items: Sequence[tuple[str, Enumerated]]) -> int:
+    from tilewright.rules import listing
+
+    if args.list_names:
+        command_line.print_json("codegen", {"names": sorted({item.name for _, item in items})})
+    else:
+        command_line.print_json("codegen", {"configs": listing.rows(items)})
     return 0
 
 
@@ -133,10 +156,12 @@ def _refuse_options_without_effect(args: argparse.Namespace) -> None:
     fields = single_kernel.given(args)
     faults = (
         (args.format and not args.list_configs, "--format is for --list-configs"),
+        (args.format and args.json, "--format says how lists look without --json: leave out one"),
+        (args.verbose and args.json, "--verbose prints names, --json has them: leave out one"),
         (args.compare and not args.counts, "--compare is for --counts"),
         (args.ck_api and not args.output, "--ck-api is for --output"),
         (args.chunk_size is not None and not args.output, "--chunk-size is for --output"),
-        (args.processes is not None and not args.output, "--processes is for --output"),
+        (args.processes is not None and not args.output, "--jobs is for --output"),
         (args.verbose and not args.output, "--verbose is for --output"),
         (args.include_flagged and not args.output, "--include-flagged is for --output; lists have every kernel"),
         (fields and args.rule_set, f"--rule-set and {_first_option(fields)} exclude each other: leave out one"),
@@ -154,7 +179,7 @@ def _refuse_options_without_effect(args: argparse.Namespace) -> None:
     for wrong, told in faults:
         if wrong:
             raise UserError(told)
-    for option, value in (("--chunk-size", args.chunk_size), ("--processes", args.processes)):
+    for option, value in (("--chunk-size", args.chunk_size), ("--jobs", args.processes)):
         if value is not None and value < 1:
             raise UserError(f"{option} is {value}; it has to be at least 1")
 
@@ -210,7 +235,10 @@ def _count(args: argparse.Namespace) -> int:
     known = sorted({cell.arch for cell in reference}) or tables.specs.supported_archs()
     wanted = list(counts.cells(args.arch or known, sets))
     compared = different = 0
-    print("\t".join((*counts.COLUMNS, *(("reference",) if reference else ()))))
+    columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
+    rows = []
+    if not args.json:
+        print("\t".join(columns))
     for cell, found in counts.count(wanted, tables.enumerator):
         verdict = []
         if reference:
@@ -219,7 +247,12 @@ def _count(args: argparse.Namespace) -> int:
             compared += expected is not None
             different += bool(told)
             verdict = [told or ("same" if expected else "no reference")]
-        print("\t".join([*cell.key, *map(str, found.values()), *verdict]))
+        row = [*cell.key, *found.values(), *verdict]
+        rows.append(dict(zip(columns, row, strict=True)))
+        if not args.json:
+            print("\t".join(map(str, row)))
+    if args.json:
+        command_line.print_json("codegen", {"counts": rows, "compared": compared, "different": different})
     if not reference:
         return 0
     missing = sum(cell not in set(wanted) for cell in reference)
@@ -230,17 +263,20 @@ def _count(args: argparse.Namespace) -> int:
 
 
 def _emit(args: argparse.Namespace) -> int:
-    for arch in _archs(args):
-        _emit_arch(args, arch, args.output / arch)
+    emitted = [_emit_arch(args, arch, args.output / arch) for arch in _archs(args)]
+    if args.json:
+        command_line.print_json("codegen", {"archs": emitted})
     return 0
 
 
-def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
+def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
+    """Emit the kernels of one arch; return what ``--json`` says of it, and print the same without it."""
     chunk_size = args.chunk_size or DEFAULT_CHUNK_SIZE
     request = _request_digest(args, arch, chunk_size)
     if request and not args.verbose and library.is_current(folder, request):
-        print(f"{arch}: nothing changed in {folder}")
-        return
+        if not args.json:
+            print(f"{arch}: nothing changed in {folder}")
+        return {"arch": arch, "folder": folder, "changed": False}
     from tilewright.ck_api import NEWEST
     from tilewright.emit import Emitter, name
     from tilewright.rules import flags
@@ -264,11 +300,17 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> None:
         library.remember(folder, request)
     if args.verbose:
         sys.stdout.writelines(f"{stem}\n" for stem in sorted(map(name, kernels)))
-    print(
-        f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
-        f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "
-        f"{written.changed} written, {written.removed} removed"
-    )
+    if not args.json:
+        print(
+            f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
+            f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "
+            f"{written.changed} written, {written.removed} removed"
+        )
+    return {
+        "arch": arch, "folder": folder, "changed": bool(written.changed or written.removed), "kernels": len(kernels),
+        "left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(kernels),
+        "files": written.files, "files_written": written.changed, "files_removed": written.removed,
+    }  # fmt: skip
 
 
 def _refusals(items: Sequence[Enumerated]) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from importlib import resources
 from pathlib import Path
@@ -14,10 +13,14 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from tilewright import compare
+from tilewright import command_line, compare
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 
+EXAMPLES = (
+    "tilewright compare before.parquet after.parquet --html changes.html",
+    "tilewright compare old/gfx950 new/gfx950 --measured results/datasets/gfx950/forward_bf16.parquet --json",
+)
 _LEFT_OUT = ("network", "layer")
 """Columns for which a terminal has no room."""
 WIDTH_OF_A_FILE = 200
@@ -34,12 +37,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with all rows")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.epilog = (
-        "Exit status 3: B is significantly slower than A. Examples: "
-        "tilewright compare before.parquet after.parquet --html changes.html; "
-        "tilewright compare old/gfx950 new/gfx950 --measured forward_bf16.parquet"
-    )
+    command_line.add_json(parser)
+    parser.epilog = "Exit status 3: B is significantly slower than A."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.html:
         write_text(args.html, page(found))
     if args.json:
-        print(json.dumps(found.record(), indent=2))
+        command_line.print_json("compare", found.record())
     else:
         _print(found, args.top)
     return 3 if _is_slower(found) else 0

@@ -6,9 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from tilewright import layers
+from tilewright import command_line, layers
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
+
+EXAMPLES = (
+    "tilewright crawl --torch torchvision.models:resnet50 --input 8x3x224x224 --output my_model.csv",
+    "tilewright crawl --onnx my_model.onnx --input 8x3x224x224 --train --output my_model.csv",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="what to call the network (default: the name of the callable or the file)")
     parser.add_argument("--jobs", type=int, default=1, help="processes that crawl a zoo (default: 1)")
+    command_line.add_json(parser)
     parser.epilog = (
         "Needs the packages of the extra: pip install 'tilewright[crawl]'; the zoo: config/problems/crawl.txt."
     )
@@ -55,6 +61,13 @@ def run(args: argparse.Namespace) -> int:
         return 1
     write_text(args.output, layers.to_text(found))
     total = sum(layer.occurrences for layer in found)
+    if args.json:
+        content = {
+            "table": args.output, "network": found[0].network, "layers": len(found), "convolutions": total,
+            "left_out": left_out,
+        }  # fmt: skip
+        command_line.print_json("crawl", content)
+        return 0
     print(f"{args.output}: {len(found)} distinct convolutions of {total} that {found[0].network} runs")
     return 0
 
@@ -74,5 +87,11 @@ def _zoo(args: argparse.Namespace) -> int:
     tables.write(args.output, networks, result.layers, result.left_out)
     page.write(args.output, packages, networks, result.layers, result.left_out)
     failed = sum(not count for *_, count in result.left_out)
+    if args.json:
+        content = {
+            "table": args.output, "networks": len(networks), "layers": len(result.layers), "failed_runs": failed
+        }  # fmt: skip
+        command_line.print_json("crawl", content)
+        return 0
     print(f"{args.output}: {len(result.layers)} layers of {len(networks)} networks; {failed} runs failed")
     return 0

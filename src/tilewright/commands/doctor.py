@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 
-from tilewright import doctor
+from tilewright import command_line, doctor
 from tilewright.settings.config import Config, check
 from tilewright.tables import parsed
 
-CONFIG = Path("config/config.yaml")
-API = Path("config/ck_api.yaml")
+CONFIG = "config.yaml"
+API = "ck_api.yaml"
+EXAMPLES = ("tilewright doctor", "tilewright doctor --configfile config/config.yaml --json")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--config", type=Path, default=CONFIG, help=f"configuration to judge by (default: {CONFIG})")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    command_line.add_tables(parser)
+    parser.add_argument(
+        "--configfile", type=Path, metavar="FILE", help="configuration to judge by (default: config.yaml of --config)"
+    )
+    command_line.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what was found; exit status 1 if something is missing that the configuration asks for."""
-    config = check(parsed(args.config), str(args.config)) if args.config.exists() else Config()
-    found = doctor.findings(config, API)
+    path = args.configfile or args.config / CONFIG
+    config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
+    found = doctor.findings(config, args.config / API)
     if args.json:
-        print(json.dumps([asdict(finding) for finding in found], indent=2))
+        command_line.print_json("doctor", {"findings": [asdict(finding) for finding in found]})
     else:
         width = max(len(finding.subject) for finding in found)
         for finding in found:

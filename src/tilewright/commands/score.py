@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tilewright import parquet, publish, scoring
+from tilewright import command_line, parquet, publish, scoring
 from tilewright.errors import UserError
+
+EXAMPLES = (
+    "tilewright score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +26,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--kernels", type=Path, metavar="TXT",
         help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
     )  # fmt: skip
-    parser.add_argument("--out", required=True, type=Path, metavar="PARQUET", help="table to write, one row a pair")
+    parser.add_argument(
+        "--out",
+        "--output",
+        dest="out",
+        required=True,
+        type=Path,
+        metavar="PARQUET",
+        help="table to write, one row a pair",
+    )
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
+    command_line.add_json(parser)
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/how-to/score-kernels.md."
 
 
@@ -41,6 +54,14 @@ def run(args: argparse.Namespace) -> int:
     for remark in (*remarks, *more):
         print(f"note: {remark}", file=sys.stderr)
     supported = pc.sum(table["supported"]).as_py() or 0
+    if args.json:
+        content = {
+            "table": args.out, "arch": index["arch"], "device_kind": index["device_kind"], "pairs": table.num_rows,
+            "kernels": len(pairs.names), "problems": len(pairs.dims), "supported_pairs": supported,
+            "notes": [*remarks, *more],
+        }  # fmt: skip
+        command_line.print_json("score", content)
+        return 0
     print(
         f"{table.num_rows:,} pairs of {len(pairs.names):,} kernels and {len(pairs.dims):,} problems scored on "
         f"{index['arch']} (model of {index['device_kind']} times); {supported:,} can run"

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 import pandas as pd
 
-from tilewright.errors import UserError
-from tilewright.operation import DTYPES, VARIANTS
+from tilewright import command_line
 from tilewright.problem import DIMS, Problem
 from tilewright.selection import NO_CANDIDATE, Selector
+
+EXAMPLES = (
+    f"tilewright select results/models/gfx950 --problem {command_line.EXAMPLE} --top 3",
+    "tilewright select results/models/gfx950 --variant bwd_data --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
+    f"tilewright select results/models/gfx950 --problem {command_line.EXAMPLE} --confidence 0.9",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
-    parser.add_argument("--variant", choices=VARIANTS, default="forward", help="direction (default: forward)")
-    parser.add_argument("--dtype", choices=DTYPES, default="bf16", help="data type (default: bf16)")
-    parser.add_argument("--problem", metavar="N=8,C=64,...", help="dimensions in one word; options beside it win")
-    for name in DIMS:
-        parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
+    command_line.add_problem(parser)
     shown = parser.add_mutually_exclusive_group()
-    shown.add_argument("--top", type=_positive, default=5, help="how many candidates to show (default: 5)")
+    shown.add_argument("--top", type=command_line.positive, default=5, help="how many candidates to show (default: 5)")
     shown.add_argument(
         "--confidence", type=float, metavar="SHARE",
         help="instead of --top: the smallest set that holds a candidate within 3 %% of the best so surely, as 0.9",
@@ -32,17 +32,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.epilog = f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups."
+    command_line.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
-    dims = parse_dims(args.problem) if args.problem else {}
-    dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
-    if not dims:
-        raise UserError("no problem given: use --problem N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3 or --N 8 --C 64 ...")
-    problem = Problem.from_dims(args.variant, args.dtype, **dims)
+    problem = command_line.problem(args)
     selector = Selector.load(args.models, f"{args.variant}_{args.dtype}")
     if args.confidence is None:
         ranked = selector.rank(problem, args.top)
@@ -62,26 +57,6 @@ def run(args: argparse.Namespace) -> int:
     return int(ranked.empty)
 
 
-def parse_dims(text: str) -> dict[str, int]:
-    """Read ``N=8,C=64``; a ``UserError`` names the wrong part. Names are checked by ``Problem.from_dims``."""
-    dims: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        if not (value.isascii() and value.isdigit()):
-            raise UserError(f"--problem: {part!r}: write NAME=NUMBER, for example N=8")
-        if name in dims:
-            raise UserError(f"--problem: {name} is given twice")
-        dims[name] = int(value)
-    return dims
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
-
-
 def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, measured: int) -> None:
     content = {
         "operation": selector.operation,
@@ -92,7 +67,7 @@ def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, meas
         "fastest_measured": None if measured == NO_CANDIDATE else selector.candidates["candidate"].iloc[measured],
         "candidates": ranked.to_dict(orient="records"),
     }
-    print(json.dumps(content, indent=2))
+    command_line.print_json("select", content)
 
 
 def _print_table(ranked: pd.DataFrame) -> None:
@@ -108,9 +83,7 @@ def _print_table(ranked: pd.DataFrame) -> None:
             table.add_row(*row)
         Console().print(table)
         return
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    for row in [columns, *rows]:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    print("\n".join(command_line.table_lines(columns, rows)))
 
 
 def _cell(name: str, value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import asdict
 from datetime import timedelta
@@ -12,9 +11,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tilewright import status
+from tilewright import command_line, status
 from tilewright.errors import UserError
 
+EXAMPLES = (
+    "tilewright status",
+    "tilewright status gfx950 --results results --watch 10",
+    "tilewright status gfx950 --json",
+)
 _WIDTH = 160
 
 
@@ -23,10 +27,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
     parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="look twice and estimate the rest")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.epilog = (
-        "It tells what exists, not what is out of date: that is `snakemake -n`. Example: tilewright status --watch 10"
-    )
+    command_line.add_json(parser)
+    parser.epilog = "It tells what exists, not what is out of date: that is `snakemake -n`."
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     published = (args.results / "models" / arch / "index.json").exists()
     if args.json:
         rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
-        print(json.dumps({"arch": arch, "published": published, "operations": rows}, indent=2))
+        command_line.print_json("status", {"arch": arch, "published": published, "operations": rows})
     else:
         Console(width=None if Console().is_terminal else _WIDTH).print(_table(arch, found, etas))
         print(f"models of {arch}: {'published' if published else 'not published yet'}")

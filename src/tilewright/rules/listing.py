@@ -39,10 +39,15 @@ def as_tsv(items: Iterable[tuple[str, Enumerated]]) -> Iterator[str]:
         yield "\t".join(row(item, arch).values()) + "\n"
 
 
-def as_json(items: Iterable[tuple[str, Enumerated]]) -> str:
-    """Return a JSON list; beside the columns each kernel has its family and fields."""
-    rows: list[dict[str, Any]] = []
+def rows(items: Iterable[tuple[str, Enumerated]]) -> list[dict[str, Any]]:
+    """Return a record a kernel: beside the columns its family and fields."""
+    found: list[dict[str, Any]] = []
     for arch, item in items:
         family = "depthwise" if isinstance(item.kernel, DepthwiseConfig) else "implicit_gemm"
-        rows.append(row(item, arch) | {"family": family, "fields": asdict(item.kernel)})
-    return json.dumps(rows, indent=1, sort_keys=True) + "\n"
+        found.append(row(item, arch) | {"family": family, "fields": asdict(item.kernel)})
+    return found
+
+
+def as_json(items: Iterable[tuple[str, Enumerated]]) -> str:
+    """Return ``rows`` as a JSON list."""
+    return json.dumps(rows(items), indent=1, sort_keys=True) + "\n"

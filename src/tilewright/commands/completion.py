@@ -1,0 +1,46 @@
+"""``tilewright completion``: the script by which a shell completes subcommands, options and file names."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import shtab
+
+from tilewright import cli, command_line
+
+SHELLS = ("bash", "zsh", "fish")
+EXAMPLES = (
+    "tilewright completion bash > ~/.local/share/bash-completion/completions/tilewright",
+    'tilewright completion zsh > "${fpath[1]}/_tilewright"',
+    "tilewright completion fish > ~/.config/fish/completions/tilewright.fish",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("shell", choices=SHELLS, help="the shell that reads the script")
+    command_line.add_json(parser)
+    parser.epilog = "The script is complete in itself: a shell that has read it does not start Python to complete."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the script."""
+    parser = cli.parser(cli.COMMANDS)
+    _complete_files(parser)
+    script = shtab.complete(parser, args.shell)
+    if args.json:
+        command_line.print_json("completion", {"shell": args.shell, "script": script})
+    else:
+        print(script)
+    return 0
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Let every argument that is a path be completed with files."""
+    for action in parser._actions:
+        if action.type is Path:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                _complete_files(subparser)

@@ -1,0 +1,165 @@
+"""Is a thing of ours whole: a model directory, a dataset, a recording, a folder of results, any file with a seal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tilewright import assembly, chosen_pairs, dataset, parquet, plan, publish, recording, seal
+from tilewright.dataset import CODE, SCHEMA
+from tilewright.errors import UserError
+from tilewright.hardware import get as product
+from tilewright.operation import Operation
+from tilewright.selection import Selector
+
+SEAL = ".*.sha256"
+STAGES = ("models", "datasets", "configs")
+"""Folders by which a folder of results is known."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    subject: str
+    ok: bool
+    said: str
+    """What is right with it, or what is wrong and how to repair it."""
+
+
+def check(path: Path, config: Path) -> list[Check]:
+    """Return what was found in ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
+    if (path / publish.INDEX).is_file():
+        return _models(path)
+    if (path / recording.FILE).is_file():
+        return _recording(path, config)
+    if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
+        return _results(path)
+    if path.is_file() and path.suffix == ".parquet" and b"tilewright" in (pq.read_schema(path).metadata or {}):
+        return [_tried(str(path), lambda: _dataset(path))]
+    if path.is_file() and seal.path_of(path).is_file():
+        return [_tried(str(path), lambda: _sealed(path))]
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    raise UserError(
+        f"{path}: is neither a model directory ({publish.INDEX}), a recording ({recording.FILE}), a folder of results "
+        f"({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
+    )
+
+
+def _tried(subject: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(subject, True, look())
+    except UserError as error:
+        return Check(subject, False, str(error))
+
+
+def _models(path: Path) -> list[Check]:
+    try:
+        index = publish.verify(path)
+    except UserError as error:
+        return [Check(str(path), False, str(error))]
+    found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {publish.INDEX}")]
+    return found + [_tried(f"{path}, {name}", lambda name=name: _model(path, name)) for name in index["operations"]]
+
+
+def _model(path: Path, operation: str) -> str:
+    """Load a model as a selection does, which checks its feature list and its tables; return what it is."""
+    selector = Selector.load(path, operation)
+    return (
+        f"{len(selector.spec['feature_names'])} features, all of this release, {selector.booster.num_trees()} trees, "
+        f"{len(selector.candidates)} candidates, device kind: {selector.device_kind}"
+    )
+
+
+def _dataset(path: Path) -> str:
+    """Check a dataset's seal, columns and rows; return what it is."""
+    table = parquet.read(path)
+    made = dataset.provenance_of(table, path)
+    wrong = [field.name for field in SCHEMA if field.name not in table.schema.names]
+    wrong = [name for name in wrong if name not in CODE]
+    wrong += [f.name for f in SCHEMA if f.name in table.schema.names and table.schema.field(f.name).type != f.type]
+    if wrong:
+        raise UserError(f"{path}: column {wrong[0]} is missing or of another type; make the dataset again")
+    measurements = dataset.load(path)
+    timed = int((measurements.latency_ms > 0).sum())
+    return (
+        f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
+        f"candidates, {timed:,} times, {made['device_kind']} on {made['device']}"
+    )
+
+
+def _recording(path: Path, config: Path) -> list[Check]:
+    try:
+        told = recording.load(path)
+        hardware = product(config / "hardware.yaml", told.device)
+    except UserError as error:
+        return [Check(str(path), False, str(error))]
+
+    def replayed(operation: str) -> str:
+        table = recording.dataset(path, Operation.parse(operation), hardware)
+        times = table.num_rows - table["latency_ms"].null_count
+        return f"{table.num_rows:,} rows, {times:,} times, recorded on {told.device}"
+
+    return [_tried(f"{path}, {name}", lambda name=name: replayed(name)) for name in told.operations]
+
+
+def _sealed(path: Path) -> str:
+    seal.check(path)
+    if not path.is_file():
+        raise UserError(f"{path}: the file is missing, but its seal is there; delete the seal and run again")
+    return "has the SHA-256 of its seal"
+
+
+def _results(path: Path) -> list[Check]:
+    """Check every seal, every dataset against the journals that it was made of, and every model directory."""
+    sealed = [found.with_name(found.name[1 : -len(".sha256")]) for found in sorted(path.rglob(SEAL))]
+    checks = [_tried(str(file), lambda file=file: _sealed(file)) for file in sealed]
+    broken = [check for check in checks if not check.ok]
+    found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
+    found += broken
+    for file in sorted(path.glob("datasets/*/*.parquet")):
+        found.append(_tried(str(file), lambda file=file: _dataset(file)))
+        if found[-1].ok:
+            found.append(_tried(f"{file}, journals", lambda file=file: _from_journals(path, file)))
+    for index in sorted(path.glob(f"models/*/{publish.INDEX}")):
+        found += _models(index.parent)
+    return found
+
+
+def _from_journals(results: Path, file: Path) -> str:
+    """Put a dataset together again, and compare it with the file."""
+    arch, operation = file.parent.name, file.stem
+    plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
+    if not plan_file.is_file():
+        return "replayed from a recording: there are no journals"
+    chunks = list(_chunks(results.resolve(), arch, operation, plan_file))
+    problems = parquet.read(results / f"problems/{operation}.parquet")
+    active = results / f"active/{arch}/{operation}.parquet"
+    chosen = chosen_pairs.read(active) if active.is_file() else None
+    # Receipts name their journal from the folder of the workflow.
+    with chdir(results.resolve().parent):
+        again, quarantined = assembly.assemble(chunks, problems, arch, operation, chosen)
+    if not _same(again, parquet.read(file)):
+        raise UserError(f"{file}: the journals give other rows; delete it and run again")
+    return f"the {len(chunks)} journals give the same rows; {len(quarantined)} lines in quarantine"
+
+
+def _chunks(results: Path, arch: str, operation: str, plan_file: Path) -> Iterator[assembly.Chunk]:
+    for chunk in plan.read(plan_file):
+        yield assembly.Chunk(
+            results / f"build/{arch}/{operation}/{chunk}.parquet",
+            results / f"support/{arch}/{operation}/{chunk}.parquet",
+            results / f"benchmark/{arch}/{operation}/{chunk}.json",
+        )
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    return a.schema.equals(b.schema) and all(
+        a[name].combine_chunks().equals(b[name].combine_chunks()) for name in a.schema.names
+    )

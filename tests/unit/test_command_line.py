@@ -1,0 +1,149 @@
+"""What holds for every subcommand: help with examples that parse, ``--json`` of one form, options of one name."""
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tilewright import cli, command_line
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/command-line.md").read_text()
+MEANINGS = {
+    "--dtype": "data type", "--variant": "direction", "--config": "folder of the tables", "--json": "one JSON object",
+    "--problem": "dimensions",
+}  # fmt: skip
+"""What an option that several subcommands have is said to be, wherever it is."""
+OTHER_THINGS = {("score", "--problem")}
+
+
+def leaves(parser, words=()):
+    """Return (words, parser) of every call that does something: a subcommand, or each of its modes."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not found:
+        return [(words, parser)]
+    return [leaf for name, sub in found[0].choices.items() for leaf in leaves(sub, (*words, name))]
+
+
+PARSER = cli.parser(set(cli.COMMANDS) - {"completion"})
+LEAVES = leaves(PARSER)
+
+
+@pytest.mark.parametrize(("words", "parser"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
+def test_every_call_takes_json_and_says_what_options_mean(words, parser):
+    options = {option: action.help for action in parser._actions for option in action.option_strings}
+    if words == ("completion",):
+        return
+    assert "--json" in options, "call command_line.add_json"
+    for option, meaning in MEANINGS.items():
+        if options.get(option) and (words[0], option) not in OTHER_THINGS and words != ("explain", "config"):
+            assert meaning in options[option], option
+    for option in options:
+        assert re.fullmatch(r"-h|--[a-z]+(-[a-z]+)*|--(N|C|K|G|[DHW]i|[ZYX]|\w+_[dhw])", option), option
+
+
+@pytest.mark.parametrize("name", sorted(set(cli.COMMANDS) - {"completion"}))
+def test_the_examples_of_a_help_text_are_calls(name, monkeypatch):
+    examples = cli.module(name).EXAMPLES
+    assert examples
+    for example in examples:
+        words = shlex.split(example.replace("\\\n", " "))
+        assert words[:2] == ["tilewright", name]
+        assert PARSER.parse_args(words[1:]).command == name
+
+
+def test_help_ends_with_the_examples(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["cache", "--help"])
+    assert "\nexamples:\n  tilewright cache stats\n" in capsys.readouterr().out
+
+
+def test_numbers_that_are_not_known_are_null(capsys):
+    command_line.print_json("x", {"a": float("nan"), "b": [float("inf"), 1], "c": Path("d")})
+    assert json.loads(capsys.readouterr().out) == {
+        "command": "x", "format": command_line.JSON_FORMAT, "a": None, "b": [None, 1], "c": "d"
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="command"):
+        command_line.print_json("x", {"command": 1})
+
+
+def documented():
+    """Return the fields of each call that docs/command-line.md lists."""
+    rows = re.findall(r"^\| `([\w -]+)` \| (.*) \|$", PAGE.split("\n## JSON\n")[1], re.MULTILINE)
+    return {call: set(re.findall(r"`(\w+)`", fields)) for call, fields in rows}
+
+
+def test_the_page_has_the_json_of_every_call():
+    assert set(documented()) == {" ".join(words) for words, _ in LEAVES}
+
+
+CHEAP = {
+    "cache stats": "cache stats --folder {tmp}/cache",
+    "cache gc": "cache gc --folder {tmp}/cache",
+    "cache verify": "cache verify --folder {tmp}/cache",
+    "doctor": "doctor",
+    "bench": "bench --quick --kernels 1",
+    "explain config": "explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950",
+    "new-arch": "new-arch gfx951 --like gfx950 --print",
+    "verify": "verify config/recorded/sm_90",
+}
+
+
+@pytest.mark.parametrize("call", sorted(CHEAP))
+def test_json_has_the_fields_of_the_page(call, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    cli.main([*shlex.split(CHEAP[call].format(tmp=tmp_path)), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["command"] == call and printed["format"] == command_line.JSON_FORMAT
+    assert set(printed) - {"command", "format"} == documented()[call]
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [("--list-names", {"names"}), ("--list-configs", {"configs"}), ("--output {tmp}", {"archs"})],
+)
+def test_codegen_has_json_for_each_of_its_answers(action, fields, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    request = [
+        "codegen",
+        "--arch",
+        "gfx950",
+        "--variant",
+        "forward",
+        "--ndim",
+        "2",
+        "--dtype",
+        "bf16",
+        "--tile-k",
+        "32",
+    ]
+    assert cli.main([*request, *action.format(tmp=tmp_path).split(), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed) - {"command", "format"} == fields <= documented()["codegen"]
+    (only,) = printed[fields.pop()]
+    assert "grouped_conv_fwd_bf16" in json.dumps(only) or only["kernels"] == 1
+
+
+def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
+    shtab = pytest.importorskip("shtab", reason="the environment is older than envs/requirements.lock")
+    assert shtab
+    script = subprocess.run(
+        [shutil.which("python3"), "-c", "from tilewright import cli; cli.main(['completion', 'bash'])"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (tmp_path / "script").write_text(script)
+
+    def completed(*words):
+        call = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_tilewright; echo ${{COMPREPLY[@]}}"
+        run = ["bash", "-c", f"source {tmp_path}/script; {call}"]
+        return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+
+    assert completed("tilewright", "ver") == {"verify"}
+    assert {"pick", "config"} <= completed("tilewright", "explain", "''")
+    assert completed("tilewright", "select", "--conf") == {"--confidence"}
+    assert completed("tilewright", "select", "--dtype", "b") == {"bf16"}
