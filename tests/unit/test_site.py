@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from tilewright import cli
+from tilewright.problem import DIMS
 from tilewright.rules.sweep import SweepRules
 from tilewright.tables import checked
 
@@ -38,7 +39,7 @@ def commands():
     """Return each call of ``tilewright`` that a page shows, as (page, words)."""
     for page, code in blocks("sh"):
         for line in code.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
+            words = shlex.split(line.partition(" > ")[0], comments=True)
             if words[:1] == ["tilewright"]:
                 yield page, tuple(words)
 
@@ -101,7 +102,8 @@ def test_every_shown_option_of_the_command_line_exists(page, words, capsys):
             cli.main([*before_options[:depth], "--help"])
         statuses.append(stopped.value.code)
     assert statuses[0] == 0, f"{page}: tilewright {words[1]}"
-    known = set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out))
+    # A dimension is an option that the help names below the others.
+    known = set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out)) | {f"--{name}" for name in DIMS}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, page
 
 

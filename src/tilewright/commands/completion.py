@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
-
-import shtab
 
 from tilewright import cli, command_line
 
@@ -26,8 +25,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the script."""
+    # Only to print the script: a help text needs no package.
+    import shtab
+
     parser = cli.parser(cli.COMMANDS)
-    _complete_files(parser)
+    for action in _paths(parser):
+        action.complete = shtab.FILE  # type: ignore[attr-defined]
     script = shtab.complete(parser, args.shell)
     if args.json:
         command_line.print_json("completion", {"shell": args.shell, "script": script})
@@ -36,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """Let every argument that is a path be completed with files."""
+def _paths(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield every argument that is a path, of all subcommands."""
     for action in parser._actions:
         if action.type is Path:
-            action.complete = shtab.FILE  # type: ignore[attr-defined]
+            yield action
         elif isinstance(action, argparse._SubParsersAction):
             for subparser in action.choices.values():
-                _complete_files(subparser)
+                yield from _paths(subparser)
