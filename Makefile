@@ -1,13 +1,14 @@
 # Two commands do everything; both set up their own environment first:
 #   make models   the main job on the default config
 #   make test     the whole test suite
-# Without ROCm, `make toolchain` brings a HIP compiler and a Composable Kernel tree.
+# Without ROCm, `make toolchain` brings a HIP compiler and a Composable Kernel tree; without CUDA,
+# `make cuda-toolchain` brings nvcc and CUTLASS.
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs environment toolchain compile-matrix host-support lock schema problems crawltest counts clean \
+.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix host-support lock schema problems crawltest counts clean \
     reproduce reproduce-update slurm-test faults
 
 models: $(READY)
@@ -47,6 +48,10 @@ environment: $(READY)
 TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tilewright/toolchain
 toolchain: $(READY)
 	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/toolchain.sh "$(TOOLCHAIN)"
+
+# nvcc and the CUTLASS headers from PyPI, outside of this folder as well.
+cuda-toolchain: $(READY)
+	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/cuda-toolchain.sh "$(dir $(TOOLCHAIN))cuda-toolchain"
 
 # What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
 compile-matrix: $(READY)

@@ -30,6 +30,10 @@ LAUNCH_FIELDS = (
     "streamk_persistent",
     "split_image",
     "explicit_gemm",
+    "iterator",
+    "swizzle",
+    "strides",
+    "group_mode",
 )
 """What decides grid and arguments on the host, beside the code."""
 

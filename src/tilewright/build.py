@@ -9,10 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tilewright.ck_api import CkApi
 from tilewright.errors import UserError
-from tilewright.kernel import name
-from tilewright.kernel_table import kernels
+from tilewright.families.registration import LACK, header_file
+from tilewright.gemm_kernel import GemmKernel
 from tilewright.settings.compile import LimitSettings
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
 
@@ -62,22 +61,22 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) ->
         made_from = f"not built\n{unit.lack}{result.error_digest}"
     else:
         made_from = f"{toolchain.identity()}\n{hashlib.sha256(unit.header).hexdigest()}"
-    return hashlib.sha256("\n".join((name(unit.kernel), unit.arch, made_from)).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join((unit.kernel.name, unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
-def units(rows: pa.Table, headers: Mapping[str, bytes], arch: str, api: CkApi, where: str) -> list[CompileUnit]:
-    """Return the units of a chunk of the kernel table; ``headers`` is the bundle of the same chunk.
+def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
+    """Return the units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
 
-    A kernel that the API level lacks has no header, and its unit says why.
+    A kernel that its library has no form for has no header but the reason, and its unit says it.
     """
     found = []
-    for kernel in kernels(rows):
-        if lack := api.lack(kernel):
-            found.append(CompileUnit(kernel, arch, b"", f"CK Tile {api.level}: {lack}"))
+    for kernel in kernels:
+        if lack := headers.get(f"{kernel.name}{LACK}", b"").decode().strip():
+            found.append(CompileUnit(kernel, arch, b"", lack))
             continue
-        header = headers.get(f"{name(kernel)}.hpp")
+        header = headers.get(header_file(kernel))
         if header is None:
-            raise UserError(f"{where}: no header for {name(kernel)}; delete the bundle and run again")
+            raise UserError(f"{where}: no header for {kernel.name}; delete the bundle and run again")
         found.append(CompileUnit(kernel, arch, header))
     return found
 
@@ -91,7 +90,7 @@ def build(
     """
     made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
     results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
-    names = [name(unit.kernel) for unit in chunk]
+    names = [unit.kernel.name for unit in chunk]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
     costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
     return _table(rows, SCHEMA), _table(costs, COSTS)
@@ -126,7 +125,7 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain:
     r = result.resources
     mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
     return (
-        name(unit.kernel), kernel_id(unit, toolchain, result), splits, result.status, result.reason,
+        unit.kernel.name, kernel_id(unit, toolchain, result), splits, result.status, result.reason,
         result.error_digest, result.artefact.name if result.artefact else "", result.code_hash,
         r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
         r.occupancy, r.threads, r.code_bytes, *mix,

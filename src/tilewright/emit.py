@@ -23,7 +23,7 @@ from tilewright.errors import UserError
 from tilewright.kernel import KernelConfig
 from tilewright.operation import VARIANTS
 from tilewright.skeleton import Leaf, Skeleton
-from tilewright.templates import mistakes_named
+from tilewright.templates import environment, mistakes_named
 
 Kernel = KernelConfig | DepthwiseConfig
 
@@ -102,16 +102,8 @@ class Emitter:
         self._api = ck_api.load(api_table, level)
         self._where = template_dir
         self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(template_dir),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            autoescape=False,
-            auto_reload=False,
-        )
-        self._templates = {path.name: self._compiled(environment, path.name) for path in template_files(template_dir)}
+        loaded = environment(template_dir)
+        self._templates = {path.name: self._compiled(loaded, path.name) for path in template_files(template_dir)}
 
     def header(self, kernel: Kernel, arch: str) -> str:
         """Return the kernel's header for ``arch`` (gfx...)."""
@@ -273,9 +265,9 @@ class Emitter:
             "registration_includes": api.includes.registration,
         }
 
-    def _compiled(self, environment: jinja2.Environment, template: str) -> jinja2.Template:
+    def _compiled(self, loaded: jinja2.Environment, template: str) -> jinja2.Template:
         with mistakes_named(self._where / template):
-            return environment.get_template(template)
+            return loaded.get_template(template)
 
     def _render(self, template: str, **context: object) -> str:
         if template not in self._templates:

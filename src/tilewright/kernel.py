@@ -11,12 +11,27 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright import pipelines
 from tilewright.errors import UserError
+from tilewright.gemm_kernel import (
+    COUNT,
+    END,
+    LONG_VARIANTS,
+    SHORT_VARIANTS,
+    SIZE_PARTS,
+    SIZES,
+    VECTOR_PART,
+    VECTORS,
+    GemmKernel,
+    check_fields,
+    choice,
+    either,
+)
 from tilewright.grammar import Part, broken, compiled
 from tilewright.operation import DTYPES, VARIANTS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+PREFIX = "grouped_conv_"
 LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
 """Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
 PIPELINES = tuple(pipelines.TABLE)
@@ -27,22 +42,17 @@ STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
 TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
-_SHORT_VARIANT = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_weight"}
 CHOICES = {
     "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
     "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK,
 }  # fmt: skip
-_COUNTS = (
-    "tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k",
-    "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge",
-)  # fmt: skip
+_COUNTS = (*SIZES, *VECTORS, "num_wave_groups", "num_groups_to_merge")
 
 
 @dataclass(frozen=True, order=True)
-class KernelConfig:
-    """One implicit-GEMM convolution kernel, as it is compiled.
+class KernelConfig(GemmKernel):
+    """One implicit-GEMM convolution kernel of CK Tile, as it is compiled; see ``GemmKernel`` for its sizes.
 
-    Tiles, waves and warp tiles are (m, n, k) of the GEMM; vectors are elements a load or store of A, B, C.
     Not part of it: the target (the kernel id adds it), split-K (a launch knob), blocks per CU (derived).
     """
 
@@ -79,37 +89,17 @@ class KernelConfig:
     pad_k: bool = True
 
     def __post_init__(self) -> None:
-        for field, allowed in CHOICES.items():
-            if getattr(self, field) not in allowed:
-                raise UserError(f"kernel: {field} is {getattr(self, field)!r}; use one of {', '.join(allowed)}")
+        check_fields(self, "kernel", CHOICES, ())
         if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:
             raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
-        for field in _COUNTS:
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"kernel: {field} is {value!r}; it must be a positive int")
+        check_fields(self, "kernel", {}, _COUNTS)
         if self.streamk_persistent and self.streamk == "none":
             raise UserError("kernel: streamk_persistent is set without a streamk strategy")
 
     @property
-    def tile(self) -> tuple[int, int, int]:
-        """Block tile (m, n, k)."""
-        return self.tile_m, self.tile_n, self.tile_k
-
-    @property
-    def wave(self) -> tuple[int, int, int]:
-        """Waves a block (m, n, k)."""
-        return self.wave_m, self.wave_n, self.wave_k
-
-    @property
-    def warp_tile(self) -> tuple[int, int, int]:
-        """Matrix instruction tile (m, n, k)."""
-        return self.warp_tile_m, self.warp_tile_n, self.warp_tile_k
-
-    @property
-    def vectors(self) -> tuple[int, int, int]:
-        """Elements a vector load of A and B and a vector store of C."""
-        return self.vec_a, self.vec_b, self.vec_c
+    def name(self) -> str:
+        """The kernel's name."""
+        return name(self)
 
     @property
     def pads(self) -> tuple[bool, bool, bool]:
@@ -133,7 +123,7 @@ def name(kernel: KernelConfig) -> str:
     k = kernel
     # Written out, because a library of 14,000 kernels asks for a name more often than for anything else.
     text = (
-        f"grouped_conv_{_SHORT_VARIANT[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
+        f"{PREFIX}{SHORT_VARIANTS[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
         f"_{k.scheduler}_{k.tile_m}x{k.tile_n}x{k.tile_k}_{k.wave_m}x{k.wave_n}x{k.wave_k}"
         f"_{k.warp_tile_m}x{k.warp_tile_n}x{k.warp_tile_k}"
     )
@@ -166,41 +156,26 @@ def with_true_layout(kernel: KernelConfig) -> KernelConfig:
     return kernel if kernel.layout == label else replace(kernel, layout=label)
 
 
-def _either(values: tuple[str, ...]) -> str:
-    # Longest first: a pipeline may be the beginning of another one's name.
-    return "|".join(sorted(values, key=len, reverse=True))
-
-
-_COUNT = r"([1-9]\d*)"
-_TRIPLE = rf"{_COUNT}x{_COUNT}x{_COUNT}"
-
-
-def _choice(what: str, group: str, values: tuple[str, ...]) -> Part:
-    return Part(f"{what} ({', '.join(values)})", rf"(?P<{group}>{_either(values)})_")
-
-
 _PARTS = (
-    Part("grouped_conv_", "grouped_conv_"),
-    _choice("a direction", "variant", tuple(_SHORT_VARIANT.values())),
-    _choice("a data type", "dtype", DTYPES),
-    _choice("a layout", "layout", tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))),
+    Part(PREFIX, PREFIX),
+    choice("a direction", "variant", tuple(SHORT_VARIANTS.values())),
+    choice("a data type", "dtype", DTYPES),
+    choice("a layout", "layout", tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))),
     Part("the dimensionality (1d, 2d, 3d)", r"(?P<ndim>[123])d_"),
-    _choice("a pipeline", "pipeline", PIPELINES),
-    _choice("an epilogue", "epilogue", EPILOGUES),
-    _choice("a scheduler", "scheduler", SCHEDULERS),
-    Part("the block tile (m x n x k, as 64x128x64)", f"{_TRIPLE}_"),
-    Part("the waves a block (m x n x k, as 2x2x1)", f"{_TRIPLE}_"),
-    Part("the warp tile (m x n x k, as 32x32x16)", rf"{_TRIPLE}(?![^_])"),
-    Part("_vecA_B_C", r"(?P<vec>_vec(\d+)_(\d+)_(\d+))(?![^_])", optional=True),
-    Part("_wgN", rf"_wg(?P<wg>{_COUNT})(?![^_])", optional=True),
-    Part("_gmN", rf"_gm(?P<gm>{_COUNT})(?![^_])", optional=True),
+    choice("a pipeline", "pipeline", PIPELINES),
+    choice("an epilogue", "epilogue", EPILOGUES),
+    choice("a scheduler", "scheduler", SCHEDULERS),
+    *SIZE_PARTS,
+    VECTOR_PART,
+    Part("_wgN", rf"_wg(?P<wg>{COUNT}){END}", optional=True),
+    Part("_gmN", rf"_gm(?P<gm>{COUNT}){END}", optional=True),
     Part("_dsb", r"(?P<dsb>_dsb)(?![^_])", optional=True),
     Part("_2stage", r"(?P<two>_2stage)(?![^_])", optional=True),
-    Part("the specialization", rf"_(?P<spec>{_either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
+    Part("the specialization", rf"_(?P<spec>{either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
     Part("_explicit_gemm", r"(?P<explicit>_explicit_gemm)(?![^_])", optional=True),
     Part(
         "_streamk_...",
-        rf"_streamk_(?P<streamk>{_either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
+        rf"_streamk_(?P<streamk>{either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
         optional=True,
     ),
     Part("_large_tensor", r"(?P<large>_large_tensor)(?![^_])", optional=True),
@@ -214,13 +189,12 @@ def parse(text: str) -> KernelConfig:
     match = _GRAMMAR.fullmatch(text)
     if not match:
         raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/kernel-names.md)")
-    long_variant = {short: variant for variant, short in _SHORT_VARIANT.items()}
     first = _GRAMMAR.groupindex["scheduler"] + 1
     sizes = [int(match.group(first + i)) for i in range(9)]
     vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
     pads = [flag == "1" for flag in match["pads"] or "111"]
     leading: list[Any] = [
-        long_variant[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
+        LONG_VARIANTS[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
         match["epilogue"], match["scheduler"],
     ]  # fmt: skip
     options: dict[str, Any] = {

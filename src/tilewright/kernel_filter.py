@@ -10,6 +10,7 @@ from tilewright.depthwise import DepthwiseConfig
 from tilewright.errors import UserError
 from tilewright.families.cutlass import kernel as cutlass_kernel
 from tilewright.families.cutlass.kernel import CutlassKernel
+from tilewright.gemm_kernel import GemmKernel
 from tilewright.kernel import KernelConfig
 from tilewright.operation import DTYPES
 from tilewright.row_filter import Filter, Kind
@@ -26,7 +27,7 @@ _KINDS: dict[type, tuple[Mapping[str, Kind], Callable[[Any], str]]] = {
     CutlassKernel: (row_filter.kinds(CutlassKernel, cutlass_kernel.CHOICES), cutlass_kernel.name),
 }
 """The fields and the name of each kind of kernel."""
-AnyKernel = TypeVar("AnyKernel")
+AnyKernel = TypeVar("AnyKernel", bound=GemmKernel)
 
 
 def parse(text: str, kinds: Iterable[type], where: str) -> Filter:

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilewright import parquet
-from tilewright.kernel import FIELDS, KernelConfig, name
+from tilewright.families.kernels import from_columns
+from tilewright.gemm_kernel import GemmKernel, field_types
 from tilewright.plan import chunk_of
 
-_STRINGS = ("variant", "dtype", "layout", "pipeline", "epilogue", "scheduler", "specialization", "streamk")
-_FLAGS = (
-    "double_smem_buffer", "two_stage", "explicit_gemm", "streamk_persistent", "split_image", "pad_m", "pad_n", "pad_k",
-)  # fmt: skip
+_TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
-def _type(field: str) -> pa.DataType:
-    if field in _STRINGS:
-        return pa.string()
-    return pa.bool_() if field in _FLAGS else pa.int32()
+def schema(kind: type[GemmKernel]) -> pa.Schema:
+    """Return the columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
+    fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
+    own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
+    return pa.schema([("kernel", pa.string()), *fields, *own])
 
 
-SCHEMA = pa.schema(
-    [
-        ("kernel", pa.string()),
-        *((field, _type(field)) for field in FIELDS),
-        ("split_k", pa.list_(pa.int32())),
-        ("chunk", pa.int32()),
-    ]
-)
-"""The name, every field of ``KernelConfig``, the split-K values to measure, and the chunk."""
-
-
-def table(kernels: list[KernelConfig], split_k: list[int], chunks: int) -> pa.Table:
-    """Return one row a kernel, in the given order."""
-    names = [name(kernel) for kernel in kernels]
-    fields = {field: [getattr(kernel, field) for kernel in kernels] for field in FIELDS}
+def table(kernels: Sequence[GemmKernel], split_k: list[int], chunks: int) -> pa.Table:
+    """Return one row a kernel, all of one family, in the given order; there is at least one."""
+    names = [kernel.name for kernel in kernels]
+    kind = type(kernels[0])
+    fields = {field: [getattr(kernel, field) for kernel in kernels] for field in field_types(kind)}
     return pa.table(
         {
             "kernel": names,
@@ -45,7 +35,7 @@ def table(kernels: list[KernelConfig], split_k: list[int], chunks: int) -> pa.Ta
             "split_k": [split_k] * len(kernels),
             "chunk": [chunk_of(kernel, chunks) for kernel in names],
         },
-        schema=SCHEMA,
+        schema=schema(kind),
     )
 
 
@@ -62,7 +52,6 @@ def read_chunk(path: Path, chunk: int) -> pa.Table:
     return rows.filter(pc.equal(rows["chunk"], chunk))
 
 
-def kernels(rows: pa.Table) -> list[KernelConfig]:
+def kernels(rows: pa.Table) -> list[GemmKernel]:
     """Return the kernels of a table, in its order."""
-    columns = [rows[field].to_pylist() for field in FIELDS]
-    return [KernelConfig(*values) for values in zip(*columns, strict=True)]
+    return from_columns(rows["kernel"].to_pylist(), {name: rows[name].to_pylist() for name in rows.column_names})

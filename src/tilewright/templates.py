@@ -11,6 +11,19 @@ import jinja2
 from tilewright.errors import UserError
 
 
+def environment(folder: Path) -> jinja2.Environment:
+    """Return what C++ templates of a folder are filled in with: a name that is not given is a mistake."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        auto_reload=False,
+    )
+
+
 @contextmanager
 def mistakes_named(template: Path) -> Iterator[None]:
     """Turn what loading or filling in ``template`` raises into a ``UserError`` that names it."""

@@ -68,7 +68,7 @@ def test_a_name_says_the_whole_kernel(kernel):
 
 @given(st.text(max_size=40))
 def test_other_text_is_no_name(text):
-    with pytest.raises(UserError, match="does not follow the grammar"):
+    with pytest.raises(UserError, match="the grammar is in"):
         parse(text)
 
 

@@ -11,15 +11,16 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tilewright import build, ck_api, hardware, kernel_table, library_support, problem, support_table
+from tilewright import build, ck_api, hardware, library_support, problem, support_table
 from tilewright.cache import Cache
 from tilewright.errors import UserError
+from tilewright.families import emission
 from tilewright.kernel import frame as kernel_frames
 from tilewright.kernel import name
 from tilewright.problem import Problem
 from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings, LimitSettings
-from tilewright.toolchain import ck_tree, code_object, compiler, registry
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings, LimitSettings
+from tilewright.toolchain import ck_tree, code_object, compiler, header_tree, registry
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.ck_tree import CkTree
 from tilewright.toolchain.hipcc import HipccToolchain
@@ -52,7 +53,7 @@ class Machine:
         path = self.folder / "ck/include/ck_tile" / f"{stem}.hpp"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        ck_tree._read.cache_clear()
+        header_tree._read.cache_clear()
 
     def new_compiler(self, version: str) -> None:
         (self.folder / "version").write_text(version)
@@ -248,8 +249,9 @@ def test_the_level_is_seen_in_the_tree(tmp_path, level):
 
 def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
     kernels = [KERNEL, replace(KERNEL, pipeline="wavelet")]
-    rows = kernel_table.table(kernels, [1], 1)
-    made = build.units(rows, {f"{name(KERNEL)}.hpp": b"CODE=1"}, "gfx950", ck_api.load(API, "2025.11"), "bundle")
+    texts = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, "2025.11")
+    files = {path: text.encode() for path, text in texts.items()} | {f"{name(KERNEL)}.hpp": b"CODE=1"}
+    made = build.units(kernels, files, "gfx950", "bundle")
     table, _ = build.build(made, [[1], [1]], machine.toolchain())
     row = table.to_pylist()[1]
     assert (row["build_status"], row["build_reason"]) == (
@@ -267,7 +269,9 @@ def test_a_block_that_does_not_fit_has_no_occupancy():
 def test_the_fingerprint_follows_compiler_and_tree(machine):
     def found():
         settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler))
-        return registry.fingerprint(settings, CkSettings(root=str(machine.folder / "ck")))
+        return registry.fingerprint(
+            settings, registry.Trees(CkSettings(root=str(machine.folder / "ck")), CutlassSettings())
+        )
 
     first = found()
     assert found() == first

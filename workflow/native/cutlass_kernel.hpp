@@ -198,6 +198,7 @@ struct CutlassKernel
 
 } // namespace tilewright
 
+// Threads and shared memory of a block are in the object file too, where the compile stage reads them.
 #define TILEWRIGHT_CUTLASS_KERNEL(NAME)                                                             \
     namespace {                                                                                     \
     struct NAME##_Traits                                                                            \
@@ -206,4 +207,6 @@ struct CutlassKernel
         static constexpr const char* name = #NAME;                                                  \
     };                                                                                              \
     const tilewright::Registration<tilewright::CutlassKernel<NAME##_Traits>> NAME##_registration;   \
-    }
+    }                                                                                               \
+    extern "C" const int NAME##_block[] = {NAME::Kernel::kThreadCount,                              \
+                                           static_cast<int>(sizeof(NAME::Kernel::SharedStorage))};

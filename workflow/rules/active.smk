@@ -23,6 +23,8 @@ checkpoint active:
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
         aliases=[ancient(path) for path in ALIASES],
         problems=ancient("results/problems/{op}.parquet"),
+        driver=[ancient(path) for path in DRIVER],
+        libraries=each_chunk(*MODULE) if MEASURED else [],
     output:
         "results/active/{arch}/{op}.parquet",
     log:
@@ -36,9 +38,12 @@ checkpoint active:
             "results/problems/{op}.parquet",
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",
+            *DRIVER,
+            *MODULE,
         ),
         aliases=aliases,
         aliases_content=content(*ALIASES),
+        libraries=libraries_of,
         journal="results/journals/{arch}/{op}/active.csv",
         lock=SETTINGS.lock.to_json(),
         product=product,
@@ -47,4 +52,4 @@ checkpoint active:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --settings {params.settings:q} --lock {params.lock:q} {params.aliases} --journal {params.journal} --output {output} 2>&1 | tee {log}"
+        " --settings {params.settings:q} --lock {params.lock:q} {params.aliases} {params.libraries} --journal {params.journal} --output {output} 2>&1 | tee {log}"

@@ -20,6 +20,8 @@ checkpoint benchmark:
         problems=ancient("results/problems/{op}.parquet"),
         aliases=[ancient(path) for path in ALIASES],
         chosen=[ancient(path) for path in CHOSEN],
+        driver=[ancient(path) for path in DRIVER],
+        libraries=[ancient(path) for path in MODULE],
         recording=recording,
     output:
         "results/benchmark/{arch}/{op}/{chunk}.json",
@@ -36,8 +38,11 @@ checkpoint benchmark:
             "results/problems/{op}.parquet",
             *ALIASES,
             *CHOSEN,
+            *DRIVER,
+            *MODULE,
         ),
         aliases=aliases,
+        libraries=libraries_of,
         chosen=chosen,
         journal="results/journals/{arch}/{op}/{chunk}.csv",
         lock=SETTINGS.lock.to_json(),
@@ -49,4 +54,4 @@ checkpoint benchmark:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --chunk {wildcards.chunk}"
         " --support {input.support} --build {input.build} --problems {input.problems}"
         " --hardware {input.hardware:q} --product={params.product} --coefficients {input.coefficients}"
-        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} {params.aliases} {params.chosen} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"
+        " --shares {params.shares} --settings {params.settings:q} --lock {params.lock:q} {params.aliases} {params.chosen} {params.libraries} --journal {params.journal} --receipt {output} 2>&1 | tee {log}"

@@ -2,9 +2,14 @@
 from tilewright.toolchain import registry
 from tilewright.toolchain.memory import memory_mib
 
+NATIVE = source("workflow/native")
+NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
+
 # What compiled kernels depend on outside of this folder. Without a compiler nothing could start: it is said here.
 try:
-    TOOLCHAIN = registry.fingerprint(SETTINGS.compile, SETTINGS.ck)
+    TOOLCHAIN = registry.fingerprint(
+        SETTINGS.compile, registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
+    )
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
@@ -15,7 +20,8 @@ checkpoint compile:
         script=source("workflow/scripts/compile.py"),
         hardware=SETTINGS.hardware,
         coefficients=source("config/simulated_device.yaml"),
-        api=source("config/ck_api.yaml"),
+        # The launchers become part of the objects; of nothing that is only estimated.
+        native=NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else [],
         configs=ancient("results/configs/{arch}/{op}.parquet"),
         headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
     output:
@@ -33,11 +39,12 @@ checkpoint compile:
         product=product,
         settings=SETTINGS.compile.to_json(),
         ck=SETTINGS.ck.to_json(),
-        level=CK_LEVEL,
+        cutlass=SETTINGS.cutlass.to_json(),
+        native=lambda wildcards: NATIVE,
         toolchain=TOOLCHAIN,
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --chunk {wildcards.chunk}"
         " --headers {input.headers} --hardware {input.hardware:q} --product={params.product}"
-        " --coefficients {input.coefficients} --settings {params.settings:q} --ck {params.ck:q} --api {input.api}"
-        " --level {params.level} --output {output.table}"
+        " --coefficients {input.coefficients} --settings {params.settings:q} --ck {params.ck:q}"
+        " --cutlass {params.cutlass:q} --native {params.native} --output {output.table}"
         " --costs {output.costs} 2>&1 | tee {log}"

@@ -1,8 +1,9 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tilewright.emit import template_files
+from tilewright.families import emission
 
 TEMPLATES = [
-    path.as_posix() for path in template_files(Path(source("workflow/templates")))
+    path.as_posix()
+    for path in emission.template_files(Path(source("workflow/templates")))
 ]
 
 

@@ -36,23 +36,24 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--settings", default="{}", help="section benchmark of config.yaml as JSON")
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
     parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
-    parser.add_argument("--artefacts", type=Path, help="folder of the built kernels, for a real GPU")
+    parser.add_argument("--modules", type=Path, nargs="*", default=[], help="kernel libraries, one a build table")
     parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
     parser.add_argument("--output", required=True, type=Path, help="table of the chosen pairs to write")
     args = parser.parse_args(argv)
 
     settings = BenchmarkSettings.from_json(args.settings)
     product = hardware.get(args.hardware, args.product)
+    tables = [parquet.read(path) for path in args.build]
     source = registry.Source(
         settings=settings,
         hardware=product,
         coefficients=args.coefficients,
         driver=args.driver,
-        artefacts=args.artefacts,
+        modules=registry.modules_of(tables, args.modules),
         details=args.journal.with_suffix(".details.jsonl"),
     )
     problems = parquet.read(args.problems).to_pandas()
-    built = pd.concat([candidates.from_build(parquet.read(path)) for path in args.build])
+    built = pd.concat([candidates.from_build(table) for table in tables])
     # How kernels were dealt to chunks must not matter.
     built = built.sort_values("candidate", ignore_index=True)
     known = aliases.read(args.aliases)

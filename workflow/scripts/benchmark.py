@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--settings", default="{}", help="section benchmark of config.yaml as JSON")
     parser.add_argument("--lock", default="{}", help="section lock of config.yaml as JSON")
     parser.add_argument("--driver", type=Path, help="measuring driver, for a real GPU")
-    parser.add_argument("--artefacts", type=Path, help="folder of the built kernels, for a real GPU")
+    parser.add_argument("--modules", type=Path, nargs="*", default=[], help="kernel libraries, one a build table")
     parser.add_argument("--aliases", type=Path, help="kernels that are not measured, because another is for them")
     parser.add_argument("--chosen", type=Path, help="pairs of training problems to measure; without it, all")
     parser.add_argument("--journal", required=True, type=Path, help="CSV that measurements are appended to")
@@ -42,18 +42,19 @@ def main(argv: list[str] | None = None) -> None:
 
     settings = BenchmarkSettings.from_json(args.settings)
     locking = LockSettings.from_json(args.lock)
+    built = parquet.read(args.build)
     source = registry.Source(
         settings=settings,
         hardware=hardware.get(args.hardware, args.product),
         coefficients=args.coefficients,
         driver=args.driver,
-        artefacts=args.artefacts,
+        modules=registry.modules_of([built], args.modules),
         operation=str(args.operation),
         details=args.journal.with_suffix(".details.jsonl"),
     )
     problem_table = parquet.read(args.problems)
     problems = problem_table.to_pandas()
-    kernels = candidates.from_build(parquet.read(args.build))
+    kernels = candidates.from_build(built)
     pairs = parquet.read(args.support)
     pairs = pairs.filter(aliases.own(pairs, aliases.read(args.aliases)))
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None

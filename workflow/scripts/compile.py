@@ -8,12 +8,12 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from tilewright import build, bundle, ck_api, hardware, kernel_table, parquet
+from tilewright import build, bundle, hardware, kernel_table, parquet
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import reports_user_errors
 from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.toolchain.registry import Target, make
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tilewright.toolchain.registry import Target, Trees, make
 
 
 @reports_user_errors
@@ -27,21 +27,22 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--hardware", required=True, type=Path)
     parser.add_argument("--product", required=True, help="GPU product in the hardware table")
     parser.add_argument("--coefficients", required=True, type=Path)
-    parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
-    parser.add_argument("--level", default=ck_api.NEWEST, help="level of the CK Tile API")
+    parser.add_argument("--native", required=True, type=Path, help="folder of the launchers (workflow/native)")
     parser.add_argument("--settings", default="{}", help="section compile of config.yaml as JSON")
     parser.add_argument("--ck", default="{}", help="section ck of config.yaml as JSON")
+    parser.add_argument("--cutlass", default="{}", help="section cutlass of config.yaml as JSON")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--costs", required=True, type=Path, help="CPU seconds and memory of the builds, to write")
     args = parser.parse_args(argv)
 
     settings = CompileSettings.from_json(args.settings)
     gpu = hardware.get(args.hardware, args.product)
-    ck, cache = CkSettings.from_json(args.ck), CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}"))
-    toolchain = make(settings, Target(args.arch, gpu, load_coefficients(args.coefficients), ck, cache))
+    trees = Trees(CkSettings.from_json(args.ck), CutlassSettings.from_json(args.cutlass))
+    cache = CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}"))
+    target = Target(args.arch, gpu, load_coefficients(args.coefficients), trees, cache, args.native)
+    toolchain = make(settings, target)
     rows = kernel_table.read_chunk(args.configs, args.chunk)
-    api = ck_api.load(args.api, args.level)
-    units = build.units(rows, bundle.read(args.headers), args.arch, api, str(args.headers))
+    units = build.units(kernel_table.kernels(rows), bundle.read(args.headers), args.arch, str(args.headers))
     table, costs = build.build(units, rows["split_k"].to_pylist(), toolchain, settings.limits)
     parquet.write(costs, args.costs)
     parquet.write(table, args.output)

@@ -10,8 +10,9 @@ from tilewright import kernel_filter, kernel_table, parquet, plan
 from tilewright.arch import ArchSpecs
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
+from tilewright.families import rule_sets
 from tilewright.operation import Operation
-from tilewright.rules import sweep
+from tilewright.rules.sweep import rejected_text
 from tilewright.settings.configs import ConfigsSettings
 
 
@@ -30,13 +31,12 @@ def main(argv: list[str] | None = None) -> None:
 
     settings = ConfigsSettings.from_json(args.settings)
     specs = ArchSpecs.load(args.arch_specs)
-    rules = sweep.load(Path(settings.rule_set))
-    result = sweep.enumerate_kernels(rules, specs, args.arch, args.operation, settings.ndims, settings.include_flagged)
+    result = rule_sets.enumerate_kernels(settings, specs, args.arch, args.operation)
     if settings.filter:
         result = kernel_filter.narrowed(result, settings.filter, "configs.filter")
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)
     parquet.write(rows, args.kernels)
-    write_text(args.rejected, sweep.rejected_text(result.rejected))
+    write_text(args.rejected, rejected_text(result.rejected))
     write_text(args.plan, plan.text(kernel_table.planned(rows)), sealed=True)
     print(f"{args.arch} {args.operation}: {len(result.kernels)} kernels, {len(result.rejected)} combinations refused")
 

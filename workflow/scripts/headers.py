@@ -7,13 +7,13 @@ import argparse
 from pathlib import Path
 
 from tilewright import bundle, ck_api, kernel_table
-from tilewright.emit import Emitter
 from tilewright.errors import reports_user_errors
+from tilewright.families import emission
 
 
 @reports_user_errors
 def main(argv: list[str] | None = None) -> None:
-    """Read the chunk's rows of the kernel table, write a bundle of headers, units and wrappers."""
+    """Read the chunk's rows of the kernel table, write a bundle of the C++ files of its kernels."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--configs", required=True, type=Path, help="kernel table (Parquet)")
     parser.add_argument("--chunk", required=True, type=int)
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     kernels = kernel_table.kernels(kernel_table.read_chunk(args.configs, args.chunk))
-    bundle.write(args.output, Emitter(args.templates, args.api, args.level).files(kernels, args.arch))
+    bundle.write(args.output, emission.files(kernels, args.arch, args.templates, args.api, args.level))
     print(f"chunk {args.chunk}: {len(kernels)} kernels for {args.arch}")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tilewright import bundle, ck_api, kernel_table, parquet
 from tilewright.atomic import write_text
-from tilewright.emit import Emitter
 from tilewright.errors import reports_user_errors
+from tilewright.families import emission
 
 
 @reports_user_errors
@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     for path in args.bundles:
         bundle.unpack(path, args.output)
     kernels = kernel_table.kernels(parquet.read(args.configs))
-    collections = Emitter(args.templates, args.api, args.level).collection_files(kernels, args.arch)
+    collections = emission.collection_files(kernels, args.arch, args.templates, args.api, args.level)
     for name, text in collections.items():
         write_text(args.output / name, text)
     print(f"{args.arch}: {len(kernels)} kernels and {len(collections)} collection files in {args.output}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from tilewright import lock
 from tilewright.bench.details import Details
@@ -36,8 +37,8 @@ class Source:
     """Of the simulated device."""
     driver: Path | None = None
     """Measuring driver, a library; a real GPU needs it."""
-    artefacts: Path | None = None
-    """Folder of the built kernels, by the name in the build table's column ``artefact``."""
+    modules: Mapping[str, Path] = field(default_factory=dict)
+    """The library that each kernel is in, by the kernel's name; a real GPU needs it."""
     operation: str = ""
     """Operation that is measured, for the file name of a recording."""
     details: Path | None = None
@@ -67,6 +68,10 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 @contextmanager
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
+    if not source.hardware.arch.startswith("gfx"):
+        raise UserError(
+            f"benchmark.device: the simulated device stands for GPUs of AMD, not for {source.hardware.name}; write cuda"
+        )
     yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
 
 
@@ -81,10 +86,10 @@ def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
 @contextmanager
 def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
     gpu = source.settings.gpu
-    if source.driver is None or source.artefacts is None:
+    if source.driver is None:
         raise UserError(
             f"benchmark.device is {source.settings.device}: give a measuring driver and the built kernels, "
-            "--driver and --artefacts"
+            "--driver and --modules"
         )
     driver = str(source.driver.resolve())
     limits = Limits(gpu.pair_limit_s, gpu.worker_pairs, gpu.kernel_faults)
@@ -93,7 +98,7 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
             name=source.hardware.name,
             kind="measured",
             driver=driver,
-            module_of=module_finder(source.artefacts),
+            module_of=module_finder(source.modules),
             supervisor=supervisor,
             telemetry=of_board(source.settings.device, board),
             method=method(gpu, source.settings.seed),
@@ -120,14 +125,23 @@ def method(gpu: GpuSettings, seed: int) -> Method:
     )
 
 
-def module_finder(artefacts: Path) -> Callable[[pd.Series], str]:
-    """Return the way from a candidate's row to the library that was built for it."""
+def modules_of(builds: Sequence[pa.Table], modules: Sequence[Path]) -> dict[str, Path]:
+    """Return the library of each built kernel: ``modules`` has one for each build table, or none at all."""
+    if not modules:
+        return {}
+    if len(builds) != len(modules):
+        raise UserError(f"--modules: {len(modules)} libraries for {len(builds)} build tables; give one for each")
+    tables = zip(builds, modules, strict=True)
+    return {str(name): module for build, module in tables for name in build["kernel"].to_pylist()}
+
+
+def module_finder(modules: Mapping[str, Path]) -> Callable[[pd.Series], str]:
+    """Return the way from a candidate's row to the library that it is in."""
 
     def module_of(candidate: pd.Series) -> str:
-        name = candidate["artefact"]
-        path = artefacts / str(name)
-        if not name or not path.is_file():
-            raise UserError(f"{path}: there is no library of the kernel {candidate['kernel']}; compile it again")
+        path = modules.get(str(candidate["kernel"]))
+        if path is None or not path.is_file():
+            raise UserError(f"there is no library of the kernel {candidate['kernel']} ({path}); build it again")
         return str(path.resolve())
 
     return module_of

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar, cast
 
 from pydantic import Field
 
 from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
-from tilewright.kernel import LAYOUTS, KernelConfig, name
+from tilewright.gemm_kernel import GemmKernel
+from tilewright.kernel import LAYOUTS, KernelConfig
 from tilewright.operation import Operation, Variant
 from tilewright.rules import flags, validity
 from tilewright.tables import Table, read
 
-Kernel = TypeVar("Kernel")
+Kernel = TypeVar("Kernel", bound=GemmKernel, covariant=True)
 Count = Annotated[int, Field(ge=1)]
 Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
@@ -57,6 +58,17 @@ class SweepRules(Table):
     epilogue: Literal["cshuffle", "default"]
     tiles: list[TileRow] = Field(min_length=1)
     variants: dict[Variant, VariantRows]
+
+
+class DirectionRows(Protocol):
+    """What the rows of a direction have in every family's rule sets."""
+
+    @property
+    def split_k(self) -> list[int]:
+        """Values of the launch knob split-K that are measured for each kernel."""
+
+
+Rows = TypeVar("Rows", bound=DirectionRows)
 
 
 @dataclass(frozen=True)
@@ -100,25 +112,41 @@ def enumerate_kernels(
     A kernel with a known defect is refused unless its flag is among ``included``.
     """
     flags.check_names(included)
-    rows = rules.variants.get(cast(Variant, operation.variant))
+    rows = rows_of(rules.variants, operation)
+
+    def fault(kernel: KernelConfig) -> tuple[str, str]:
+        found = validity.first_fault(kernel, arch, specs)
+        return found if found[0] else flags.first_defect(kernel, included)
+
+    return sifted(_combinations(rules, rows, operation, ndims), fault, rows.split_k, f"on {arch} for {operation}")
+
+
+def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
+    """Return what a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
+    rows = variants.get(cast(Variant, operation.variant))
     if rows is None:
         raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
     if operation.variant != "bwd_weight" and rows.split_k != [1]:
         raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
-    legal: dict[str, KernelConfig] = {}
+    return rows
+
+
+def sifted(
+    kernels: Iterable[Kernel], fault: Callable[[Kernel], tuple[str, str]], split_k: Iterable[int], where: str
+) -> Enumeration[Kernel]:
+    """Return the kernels without a fault (rule and reason, empty if there is none), and the others as refused."""
+    legal: dict[str, Kernel] = {}
     rejected: dict[str, Rejected] = {}
-    for kernel in _combinations(rules, rows, operation, ndims):
-        rule, reason = validity.first_fault(kernel, arch, specs)
-        if not rule:
-            rule, reason = flags.first_defect(kernel, included)
+    for kernel in kernels:
+        rule, reason = fault(kernel)
         if rule:
-            rejected[name(kernel)] = Rejected(name(kernel), rule, reason)
+            rejected[kernel.name] = Rejected(kernel.name, rule, reason)
         else:
-            legal[name(kernel)] = kernel
+            legal[kernel.name] = kernel
     if not legal:
-        raise UserError(f"no kernel of the rule set is legal on {arch} for {operation}")
+        raise UserError(f"no kernel of the rule set is legal {where}")
     return Enumeration(
-        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(rows.split_k))
+        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(split_k))
     )
 
 

@@ -6,11 +6,14 @@ demands is in ``tilewright.support``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tilewright.arch import ArchSpecs
+from tilewright.gemm_kernel import GemmKernel
 from tilewright.kernel import KernelConfig
 
+Kernel = TypeVar("Kernel", bound=GemmKernel)
 Rule = Callable[[KernelConfig, str, ArchSpecs], str]
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
@@ -30,7 +33,7 @@ def warp_tile_on_arch(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     return f"warp tile {kernel.warp_tile} is no {kernel.dtype} matrix instruction of {arch}: {allowed}"
 
 
-def tile_divides(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+def tile_divides(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
     """The tile must be a whole multiple of waves times warp tile in m, n and k."""
     for axis, tile, wave, warp in zip("mnk", kernel.tile, kernel.wave, kernel.warp_tile, strict=True):
         if tile % (wave * warp):
@@ -38,7 +41,7 @@ def tile_divides(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     return ""
 
 
-def threads_fit(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+def threads_fit(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
     """A block has at most 1024 threads."""
     waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
     threads = specs.wave_size(arch) * waves
@@ -121,7 +124,14 @@ RULES: tuple[Rule, ...] = (
 
 def first_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
     """Return (rule, reason) of the first rule that refuses, or two empty strings."""
-    for rule in RULES:
+    return first_of(RULES, kernel, arch, specs)
+
+
+def first_of(
+    rules: Sequence[Callable[[Kernel, str, ArchSpecs], str]], kernel: Kernel, arch: str, specs: ArchSpecs
+) -> tuple[str, str]:
+    """Return (rule, reason) of the first of some rules that refuses, or two empty strings."""
+    for rule in rules:
         reason = rule(kernel, arch, specs)
         if reason:
             return rule.__name__, reason

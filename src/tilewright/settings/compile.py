@@ -20,6 +20,14 @@ class CkSettings(Section):
     """Level of its API; ``auto`` looks at the tree, and is 2026.06 where nothing is compiled and no root is set."""
 
 
+class CutlassSettings(Section):
+    """The CUTLASS tree that kernels of NVIDIA GPUs are compiled against."""
+
+    root: AbsolutePath | None = None
+    """Top folder of the tree; by default $CUTLASS_PATH, that of PyPI's nvidia-cutlass, or what ``make cuda-toolchain``
+    brought."""
+
+
 class LimitSettings(Section):
     """Built kernels beyond these are pruned: not measured, kept with the reason."""
 
@@ -34,10 +42,12 @@ class LimitSettings(Section):
 class CompileSettings(Section):
     """How headers become kernels."""
 
-    toolchain: Literal["none", "hipcc"] = "none"
-    """``none`` compiles nothing and estimates each kernel's registers, LDS and occupancy."""
+    toolchain: Literal["none", "hipcc", "nvcc"] = "none"
+    """``none`` compiles nothing and estimates each kernel's registers, LDS and occupancy. ``hipcc`` is for archs of AMD
+    (gfx...), ``nvcc`` for those of NVIDIA (sm_...)."""
     compiler: AbsolutePath | None = None
-    """The HIP compiler; by default that of the ROCm install, of PATH, or what ``make toolchain`` brought."""
+    """The compiler; by default that of the ROCm or CUDA install, of PATH, of a PyPI package, or what ``make toolchain``
+    or ``make cuda-toolchain`` brought."""
     batch: int = Field(10, ge=1, le=50)
     """Kernels of one compiler run; their common templates are instantiated once."""
     timeout_seconds: int = Field(300, ge=1)

@@ -12,7 +12,7 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 from tilewright.operation import Operation
 from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
 from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
 from tilewright.settings.configs import ConfigsSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
@@ -43,6 +43,7 @@ class Config(Section):
     configs: ConfigsSettings = ConfigsSettings()
     problems: ProblemsSettings = ProblemsSettings()
     ck: CkSettings = CkSettings()
+    cutlass: CutlassSettings = CutlassSettings()
     compile: CompileSettings = CompileSettings()
     support: SupportSettings = SupportSettings()
     benchmark: BenchmarkSettings = BenchmarkSettings()

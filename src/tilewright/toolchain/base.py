@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tilewright.kernel import KernelConfig
+from tilewright.gemm_kernel import GemmKernel
 
 BUILD_STATUSES = (
     "ok", "compile_error", "compile_timeout", "compile_memory", "unsupported_by_ck", "resource_limit", "pruned",
@@ -21,7 +21,7 @@ RESOURCE_SOURCES = ("estimated", "code_object")
 class CompileUnit:
     """One kernel to compile: its config and the text of its header."""
 
-    kernel: KernelConfig
+    kernel: GemmKernel
     arch: str
     header: bytes
     """Empty where ``lack`` says why there is none."""

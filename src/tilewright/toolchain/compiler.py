@@ -1,7 +1,8 @@
-"""The HIP compiler: where it is, and one run of it under limits of time and memory."""
+"""The vendor's compiler: where it is, and one run of it under limits of time and memory."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import resource
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from tilewright.cache import default_folder
 from tilewright.errors import UserError
 from tilewright.settings.compile import CompileSettings
 
-HOW = "install ROCm, run `make toolchain`, or set compile.compiler to the path of hipcc"
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")
 
@@ -28,45 +28,102 @@ def rocm_folders() -> list[Path]:
     return [Path(folder) for folder in dict.fromkeys((named, "/opt/rocm")) if folder]
 
 
-def brought_compiler() -> Path:
-    """Return where ``make toolchain`` puts its compiler."""
-    return default_folder() / "toolchain" / "bin" / "hipcc"
+def brought(folder: str) -> Path:
+    """Return where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
+    return default_folder() / folder
+
+
+def _hip_places() -> list[tuple[Path, str]]:
+    return [(folder / "bin/hipcc", "ROCm install") for folder in rocm_folders()]
+
+
+def _cuda_places() -> list[tuple[Path, str]]:
+    named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH")]
+    return [
+        (Path(folder) / "bin/nvcc", "CUDA install") for folder in dict.fromkeys((*named, "/usr/local/cuda")) if folder
+    ]
+
+
+def _cuda_packages() -> list[tuple[Path, str]]:
+    # NVIDIA's wheels share one namespace package, with a folder a major version.
+    found = importlib.util.find_spec("nvidia")
+    roots = found.submodule_search_locations if found else None
+    folders = sorted(path for root in roots or () for path in Path(root).glob("cu[0-9]*"))
+    return [(folder / "bin/nvcc", "PyPI package nvidia-cuda-nvcc") for folder in folders]
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """One of the compilers that there are."""
+
+    program: str
+    what: str
+    how: str
+    """How to get it, for messages."""
+    installs: Callable[[], list[tuple[Path, str]]]
+    """Where an install would have it, and what that is called; asked before PATH."""
+    packages: Callable[[], list[tuple[Path, str]]]
+    """The same, asked behind PATH."""
+
+
+HIPCC = Vendor(
+    "hipcc",
+    "HIP compiler",
+    "install ROCm, run `make toolchain`, or set compile.compiler to the path of hipcc",
+    _hip_places,
+    lambda: [(brought("toolchain") / "bin/hipcc", "make toolchain")],
+)
+NVCC = Vendor(
+    "nvcc",
+    "CUDA compiler",
+    "install CUDA, run `make cuda-toolchain`, or set compile.compiler to the path of nvcc",
+    _cuda_places,
+    lambda: [*_cuda_packages(), (brought("cuda-toolchain") / "bin/nvcc", "make cuda-toolchain")],
+)
+VENDORS = {vendor.program: vendor for vendor in (HIPCC, NVCC)}
 
 
 @dataclass(frozen=True)
 class Compiler:
-    """A HIP compiler that answered."""
+    """A compiler that answered."""
 
     path: Path
     origin: str
     """Where it was found, in words."""
     version: str
     """What it says of itself, without the folder it lies in."""
+    vendor: Vendor
 
 
 def find(settings: CompileSettings) -> Compiler:
-    """Return the compiler of the settings, of ROCm, of PATH or of ``make toolchain``, in this order."""
-    if settings.compiler:
-        return _asked(Path(settings.compiler).expanduser(), "compile.compiler")
-    on_path = shutil.which("hipcc")
-    places = [(folder / "bin/hipcc", "ROCm install") for folder in rocm_folders()]
-    places += [(Path(on_path), "PATH")] if on_path else []
-    places += [(brought_compiler(), "make toolchain")]
+    """Return the compiler of the settings, of an install, of PATH or of a package, in this order.
+
+    Where the toolchain is ``none``, it is hipcc that is looked for.
+    """
+    return find_of(VENDORS.get(settings.toolchain, HIPCC), settings.compiler)
+
+
+def find_of(vendor: Vendor, named: str | None = None) -> Compiler:
+    """Return one vendor's compiler; ``named``: the path that the settings give."""
+    if named:
+        return _asked(Path(named).expanduser(), "compile.compiler", vendor)
+    on_path = shutil.which(vendor.program)
+    places = [*vendor.installs(), *([(Path(on_path), "PATH")] if on_path else []), *vendor.packages()]
     for path, origin in places:
         if path.is_file():
-            return _asked(path, origin)
-    raise UserError(f"no HIP compiler in {', '.join(str(path) for path, _ in places)}; {HOW}")
+            return _asked(path, origin, vendor)
+    raise UserError(f"no {vendor.what} in {', '.join(str(path) for path, _ in places)}; {vendor.how}")
 
 
-def _asked(path: Path, origin: str) -> Compiler:
+def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
     try:
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise UserError(f"{origin}: {path} --version does not answer ({error}); {HOW}") from error
+        raise UserError(f"{origin}: {path} --version does not answer ({error}); {vendor.how}") from error
     lines = [line for line in answer.stdout.splitlines() if line.strip() and not line.startswith("InstalledDir")]
     if not lines:
-        raise UserError(f"{origin}: {path} --version says nothing; {HOW}")
-    return Compiler(path, origin, "\n".join(lines))
+        raise UserError(f"{origin}: {path} --version says nothing; {vendor.how}")
+    return Compiler(path, origin, "\n".join(lines), vendor)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright import kernel as kernels
+from tilewright import kernel as ck_tile
 from tilewright.devices.coefficients import Coefficients
+from tilewright.families.cutlass.kernel import CutlassKernel
 from tilewright.hardware import Hardware
+from tilewright.kernel import KernelConfig
 from tilewright.resources import estimate
 from tilewright.toolchain.base import CompileResult, CompileUnit, Resources
 
@@ -24,15 +26,34 @@ class NoToolchain:
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Return one estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
-        table = estimate(kernels.frame([unit.kernel for unit in units]), self._hardware, self._coefficients)
+        kernels = [unit.kernel for unit in units]
+        ours = [kernel for kernel in kernels if isinstance(kernel, KernelConfig)]
+        table = estimate(ck_tile.frame(ours), self._hardware, self._coefficients)
+        columns = table[["fault", "vgprs", "lds_bytes", "occupancy"]].to_numpy()
+        estimated = dict(zip((kernel.name for kernel in ours), columns, strict=True))
         return [
-            CompileResult(
-                status="resource_limit" if fault else "ok",
-                reason=fault,
-                artefact=None,
-                resources=Resources("estimated", float(vgprs), int(lds_bytes), float(occupancy)),
-                log="",
-                seconds=0.0,
-            )
-            for fault, vgprs, lds_bytes, occupancy in table[["fault", "vgprs", "lds_bytes", "occupancy"]].to_numpy()
+            self._cutlass(kernel) if isinstance(kernel, CutlassKernel) else _estimated(*estimated[kernel.name])
+            for kernel in kernels
         ]
+
+    def _cutlass(self, kernel: CutlassKernel) -> CompileResult:
+        """Return what is known without formulas for registers: the shared memory of the operands."""
+        room = self._hardware.lds_bytes
+        fault = f"{kernel.shared_bytes} bytes of shared memory, {room} a block" if kernel.shared_bytes > room else ""
+        return _estimated(fault, None, kernel.shared_bytes, None)
+
+
+def _estimated(fault: str, vgprs: float | None, lds_bytes: float, occupancy: float | None) -> CompileResult:
+    return CompileResult(
+        status="resource_limit" if fault else "ok",
+        reason=fault,
+        artefact=None,
+        resources=Resources(
+            "estimated",
+            None if vgprs is None else float(vgprs),
+            int(lds_bytes),
+            None if occupancy is None else float(occupancy),
+        ),
+        log="",
+        seconds=0.0,
+    )

@@ -1,4 +1,4 @@
-"""Which toolchain the settings ask for. A new one is one function here and one word in ``settings/compile.py``."""
+"""Which toolchain the settings ask for. A new one is one row here and one word in ``settings/compile.py``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewright.cache import open_cache
+from tilewright.cache import Cache, open_cache
 from tilewright.devices.coefficients import Coefficients
+from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.toolchain import ck_tree, compiler
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tilewright.toolchain import ck_tree, compiler, cutlass_tree
 from tilewright.toolchain.base import Toolchain
 from tilewright.toolchain.ck_tree import CkTree
+from tilewright.toolchain.header_tree import HeaderTree
 from tilewright.toolchain.host_check import HostCompiler
 from tilewright.toolchain.none import NoToolchain
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Where the headers are that kernels are compiled against."""
+
+    ck: CkSettings
+    cutlass: CutlassSettings
 
 
 @dataclass(frozen=True)
@@ -26,44 +36,71 @@ class Target:
     arch: str
     hardware: Hardware
     coefficients: Coefficients
-    ck: CkSettings
+    trees: Trees
     cache: CacheSettings
+    native: Path
+    """The folder of the launchers, workflow/native."""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a compiling toolchain consists of."""
+
+    archs: str
+    """How the names of its archs begin."""
+    headers: str
+    """Folder of the tree that kernels include."""
+    tree: Callable[[Trees], HeaderTree]
+
+
+KITS = {
+    "hipcc": Kit("gfx", "ck_tile", lambda trees: CkTree(ck_tree.find(trees.ck))),
+    "nvcc": Kit("sm_", "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
+}
 
 
 def make(settings: CompileSettings, target: Target) -> Toolchain:
     """Return the toolchain of the settings; a ``UserError`` says what is missing on this machine."""
-    return _MAKERS[settings.toolchain](settings, target)
+    if settings.toolchain == "none":
+        return NoToolchain(target.hardware, target.coefficients)
+    # Imported here: they need the packages of the extra "workflow", and most runs compile nothing.
+    from tilewright.toolchain.hipcc import HipccToolchain
+    from tilewright.toolchain.nvcc import NvccToolchain
+
+    tree, store = tree_of(settings, target.arch, target.trees), store_of(target.cache)
+    found = compiler.find(settings)
+    if settings.toolchain == "hipcc":
+        return HipccToolchain(found, tree, settings, target.hardware, store)
+    return NvccToolchain(found, tree, settings, target.hardware, store, target.native)
 
 
-def fingerprint(settings: CompileSettings, ck: CkSettings) -> str:
-    """Return what results of the toolchain depend on outside of the workflow: compiler and CK tree.
+def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
+    """Return the headers that kernels of an arch are compiled against; ``UserError`` for an arch of another maker."""
+    kit = KITS[settings.toolchain]
+    if not arch.startswith(kit.archs):
+        right = next((name for name, other in KITS.items() if arch.startswith(other.archs)), "none")
+        raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
+    return kit.tree(trees)
+
+
+def store_of(settings: CacheSettings) -> Cache:
+    """Return the cache that results are kept in."""
+    return open_cache(settings.folder, settings.max_gib)
+
+
+def fingerprint(settings: CompileSettings, trees: Trees) -> str:
+    """Return what results of the toolchain depend on outside of the workflow: compiler and header tree.
 
     It changes with every header of the tree, more often than results do: the compile stage runs again, and finds in
     the cache what is as it was.
     """
     if settings.toolchain == "none":
         return "none"
-    found = compiler.find(settings)
-    return hashlib.sha256(f"{found.version}\n{CkTree(ck_tree.find(ck)).whole_digest()}".encode()).hexdigest()[:16]
+    kit = KITS[settings.toolchain]
+    tree = kit.tree(trees).whole_digest(kit.headers)
+    return hashlib.sha256(f"{compiler.find(settings).version}\n{tree}".encode()).hexdigest()[:16]
 
 
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
     """Return what asks the compiled library's own host-side checks; ``native`` is the folder of hip_stand_in.cpp."""
-    store = open_cache(cache.folder, cache.max_gib)
-    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store)
-
-
-def _none(settings: CompileSettings, target: Target) -> Toolchain:
-    return NoToolchain(target.hardware, target.coefficients)
-
-
-def _hipcc(settings: CompileSettings, target: Target) -> Toolchain:
-    # Imported here: it needs the packages of the extra "workflow", and most runs compile nothing.
-    from tilewright.toolchain.hipcc import HipccToolchain
-
-    store = open_cache(target.cache.folder, target.cache.max_gib)
-    tree = CkTree(ck_tree.find(target.ck))
-    return HipccToolchain(compiler.find(settings), tree, settings, target.hardware, store)
-
-
-_MAKERS: dict[str, Callable[[CompileSettings, Target], Toolchain]] = {"none": _none, "hipcc": _hipcc}
+    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store_of(cache))

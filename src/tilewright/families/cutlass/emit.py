@@ -6,11 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import jinja2
-
 from tilewright.errors import UserError
 from tilewright.families.cutlass.kernel import CutlassKernel, name
-from tilewright.templates import mistakes_named
+from tilewright.templates import environment, mistakes_named
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
 LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
@@ -29,15 +27,7 @@ class Emitter:
     def __init__(self, template_dir: Path) -> None:
         """Read the templates of ``template_dir`` (workflow/templates/cutlass)."""
         self._where = template_dir
-        self._environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(template_dir),
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-            autoescape=False,
-            auto_reload=False,
-        )
+        self._environment = environment(template_dir)
 
     def header(self, kernel: CutlassKernel, arch: str) -> str:
         """Return the kernel's header for ``arch`` (sm_...)."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Literal
 
 from pydantic import Field
 
 from tilewright.arch import ArchSpecs
 from tilewright.errors import UserError
-from tilewright.families.cutlass.kernel import INSTRUCTION, CutlassKernel, name, sizes
+from tilewright.families.cutlass.kernel import INSTRUCTION, CutlassKernel
+from tilewright.gemm_kernel import sizes
 from tilewright.operation import Operation, Variant
-from tilewright.rules.sweep import Enumeration, Rejected
+from tilewright.rules.sweep import Count, Enumeration, Triple, rows_of, sifted
+from tilewright.rules.validity import first_of, threads_fit, tile_divides
 from tilewright.tables import Table, read
-
-Count = Annotated[int, Field(ge=1)]
-Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
-MAX_THREADS = 1024
 
 
 class TileRow(Table):
@@ -75,24 +73,9 @@ def enumerate_kernels(
     rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
 ) -> Enumeration[CutlassKernel]:
     """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
-    rows = rules.variants.get(cast("Variant", operation.variant))
-    if rows is None:
-        raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
-    if operation.variant != "bwd_weight" and rows.split_k != [1]:
-        raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
-    legal: dict[str, CutlassKernel] = {}
-    rejected: dict[str, Rejected] = {}
-    for kernel in _combinations(rules, rows, operation, ndims):
-        rule, reason = first_fault(kernel, arch, specs)
-        if rule:
-            rejected[name(kernel)] = Rejected(name(kernel), rule, reason)
-        else:
-            legal[name(kernel)] = kernel
-    if not legal:
-        raise UserError(f"no kernel of the rule set is legal on {arch} for {operation}")
-    return Enumeration(
-        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(rows.split_k))
-    )
+    rows = rows_of(rules.variants, operation)
+    kernels = _combinations(rules, rows, operation, ndims)
+    return sifted(kernels, lambda k: first_fault(k, arch, specs), rows.split_k, f"on {arch} for {operation}")
 
 
 def _combinations(
@@ -120,20 +103,6 @@ def instruction_on_arch(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> s
     if kernel.warp_tile in allowed:
         return ""
     return f"{kernel.warp_tile} is no {kernel.dtype} matrix instruction of CUTLASS 2.x on {arch}: {allowed}"
-
-
-def tile_divides(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
-    """A warp's part of the tile must be a whole multiple of the instruction."""
-    for axis, tile, warps, size in zip("mnk", kernel.tile, kernel.wave, kernel.warp_tile, strict=True):
-        if tile % (warps * size):
-            return f"tile_{axis} = {tile} is no multiple of {warps} warps x instruction {size}"
-    return ""
-
-
-def threads_fit(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
-    """A block has at most 1024 threads."""
-    threads = specs.wave_size(arch) * kernel.wave_m * kernel.wave_n * kernel.wave_k
-    return "" if threads <= MAX_THREADS else f"{threads} threads; a block has at most {MAX_THREADS}"
 
 
 def shared_memory_fits(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
@@ -190,8 +159,4 @@ RULES: tuple[Callable[[CutlassKernel, str, ArchSpecs], str], ...] = (
 
 def first_fault(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> tuple[str, str]:
     """Return (rule, reason) of the first rule that refuses, or two empty strings."""
-    for rule in RULES:
-        reason = rule(kernel, arch, specs)
-        if reason:
-            return rule.__name__, reason
-    return "", ""
+    return first_of(RULES, kernel, arch, specs)

@@ -1,0 +1,75 @@
+"""The shared libraries that a GPU is measured with: the measuring driver, and modules of kernels for it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilewright import cache as caches
+from tilewright.bench import native
+from tilewright.errors import UserError
+from tilewright.settings.compile import CompileSettings
+from tilewright.toolchain import compiler
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.header_tree import HeaderTree
+from tilewright.toolchain.objects import Objects, target
+
+_FORMAT = "driver-1"
+BACKENDS = {"hipcc": "hip", "nvcc": "cuda"}
+"""The backend of the driver that belongs to a compiler."""
+
+
+class Libraries:
+    """Builds libraries for one compiler. ``native_folder`` holds the sources of driver and launchers."""
+
+    def __init__(
+        self,
+        found: compiler.Compiler,
+        tree: HeaderTree,
+        settings: CompileSettings,
+        cache: caches.Cache,
+        native_folder: Path,
+    ) -> None:
+        self._compiler = found
+        self._settings = settings
+        self._cache = cache
+        self._native = native_folder
+        self._objects = Objects(found, tree, settings, cache, native_folder)
+
+    def driver(self, arch: str) -> bytes:
+        """Return the measuring driver; it is built once for a compiler, an arch and its sources."""
+        key = caches.key(_FORMAT, self._compiler.version, arch, native.sources_digest(self._native))
+        kept = self._cache.get(key)
+        if kept is not None:
+            return kept
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
+            output = Path(temporary) / "driver.so"
+            backend = BACKENDS[self._compiler.vendor.program]
+            source = self._native / native.DRIVER_SOURCE
+            native.build(native.command(backend, str(self._compiler.path), arch, [source], output, self._native))
+            content = output.read_bytes()
+        self._cache.put(key, content)
+        return content
+
+    def module(self, units: Sequence[CompileUnit]) -> bytes:
+        """Return a module with the kernels of some units, which are known to compile; one without kernels is empty."""
+        if not units:
+            return b""
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
+            folder = Path(temporary)
+            objects = []
+            for number, content in enumerate(self._objects.of(units)):
+                objects.append(f"{number}.o")
+                (folder / objects[-1]).write_bytes(content)
+            run = self._link(objects, units[0].arch, folder)
+            if run.outcome != "ok":
+                raise UserError(f"{self._compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
+            return (folder / "module.so").read_bytes()
+
+    def _link(self, objects: Sequence[str], arch: str, folder: Path) -> compiler.Run:
+        vendor = self._compiler.vendor
+        # The shared runtime: driver and modules have to agree on what is current.
+        runtime = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC"]
+        command = [self._compiler.path, "-shared", *runtime, *target(vendor, arch), *objects, "-o", "module.so"]
+        return compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
