@@ -49,7 +49,7 @@ def test_simulated_and_recorded_devices(locking, tmp_path, monkeypatch):
 
 def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
     monkeypatch.setattr(registry, "boards", lambda backend: [])
-    with pytest.raises(UserError, match="--driver and --artefacts"), registry.claimed(source(device="hip"), locking):
+    with pytest.raises(UserError, match="--driver and --modules"), registry.claimed(source(device="hip"), locking):
         pass
 
 

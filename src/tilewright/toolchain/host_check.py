@@ -18,7 +18,7 @@ import numpy as np
 
 from tilewright import cache as caches
 from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig, name
+from tilewright.gemm_kernel import GemmKernel
 from tilewright.problem import Problem
 from tilewright.settings.compile import CompileSettings
 from tilewright.toolchain import compiler
@@ -83,7 +83,7 @@ class Launches:
 class HostChecks:
     """The loaded host code of some kernels; it stays loaded for the life of the process."""
 
-    def __init__(self, library: ctypes.CDLL, kernels: Sequence[KernelConfig]) -> None:
+    def __init__(self, library: ctypes.CDLL, kernels: Sequence[GemmKernel]) -> None:
         self._library, self._kernels = library, kernels
 
     def verdicts(self, problems: Sequence[Problem], split_k: int = 1) -> np.ndarray:
@@ -174,7 +174,7 @@ class HostCompiler:
             (folder / "unit.so").write_bytes(kept)
             return compiler.Run("ok", "", 0.0, 0.0)
         for unit in units:
-            (folder / f"{name(unit.kernel)}.hpp").write_bytes(unit.header)
+            (folder / f"{unit.kernel.name}.hpp").write_bytes(unit.header)
         (folder / "unit.cpp").write_text(text)
         run = self._run([*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"], folder)
         if self._cache and run.outcome == "ok":
@@ -216,10 +216,10 @@ def _axes() -> list[tuple[str, ...]]:
     return lists + [tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride", "dilation", "pad")]
 
 
-def _text(kernels: Sequence[KernelConfig]) -> str:
-    includes = "".join(f'#include "{name(kernel)}.hpp"\n' for kernel in kernels)
+def _text(kernels: Sequence[GemmKernel]) -> str:
+    includes = "".join(f'#include "{kernel.name}.hpp"\n' for kernel in kernels)
     checks = (
-        _PER_KERNEL.format(index=i, name=name(kernel), ndim=kernel.ndim, workspace=_workspace(kernel))
+        _PER_KERNEL.format(index=i, name=kernel.name, ndim=kernel.ndim, workspace=_workspace(kernel))
         for i, kernel in enumerate(kernels)
     )
     return includes + _COMMON + "".join(checks)

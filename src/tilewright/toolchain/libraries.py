@@ -71,5 +71,13 @@ class Libraries:
         vendor = self._compiler.vendor
         # The shared runtime: driver and modules have to agree on what is current.
         runtime = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC"]
-        command = [self._compiler.path, "-shared", *runtime, *target(vendor, arch), *objects, "-o", "module.so"]
+        command: list[str | Path] = [
+            self._compiler.path,
+            "-shared",
+            *runtime,
+            *target(vendor, arch),
+            *objects,
+            "-o",
+            "module.so",
+        ]
         return compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
