@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tilewright import hardware, lock
@@ -66,13 +67,17 @@ def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(l
     assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
 
 
-def test_the_library_of_a_kernel_is_found_by_its_artefact(tmp_path):
+def test_each_kernel_is_looked_for_in_the_library_of_its_build_table(tmp_path):
     (tmp_path / "a.so").touch()
-    find = registry.module_finder(tmp_path)
-    assert find(pd.Series({"artefact": "a.so", "kernel": "k"})) == str(tmp_path / "a.so")
-    for name in ("", "b.so"):
-        with pytest.raises(UserError, match="no library of the kernel k"):
-            find(pd.Series({"artefact": name, "kernel": "k"}))
+    builds = [pa.table({"kernel": ["k", "l"]}), pa.table({"kernel": ["m"]})]
+    find = registry.module_finder(registry.modules_of(builds, [tmp_path / "a.so", tmp_path / "gone.so"]))
+    assert find(pd.Series({"kernel": "l"})) == str(tmp_path / "a.so")
+    for name in ("m", "unknown"):
+        with pytest.raises(UserError, match=f"no library of the kernel {name}"):
+            find(pd.Series({"kernel": name}))
+    with pytest.raises(UserError, match="1 libraries for 2 build tables"):
+        registry.modules_of(builds, [tmp_path / "a.so"])
+    assert registry.modules_of(builds, []) == {}
 
 
 def test_readings_of_nvidia_smi():
