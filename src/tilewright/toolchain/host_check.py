@@ -19,6 +19,7 @@ import numpy as np
 from tilewright import cache as caches
 from tilewright.errors import UserError
 from tilewright.gemm_kernel import GemmKernel
+from tilewright.kernel import KernelConfig
 from tilewright.problem import Problem
 from tilewright.settings.compile import CompileSettings
 from tilewright.toolchain import compiler
@@ -217,10 +218,13 @@ def _axes() -> list[tuple[str, ...]]:
 
 
 def _text(kernels: Sequence[GemmKernel]) -> str:
+    ours = [kernel for kernel in kernels if isinstance(kernel, KernelConfig)]
+    if len(ours) < len(kernels):
+        raise UserError("support.source is library, which is for kernels of CK Tile (gfx...); write rules")
     includes = "".join(f'#include "{kernel.name}.hpp"\n' for kernel in kernels)
     checks = (
         _PER_KERNEL.format(index=i, name=kernel.name, ndim=kernel.ndim, workspace=_workspace(kernel))
-        for i, kernel in enumerate(kernels)
+        for i, kernel in enumerate(ours)
     )
     return includes + _COMMON + "".join(checks)
 
