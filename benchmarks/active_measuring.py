@@ -36,14 +36,15 @@ def only(data, keep: np.ndarray):
 
 
 def main() -> None:
-    """Print a line for all pairs, for each round, and for random pairs of the same number."""
+    """Print a line for all pairs, and for each round and random pairs of the same number."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, type=Path)
     parser.add_argument("--product", default="gfx950_mi355x")
     parser.add_argument("--budget", default=0.15, type=float)
     parser.add_argument("--first", default=0.05, type=float)
-    parser.add_argument("--rounds", default=5, type=int)
+    parser.add_argument("--rounds", default=3, type=int)
     parser.add_argument("--trees", default=300, type=int)
+    parser.add_argument("--seed", default=2, type=int, help="of the draw; the first round has seed 1")
     args = parser.parse_args()
 
     data = dataset.load(args.dataset)
@@ -73,8 +74,9 @@ def main() -> None:
 
     for count, last in enumerate(rounds, start=1):
         changed = "" if last.picks_changed is None else f" ({100 * last.picks_changed:.0f} % of picks had changed)"
-        show(f"round {count}{changed}", np.concatenate([one.pairs for one in rounds[:count]]))
-    show("as many by draw", active.design(pool, sum(len(one.pairs) for one in rounds), seed=1))
+        chosen = np.concatenate([one.pairs for one in rounds[:count]])
+        show(f"round {count}{changed}", chosen)
+        show("as many by draw", active.design(pool, len(chosen), seed=args.seed))
 
 
 def figures(values: np.ndarray) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -45,25 +46,27 @@ def _run(name: Any, part: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def by_distance(uses: pd.DataFrame, keys: pd.Series, picked: np.ndarray) -> list[dict[str, Any]]:
+def by_distance(
+    uses: pd.DataFrame, keys: pd.Series, stratum: Callable[[np.ndarray], dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the efficiency of the picks by distance to the nearest training problem, nearest class first.
 
     ``above`` and ``up_to`` bound a class in octaves; the last has problems of a kind that training has not.
+    ``stratum`` gives the figures of some of the problems ``keys``, bool [R].
     """
     nearest = uses.drop_duplicates("problem_key").set_index("problem_key")["nearest_training"]
     distance = nearest.reindex(list(keys)).to_numpy()
     bounds = [0.0, *DISTANCES, np.finfo(np.float64).max, np.inf]
     classes = []
     for low, high in pairwise(bounds):
-        part = picked[(distance > low) & (distance <= high)]
-        if len(part):
+        part = (distance > low) & (distance <= high)
+        if part.any():
             classes.append(
                 {
                     "above": low if low < bounds[-2] else None,
                     "up_to": high if high < bounds[-2] else None,
                     "of_a_known_kind": bool(high < np.inf),
-                    "n_problems": len(part),
-                    "efficiency": efficiency.summary(part),
+                    **stratum(part),
                 }
             )
     return classes

@@ -132,12 +132,14 @@ def evaluate(
     coefficients: Coefficients | None = None,
     model: tuple[lightgbm.Booster, dict[str, Any]] | None = None,
     reference: np.ndarray | None = None,
+    uses: pd.DataFrame | None = None,
 ) -> dict[str, Any]:
     """Return the validation report (docs/validation.md); percentages have four decimals.
 
     ``scores`` and ``supported`` are those of ``score``. ``coefficients`` are those of the simulated device, if the
     times are its; ``model`` is a booster with its spec, whose worst picks are then explained; ``reference`` are the
-    scores of the reference's trainer, shaped as ``scores``.
+    scores of the reference's trainer, shaped as ``scores``. ``uses`` (columns of ``problem_table.USES``) says which
+    runs of networks need which problem: with it the report has what the picks cost them.
     """
     scored = score(measurements, scores, supported)
     problems = measurements.problems.iloc[scored.rows]
@@ -174,27 +176,29 @@ def evaluate(
         "by_ndim": strata(problems["ndim"], "{}d"),
         "by_layer_kind": strata(layer_kinds(problems)),
         "by_network": strata(problems["network"]),
-        "by_distance_to_training": novelty.quarters(scored.picked),
+        "by_distance_to_training": {
+            name: _stratum(scored.picked, floor, part) for name, part in novelty.quarters().items() if part.any()
+        },
         "baselines": _baselines(measurements, scored.rows, scored.achieved, supported, hardware),
         **(
             {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
         ),
         "worst": _worst(measurements, scored, novelty, model, hardware),
+        **(_networks(measurements, scored, floor, uses) if uses is not None else {}),
     }
 
 
-def networks(measurements: Measurements, scored: Scored, uses: pd.DataFrame) -> dict[str, Any]:
-    """Return what the picks cost whole runs of networks, and their efficiency by distance to the training problems.
-
-    ``uses`` has the columns of ``problem_table.USES``.
-    """
+def _networks(
+    measurements: Measurements, scored: Scored, floor: noise_floor.Floor, uses: pd.DataFrame
+) -> dict[str, Any]:
+    """Return what the picks cost whole runs of networks, and their efficiency by distance to the training problems."""
     problems = measurements.problems.iloc[scored.rows]
     keys = problems["problem_key"]
     gflop = np.array([problem.flop for problem in from_frame(problems)]) / 1e9
     best = efficiency.problem_best(measurements)[scored.rows]
     return {
         "end_to_end": end_to_end.of_runs(uses, keys, gflop, best, scored.picked),
-        "by_distance": end_to_end.by_distance(uses, keys, scored.picked),
+        "by_distance": end_to_end.by_distance(uses, keys, lambda part: _stratum(scored.picked, floor, part)),
     }
 
 

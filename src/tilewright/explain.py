@@ -8,7 +8,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import efficiency, features
+from tilewright import features
 from tilewright.feature_table import FeatureSet
 from tilewright.hardware import Hardware
 from tilewright.operation import Operation
@@ -87,13 +87,11 @@ class Novelty:
             if not low[i] <= value <= high[i]
         ]
 
-    def quarters(self, picked: np.ndarray) -> dict[str, dict[str, Any]]:
-        """Return the efficiency of picks [R] by how far a problem is from training, nearest quarter first."""
+    def quarters(self) -> dict[str, np.ndarray]:
+        """Return the problems [R] by how far they are from training, bool each, nearest quarter first."""
         order = np.argsort(self.percentile, kind="stable")
-        return {
-            name: {"n_problems": len(part), "efficiency": efficiency.summary(picked[part])}
-            for name, part in zip(QUARTERS, np.array_split(order, len(QUARTERS)), strict=True)
-        }
+        parts = np.array_split(order, len(QUARTERS))
+        return {name: np.isin(np.arange(len(order)), part) for name, part in zip(QUARTERS, parts, strict=True)}
 
 
 def _values(table: pd.DataFrame, chosen: FeatureSet, names: list[str], hardware: Hardware) -> np.ndarray:

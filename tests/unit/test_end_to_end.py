@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import end_to_end
+from tilewright import efficiency, end_to_end
 
 
 def uses(**columns):
@@ -45,7 +45,10 @@ def test_the_worst_network_comes_first_and_networks_share_problems():
 
 
 def test_classes_of_distance_have_every_problem_once():
-    found = end_to_end.by_distance(uses(), pd.Series(["a", "b", "c"]), np.array([1.0, 0.9, 0.5]))
+    picked = np.array([1.0, 0.9, 0.5])
+    found = end_to_end.by_distance(
+        uses(), pd.Series(["a", "b", "c"]), lambda part: {"efficiency": efficiency.summary(picked[part])}
+    )
     assert [(part["above"], part["up_to"], part["of_a_known_kind"]) for part in found] == [
         (0.0, 0.5, True), (2.0, 3.0, True), (None, None, False),
     ]  # fmt: skip

@@ -53,9 +53,8 @@ def main(argv: list[str] | None = None) -> None:
         bare = pool.assign(**{learn.OFFSET: 0.0})
         reference, _ = evaluate.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
-    report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference)
     uses = parquet.read(args.uses).to_pandas()
-    report |= evaluate.networks(measurements, evaluate.score(measurements, scores, offered), uses)
+    report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference, uses)
     settings = ValidationSettings.from_json(args.settings)
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if settings.network_folds and not spec["params"].get("prior"):
@@ -69,6 +68,11 @@ def main(argv: list[str] | None = None) -> None:
             args.threads,
             families,
         )
+        # The problems are the same, so their floors are.
+        known_floors = ("perfect_selector", "perfect_model")
+        report["leave_network_out"]["noise_floor"] = {
+            name: report["noise_floor"][name]["efficiency"] for name in known_floors if name in report["noise_floor"]
+        }
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])

@@ -44,6 +44,8 @@ class Stratum(_Part):
 
     n_problems: int
     efficiency: Summary
+    noise_floor: dict[str, Summary] = {}
+    """What the selectors of ``NoiseFloor`` score on these problems."""
 
 
 class Baseline(_Part):
@@ -105,6 +107,7 @@ class Distance(_Part):
     of_a_known_kind: bool
     n_problems: int
     efficiency: Summary
+    noise_floor: dict[str, Summary] = {}
 
 
 class Oracle(_Part):

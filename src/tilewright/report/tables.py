@@ -14,6 +14,7 @@ from tilewright.report.results import OperationResult, Results, Stratum, Summary
 
 Cell = str | int | float
 SUMMARY = ("mean", "median", "p10", "min")
+FLOOR = "noise floor, mean, %"
 PADS = ("pad_d", "pad_h", "pad_w")
 STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
 DEFAULTS = frozenset([*(f"{name}=1" for name in ("Di", "Z", *STEPS)), *(f"{name}=0" for name in PADS)])
@@ -276,8 +277,11 @@ def distances(results: Results) -> list[Table]:
     return [
         Table(
             f"Efficiency by octaves to the nearest training problem, {result.label}",
-            ("octaves", "problems", *_percents()),
-            tuple((octaves(d), d.n_problems, *_row(d.efficiency)) for d in result.validation.by_distance),
+            ("octaves", "problems", *_percents(), FLOOR),
+            tuple(
+                (octaves(d), d.n_problems, *_row(d.efficiency), _floor(d.noise_floor))
+                for d in result.validation.by_distance
+            ),
         )
         for result in results.operations
         if result.validation.by_distance
@@ -338,9 +342,15 @@ def _range(values: list[float | None]) -> str:
 def _strata(result: OperationResult, title: str, strata: Mapping[str, Stratum]) -> Table:
     return Table(
         f"{title}, {result.label}",
-        ("part", "problems", *_percents()),
-        tuple((name, stratum.n_problems, *_row(stratum.efficiency)) for name, stratum in strata.items()),
+        ("part", "problems", *_percents(), FLOOR),
+        tuple((name, s.n_problems, *_row(s.efficiency), _floor(s.noise_floor)) for name, s in strata.items()),
     )
+
+
+def _floor(known: Mapping[str, Summary]) -> Cell:
+    """Return the mean of the best that a model can do, or of the selector that knows every true time."""
+    best = known.get("perfect_model") or known.get("perfect_selector")
+    return "" if best is None else best.mean
 
 
 def _percents() -> tuple[str, ...]:
