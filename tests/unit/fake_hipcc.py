@@ -1,6 +1,7 @@
 """Behaves as hipcc does towards the toolchain, without compiling: words in a header say what is to happen.
 
-FAIL a compile error, SLEEP no end, MEMORY no memory, KILLED ended by the system, FULL a full disk; CODE=n decides the
+FAIL a compile error, SLEEP no end, MEMORY no memory, KILLED ended by the system, FULL a full disk, SAYS
+an error in the words that follow; LONG much assembly; CODE=n decides the
 machine code, else the kernel's name does. Files beside this one: ``fail`` holds another word for FAIL, ``codes`` lines
 of words and the code of the kernels that have them; one line a run is written to ``runs``.
 """
@@ -48,6 +49,9 @@ def one_trouble(names: list[str], texts: list[str]) -> int:
             return 1
         if "KILLED" in text:
             return 137
+        if match := re.search(r"SAYS (.*)", text):
+            print(match[1])
+            return 1
         if "FULL" in text:
             print("fatal error: error in backend: IO failure on output stream: No space left on device")
             return 1
@@ -70,6 +74,8 @@ def assembly(texts: list[str], output: Path) -> int:
             "\ts_barrier",
             ".Lfunc_end0:",
         ]
+    if any("LONG" in text for text in texts):
+        lines += ["; long"] * 20000
     output.write_text("\n".join(lines) + "\n")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +149,54 @@ def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
     assert machine.toolchain()._cache.stats().entries == 0
 
 
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        (
+            "clang: error: cannot find ROCm device library; provide its path",
+            "cannot compile for gfx950: cannot find ROCm",
+        ),
+        (
+            "unit.cpp:1: fatal error: 'hip/hip_runtime.h' file not found",
+            "cannot compile for gfx950: 'hip/hip_runtime.h'",
+        ),
+        ("clang: error: invalid target ID 'gfx950'", "cannot compile for gfx950: invalid target ID"),
+        (
+            "./a.hpp:3: fatal error: 'ck_tile/ops/new.hpp' file not found",
+            "tree has no ck_tile/ops/new.hpp; set ck.root",
+        ),
+    ],
+)
+def test_what_is_wrong_with_compiler_or_tree_is_no_verdict_on_a_kernel(machine, said, message):
+    with pytest.raises(UserError, match=message):
+        machine.toolchain().compile(units("CODE=1", f"SAYS {said}"))
+    assert machine.statuses("CODE=1", "CODE=2") == ["ok", "ok"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], capture_output=True).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_disk_that_is_too_small_stops_with_one_message_and_leaves_nothing(machine, small_disk, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(small_disk))
+    with pytest.raises(UserError, match=r"No space left on device; free space or set TMPDIR"):
+        machine.toolchain().compile(units("CODE=1", "// long\n" * 20000))
+    assert not list(small_disk.iterdir())
+    # The sources fit, what the compiler writes does not.
+    with pytest.raises(UserError, match=r"disk of .* is full: the compiler cannot write there"):
+        machine.toolchain().compile(units("CODE=1", "// long\n" * 2000 + "LONG"))
+    assert not list(small_disk.iterdir())
+    assert machine.toolchain()._cache.stats().entries == 0
+    assert machine.statuses("CODE=1") == ["ok"]
+
+
 def test_the_temporary_folder_is_gone_whatever_happens(machine, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
@@ -221,6 +270,13 @@ def test_no_compiler_says_where_it_was_looked_for(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(UserError, match=f"no HIP compiler in {tmp_path}/bin/hipcc.*make toolchain.*compile.compiler"):
         compiler.find(CompileSettings())
+
+
+def test_another_compiler_is_no_hip_compiler(tmp_path):
+    (tmp_path / "g++").write_text("#!/bin/sh\necho 'g++ 12.2.0'\n")
+    (tmp_path / "g++").chmod(0o755)
+    with pytest.raises(UserError, match=r"g\+\+ is no HIP compiler: its --version says 'g\+\+ 12.2.0'; install ROCm"):
+        compiler.find(CompileSettings(compiler=str(tmp_path / "g++")))
 
 
 def test_a_compiler_that_does_not_answer_is_named(tmp_path):

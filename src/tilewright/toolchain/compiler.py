@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,6 +58,8 @@ class Vendor:
 
     program: str
     what: str
+    says: str
+    """A pattern of what its ``--version`` says, in whatever case."""
     how: str
     """How to get it, for messages."""
     installs: Callable[[], list[tuple[Path, str]]]
@@ -69,6 +71,7 @@ class Vendor:
 HIPCC = Vendor(
     "hipcc",
     "HIP compiler",
+    "clang|hip",
     "install ROCm, run `make toolchain`, or set compile.compiler to the path of hipcc",
     _hip_places,
     lambda: [(brought("toolchain") / "bin/hipcc", "make toolchain")],
@@ -76,6 +79,7 @@ HIPCC = Vendor(
 NVCC = Vendor(
     "nvcc",
     "CUDA compiler",
+    "cuda|nvcc",
     "install CUDA, run `make cuda-toolchain`, or set compile.compiler to the path of nvcc",
     _cuda_places,
     lambda: [*_cuda_packages(), (brought("cuda-toolchain") / "bin/nvcc", "make cuda-toolchain")],
@@ -123,6 +127,8 @@ def _asked(path: Path, origin: str, vendor: Vendor) -> Compiler:
     lines = [line for line in answer.stdout.splitlines() if line.strip() and not line.startswith("InstalledDir")]
     if not lines:
         raise UserError(f"{origin}: {path} --version says nothing; {vendor.how}")
+    if not re.search(vendor.says, answer.stdout, re.IGNORECASE):
+        raise UserError(f"{origin}: {path} is no {vendor.what}: its --version says {lines[0]!r}; {vendor.how}")
     return Compiler(path, origin, "\n".join(lines), vendor)
 
 
@@ -144,7 +150,8 @@ def run(command: Sequence[str | Path], folder: Path, timeout: float, memory_mib:
 
     The processes of the run are one group, which ends with the time.
     """
-    with tempfile.TemporaryFile() as log:
+    # In memory: on a full disk there would be no room to say so.
+    with os.fdopen(os.memfd_create("compiler output"), "w+b") as log:
         process = subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20)),

@@ -21,6 +21,12 @@ FLAGS = (
 """The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILEWRIGHT_TYPES_ONLY", "--cuda-device-only", "-S")
 _NAMED = re.compile(r"\bprobe_(\d+)\b")
+_NO_HEADER = re.compile(r"'(ck_tile/[^']+|ck/[^']+)' file not found")
+_NO_TOOLCHAIN = re.compile(
+    r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
+    r"|unsupported HIP gpu architecture|no available targets are compatible).*"
+)
+"""What clang says where its HIP parts are missing, or where it does not know the arch."""
 _PROBE = """\
 namespace probe_{index} {{
 // A type of its own gives every kernel a symbol of its own, also where the types are the same.
@@ -66,7 +72,11 @@ class HipccToolchain(BatchToolchain):
                 folder, self._settings.timeout_seconds * len(units),
             )  # fmt: skip
             if run.outcome != "ok":
+                self._raise_if_installed_wrong(run, units[0].arch)
                 return run, []
+            if not (folder / "unit.s").exists():
+                how = self._compiler.vendor.how
+                raise UserError(f"{self._compiler.path}: it ends without an error and without output; {how}")
             linked = self.call(
                 ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={units[0].arch}", "unit.s", "-o", "unit.co"],
                 folder, self._settings.timeout_seconds,
@@ -75,6 +85,18 @@ class HipccToolchain(BatchToolchain):
                 raise UserError(f"{self._compiler.path}: assembling its own output fails: {first_error(linked.log)}")
             share = replace(run, seconds=(run.seconds + linked.seconds) / len(units))
             return run, [_result(code, mix, share) for code, mix in _read(folder, len(units))]
+
+    def _raise_if_installed_wrong(self, run: compiler.Run, arch: str) -> None:
+        """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
+        if match := _NO_HEADER.search(run.log):
+            raise UserError(
+                f"{self._tree.include}: this Composable Kernel tree has no {match[1]}; set ck.root to a whole tree, "
+                "and ck.api to auto or to the level of the tree"
+            )
+        if match := _NO_TOOLCHAIN.search(run.log):
+            raise UserError(
+                f"{self._compiler.path}: cannot compile for {arch}: {match[0]}; {self._compiler.vendor.how}"
+            )
 
 
 def _read(folder: Path, count: int) -> list[tuple[code_object.CodeKernel, InstructionMix]]:

@@ -134,7 +134,8 @@ class HostCompiler:
     def verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
         """Return what ``HostChecks.verdicts`` says for each of S split-K, bool [S, P, Q].
 
-        A kernel whose host code does not compile can run nothing.
+        A kernel whose host code does not compile can run nothing. One that takes too much time or memory for that is a
+        ``UserError``: another run would perhaps say otherwise.
         """
         size = self._settings.batch
         batches = [units[start : start + size] for start in range(0, len(units), size)]
@@ -142,10 +143,13 @@ class HostCompiler:
         return np.concatenate([none, *(self._verdicts(batch, problems, splits) for batch in batches)], axis=2)
 
     def _verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
-        _, checks = self._load(units)
+        run, checks = self._load(units)
         if checks is not None:
             return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
         if len(units) == 1:
+            if run.outcome != "error":
+                field = {"timeout": "timeout_seconds", "memory": "memory_mib"}[run.outcome]
+                raise UserError(f"{units[0].kernel.name}: its host code needs more than compile.{field}; raise it")
             return np.zeros((len(splits), len(problems), 1), bool)
         half = len(units) // 2
         return np.concatenate([self._verdicts(part, problems, splits) for part in (units[:half], units[half:])], axis=2)
