@@ -1,0 +1,108 @@
+"""Emitted CUTLASS kernels compile for real and become a library, whose host code runs without a GPU.
+
+Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_NVCC (as .ci/run sets it).
+Results are kept in the user's cache, so a second run takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tilewright import hardware, problem, problem_sets
+from tilewright.arch import ArchSpecs
+from tilewright.bench import abi
+from tilewright.bench.process import Worker
+from tilewright.bench.supervisor import problem_numbers
+from tilewright.cache import Cache, default_folder
+from tilewright.errors import UserError
+from tilewright.families.cutlass import emit, rules, support
+from tilewright.families.cutlass.kernel import frame, parse
+from tilewright.operation import Operation
+from tilewright.settings.compile import CompileSettings, CutlassSettings
+from tilewright.toolchain import compiler, cutlass_tree
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.libraries import Libraries
+from tilewright.toolchain.nvcc import NvccToolchain
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
+NAMES = (
+    "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec4_4_4",
+    "cutlass_conv_fwd_fp16_nhwc_2d_analytic_64x64x64_2x2x1_16x8x16_s3_swz1_vec8_8_8_multiplegroup",
+)
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    """Units, results, and the paths of driver and module."""
+    try:
+        found, tree = compiler.find(SETTINGS), cutlass_tree.tree(CutlassSettings())
+    except UserError as error:
+        if "TILEWRIGHT_NEEDS_NVCC" in os.environ:
+            raise
+        pytest.skip(str(error))
+    emitter = emit.Emitter(ROOT / "workflow/templates/cutlass")
+    units = [CompileUnit(parse(name), "sm_90", emitter.header(parse(name), "sm_90").encode()) for name in NAMES]
+    cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
+    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    results = NvccToolchain(found, tree, SETTINGS, product, cache, native).compile(units)
+    made = Libraries(found, tree, SETTINGS, cache, native)
+    folder = tmp_path_factory.mktemp("libraries")
+    (folder / "driver.so").write_bytes(made.driver("sm_90"))
+    (folder / "module.so").write_bytes(made.module(units))
+    # The CUDA runtime is where the compiler is, if it is installed nowhere else.
+    places = [found.path.parent.parent / name for name in ("lib", "lib64")]
+    environment = {"LD_LIBRARY_PATH": os.pathsep.join(map(str, places))}
+    return results, (str(folder / "driver.so"), str(folder / "module.so")), environment
+
+
+def test_the_rule_set_has_both_of_the_kernels():
+    specs, rule_set = (
+        ArchSpecs.load(ROOT / "config/arch_specs.json"),
+        rules.load(ROOT / "config/rule_sets/cutlass.yaml"),
+    )
+    for name in NAMES:
+        operation = Operation("forward", parse(name).dtype)
+        found = rules.enumerate_kernels(rule_set, specs, "sm_90", operation, [2, 3]).kernels
+        assert parse(name) in found
+
+
+def test_kernels_compile_and_what_they_take_is_read(libraries):
+    for name, result in zip(NAMES, libraries[0], strict=True):
+        assert (result.status, result.reason) == ("ok", ""), result.log
+        r = result.resources
+        assert r.threads == 128
+        # At least the operand buffers of all stages.
+        assert r.lds_bytes >= parse(name).shared_bytes
+        assert 32 < r.vgprs <= 255
+        assert r.occupancy >= 1
+        assert len(result.code_hash) == 16
+
+
+def test_the_library_lists_its_kernels_and_agrees_with_our_rules_without_a_gpu(libraries):
+    _, paths, environment = libraries
+    operation = Operation("forward", "bf16")
+    drawn = problem_sets.generate(ROOT / "config/problems/training.yaml", operation, (2, 3), 1)
+    problems = [entry.problem for entry in drawn][::8]
+    table = problem.frame(problems)
+    asked = {"libraries": list(paths)}
+    with Worker(environment) as worker:
+        assert sorted(worker.ask(asked | {"do": "kernels"}, 60)["kernels"]) == sorted(NAMES)
+        for name in NAMES:
+            # The library does not ask for the data type: it gets addresses.
+            pool = frame([name]).assign(kernel=name, split_k=1, dtype="bf16")
+            ours = support.check(table, pool, "forward")[:, 0] == 0
+            theirs = []
+            for one in problems:
+                numbers = problem_numbers({field: getattr(one, field) for field in one.__dict__}, "forward", 1)
+                answer = worker.ask(asked | {"do": "supports", "kernel": name, "problem": list(numbers)}, 60)
+                assert answer["code"] in (0, 1), answer
+                theirs.append(answer["code"] == 1)
+            assert ours.tolist() == theirs
+            assert any(theirs) and not all(theirs)
+        told = worker.ask(asked | {"do": "device"}, 60)
+        assert told["code"] in (abi.OK, abi.DEVICE_FAULT)
+        assert told["backend"] == "cuda"

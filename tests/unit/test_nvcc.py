@@ -1,0 +1,206 @@
+"""The toolchain for NVIDIA GPUs and the libraries that are built with it, with a compiler that fails on demand."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import fake_nvcc
+import pytest
+
+from tilewright import hardware, parquet
+from tilewright.cache import Cache
+from tilewright.errors import UserError
+from tilewright.families import registration
+from tilewright.families.cutlass.kernel import parse
+from tilewright.settings.cache import CacheSettings
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tilewright.toolchain import compiler, cutlass_tree, header_tree, registry
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.cubin import code, numbers, usages
+from tilewright.toolchain.libraries import Libraries
+from tilewright.toolchain.nvcc import NvccToolchain
+from tilewright.toolchain.objects import batches
+from tilewright.toolchain.occupancy import blocks_per_sm
+
+ROOT = Path(__file__).parents[2]
+H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+KERNEL = parse("cutlass_conv_fwd_bf16_nhwc_2d_optimized_128x128x32_2x2x1_16x8x16_s3_swz1_vec8_8_8")
+TESTS = ROOT / "tests/unit"
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A machine with a compiler, a CUTLASS tree of one header and a cache."""
+    return Machine(tmp_path)
+
+
+class Machine:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.compiler = folder / "nvcc"
+        text = (
+            Path(fake_nvcc.__file__)
+            .read_text()
+            .replace("import re\n", f"import sys\nsys.path.insert(0, {str(TESTS)!r})\nimport re\n", 1)
+        )
+        self.compiler.write_text(f"#!{sys.executable}\n{text}")
+        self.compiler.chmod(0o755)
+        self.header("")
+        self.native = folder / "native"
+        self.native.mkdir()
+        self.launcher("")
+
+    def header(self, text: str) -> None:
+        path = self.folder / "cutlass/include/cutlass/cutlass.h"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        header_tree._read.cache_clear()
+
+    def launcher(self, text: str) -> None:
+        (self.native / "cutlass_kernel.hpp").write_text(text)
+        header_tree._read.cache_clear()
+
+    @property
+    def settings(self) -> CompileSettings:
+        return CompileSettings(toolchain="nvcc", compiler=str(self.compiler), memory_mib=2048)
+
+    @property
+    def parts(self):
+        tree = cutlass_tree.tree(CutlassSettings(root=str(self.folder / "cutlass")))
+        return compiler.find(self.settings), tree, Cache(self.folder / "cache", 2**30)
+
+    def compile(self, *texts: str, **settings):
+        found, tree, cache = self.parts
+        wanted = self.settings.model_copy(update=settings)
+        return NvccToolchain(found, tree, wanted, H200, cache, self.native).compile(units(*texts))
+
+    def module(self, *texts: str) -> bytes:
+        found, tree, cache = self.parts
+        return Libraries(found, tree, self.settings, cache, self.native).module(units(*texts))
+
+    @property
+    def runs(self) -> list[list[str]]:
+        path = self.folder / "runs"
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def units(*texts: str) -> list[CompileUnit]:
+    kernels = [replace(KERNEL, stages=3 + index) for index in range(len(texts))]
+    return [
+        CompileUnit(kernel, "sm_90", f"#include <cutlass/cutlass.h>\n// {kernel.name}\n{text}".encode())
+        for kernel, text in zip(kernels, texts, strict=True)
+    ]
+
+
+def test_what_the_assembler_says_becomes_resources(machine):
+    first, second = machine.compile("CODE=1", "CODE=2 SPILL=64")
+    assert (first.status, second.status) == ("ok", "ok")
+    r = second.resources
+    assert (r.source, r.vgprs, r.scratch_bytes, r.vgpr_spills, r.threads) == ("code_object", 128.0, 16, 16, 128)
+    assert r.lds_bytes == 512 + 49152
+    assert r.occupancy == blocks_per_sm(128, 128, 512 + 49152, H200) == 4
+    assert r.code_bytes == 16
+    assert first.code_hash != second.code_hash
+
+
+def test_the_same_code_has_the_same_hash_whatever_its_name(machine):
+    first, second = machine.compile("CODE=7", "CODE=7 //")
+    assert first.code_hash == second.code_hash
+
+
+def test_a_second_run_compiles_nothing_and_a_library_links_what_was_compiled(machine):
+    machine.compile("CODE=1", "CODE=2")
+    runs = machine.runs
+    machine.compile("CODE=1", "CODE=2")
+    assert b"_block" in machine.module("CODE=1", "CODE=2")
+    assert machine.runs == runs
+
+
+@pytest.mark.parametrize("word", ["FAIL", "PTXAS"])
+def test_one_failing_kernel_leaves_the_others_and_the_library_has_those(machine, word):
+    texts = [f"CODE={index}" for index in range(5)]
+    texts[2] = word
+    results = machine.compile(*texts, batch=50)
+    assert [result.status for result in results] == ["ok", "ok", "compile_error", "ok", "ok"]
+    wanted = {"FAIL": "KERNEL has no such member", "PTXAS": "too much shared data in a kernel"}
+    assert results[2].reason == wanted[word]
+
+
+@pytest.mark.parametrize("change", ["header", "launcher"])
+def test_what_a_kernel_includes_makes_it_another_one_to_compile(machine, change):
+    machine.compile("CODE=1")
+    getattr(machine, change)("// changed")
+    machine.compile("CODE=1")
+    assert len(machine.runs) == 2
+
+
+def test_a_library_that_was_never_compiled_is_compiled(machine):
+    assert machine.module("CODE=1")
+    assert len(machine.runs) == 1
+    assert machine.module() == b""
+
+
+def test_a_library_that_does_not_compile_says_which_kernels(machine):
+    with pytest.raises(UserError, match=units("")[0].kernel.name):
+        machine.module("FAIL")
+
+
+def test_one_more_kernel_changes_one_batch():
+    kernels = [replace(KERNEL, swizzle=1, stages=stages) for stages in range(3, 200)]
+    all_units = [CompileUnit(kernel, "sm_90", b"") for kernel in kernels]
+    before, after = batches(all_units[1:], 10), batches(all_units, 10)
+    assert sum(len(batch) for batch in after) == len(kernels)
+    assert max(len(batch) for batch in after) <= 20
+    assert len([batch for batch in after if batch not in before]) <= 2
+    assert len(after) > 5
+
+
+@pytest.mark.parametrize("operation", ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"])
+def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operation):
+    for row in parquet.read(ROOT / f"config/recorded/sm_90/{operation}/kernels.parquet").to_pylist():
+        kernel = parse(row["kernel"])
+        threads = 32 * kernel.wave_m * kernel.wave_n * kernel.wave_k
+        assert blocks_per_sm(threads, row["registers"], row["shared_bytes"], H200) == row["blocks"]
+
+
+def test_a_toolchain_of_another_maker_is_named(machine):
+    trees = registry.Trees(CkSettings(), CutlassSettings(root=str(machine.folder / "cutlass")))
+    with pytest.raises(UserError, match="nvcc builds nothing for gfx950; write hipcc"):
+        registry.tree_of(machine.settings, "gfx950", trees)
+    hip = machine.settings.model_copy(update={"toolchain": "hipcc"})
+    with pytest.raises(UserError, match="hipcc builds nothing for sm_90; write nvcc"):
+        registry.tree_of(hip, "sm_90", trees)
+    assert registry.store_of(CacheSettings(folder=str(machine.folder / "c"))).stats().entries == 0
+
+
+def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
+    with pytest.raises(UserError, match="make cuda-toolchain"):
+        compiler.find(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
+    with pytest.raises(UserError, match=r"has no file include.*; run `make cuda-toolchain`"):
+        cutlass_tree.find(CutlassSettings(root=str(tmp_path)))
+
+
+def test_files_of_another_kind_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="no cubin"):
+        code(b"\x7fELF")
+    with pytest.raises(ValueError, match="no object file"):
+        numbers(b"text", "a_block", 2)
+    with pytest.raises(ValueError, match="no symbol b_block"):
+        numbers(fake_nvcc.host_object(["a"]), "b_block", 2)
+    assert usages("nothing of the assembler") == {}
+
+
+def test_each_family_registers_its_kernels_in_its_own_way():
+    from kernel_samples import a_kernel
+
+    ck = a_kernel()
+    text = registration.source([ck])
+    assert text.splitlines() == [
+        f'#include "{ck.name}.hpp"', '#include "ck_tile_kernel.hpp"', "",
+        f"TILEWRIGHT_CK_KERNEL({ck.name}, CONV_{ck.variant.upper()}, {ck.ndim}, CONV_{ck.dtype.upper()})",
+    ]  # fmt: skip
+    assert f'#include "{KERNEL.name}.cuh"' in registration.source([KERNEL])
+    with pytest.raises(UserError, match="one family at a time"):
+        registration.source([ck, KERNEL])
