@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
 from dataclasses import dataclass
 
@@ -18,8 +17,7 @@ from tilewright.devices.base import Device, Times
 from tilewright.implicit_gemm import implicit_gemm
 from tilewright.measurements import STATUSES
 from tilewright.problem import DIMS
-
-REPORT_EVERY_S = 5.0
+from tilewright.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -72,45 +70,30 @@ def measure(
     """
     flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
     step = min(batch_pairs, batch.device.largest_batch)
-    progress = _Progress(len(problem), budget_s)
+    best = 0.0
     rounds = None if budget_s is None else Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
-    for p, c in rounds or ((problem, candidate),):
-        for first in range(0, len(p), step):
-            part = slice(first, first + step)
-            begin = time.monotonic()
-            times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
-            journal.append(rows(batch, p[part], c[part], times, flops))
-            if rounds is not None:
-                rounds.learn(p[part], c[part], times.latency_ms)
-            progress.add(len(p[part]), time.monotonic() - begin if times.seconds is None else times.seconds)
-            if progress.is_spent:
-                return progress.done
+    with Progress(batch.arch, len(problem), "pairs", budget_s) as progress:
+        for p, c in rounds or ((problem, candidate),):
+            for first in range(0, len(p), step):
+                part = slice(first, first + step)
+                begin = time.monotonic()
+                times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
+                journal.append(rows(batch, p[part], c[part], times, flops))
+                if rounds is not None:
+                    rounds.learn(p[part], c[part], times.latency_ms)
+                best = max(best, _best_tflops(flops[p[part]], times.latency_ms))
+                seconds = time.monotonic() - begin if times.seconds is None else times.seconds
+                failed = int(np.count_nonzero(times.status))
+                progress.add(len(p[part]), seconds, failed, f"{best:,.1f} TFLOPS" if best else "")
+                if progress.is_spent:
+                    return progress.done
     return progress.done
 
 
-class _Progress:
-    """Counts pairs and seconds, and reports them now and then."""
-
-    def __init__(self, pairs: int, budget_s: float | None) -> None:
-        self._pairs = pairs
-        self._budget_s = budget_s
-        self._spent_s = 0.0
-        self._last = time.monotonic()
-        self.done = 0
-
-    def add(self, pairs: int, seconds: float) -> None:
-        self.done += pairs
-        self._spent_s += seconds
-        now = time.monotonic()
-        if now - self._last >= REPORT_EVERY_S:
-            self._last = now
-            left = self._spent_s / self.done * (self._pairs - self.done)
-            bound = "" if self._budget_s is None else f" of {max(0.0, self._budget_s - self._spent_s):.0f} s budget"
-            print(f"{self.done:,} of {self._pairs:,} pairs, {left:.0f} s{bound} left", file=sys.stderr, flush=True)
-
-    @property
-    def is_spent(self) -> bool:
-        return self._budget_s is not None and self._spent_s >= self._budget_s
+def _best_tflops(flops: np.ndarray, latency_ms: np.ndarray) -> float:
+    """Return the largest TFLOPS of some pairs; 0 where none has a time."""
+    known = latency_ms > 0
+    return float((flops[known] / latency_ms[known]).max(initial=0.0)) * 1e-9
 
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from tilewright.implicit_gemm import implicit_gemm
 from tilewright.measurements import STATUSES
 from tilewright.operation import Operation
 from tilewright.problem import DIMS, Problem, frame
+from tilewright.progress import Progress
 from tilewright.rules import sweep
 from tilewright.settings.benchmark import GpuSettings
 
@@ -90,9 +92,14 @@ def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row
     with Supervisor(driver) as supervisor:
         told = supervisor.device()
         rows = []
-        for name in supporting(loaded, numbers)[: args.kernels]:
-            outcome = supervisor.measure(Request(loaded, name, numbers, options))
-            rows.append(_row(name, outcome))
+        names = supporting(loaded, numbers)[: args.kernels]
+        with Progress("bench", len(names), "kernels") as progress:
+            for name in names:
+                begin = time.monotonic()
+                rows.append(_row(name, supervisor.measure(Request(loaded, name, numbers, options))))
+                best = min((row[2] for row in rows if row[1] == "ok"), default=None)
+                shown = "" if best is None else f"{best:.4f} ms"
+                progress.add(1, time.monotonic() - begin, int(rows[-1][1] != "ok"), shown)
     return f"{told['name']} ({told['backend']}, operands {args.cache})", rows
 
 

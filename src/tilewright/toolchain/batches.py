@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from pathlib import Path
 from tilewright import cache as caches
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
+from tilewright.progress import Progress
 from tilewright.settings.compile import CompileSettings
 from tilewright.toolchain import compiler
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources
@@ -76,10 +78,15 @@ class BatchToolchain(ABC):
         # Kernels with the same text are one kernel with several names: it is compiled once.
         missing = {key: unit for key, unit in zip(keys, units, strict=True) if results[key] is None}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
-        for batch in self.batches(list(missing.values())):
-            for unit, result in zip(batch, self._compiled(batch), strict=True):
-                results[key_of[unit.kernel.name]] = result
-                self._keep(key_of[unit.kernel.name], result)
+        with Progress("compile", len(missing), "kernels") as progress:
+            for batch in self.batches(list(missing.values())):
+                begin = time.monotonic()
+                made = self._compiled(batch)
+                for unit, result in zip(batch, made, strict=True):
+                    results[key_of[unit.kernel.name]] = result
+                    self._keep(key_of[unit.kernel.name], result)
+                failed = sum(result.status != "ok" for result in made)
+                progress.add(len(batch), time.monotonic() - begin, failed)
         return [self._in_this_hardware(_found(results[key])) for key in keys]
 
     def key(self, unit: CompileUnit) -> str:

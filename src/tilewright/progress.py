@@ -1,0 +1,84 @@
+"""What a person sees of long work: how much is done, how fast, how long the rest takes, the best so far, failures.
+
+On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+from types import TracebackType
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+
+LINE_EVERY_S = 5.0
+"""Seconds between two plain lines; work that is done sooner prints none."""
+
+
+class Progress:
+    """Counts what is done of ``total`` things. Use it as a context."""
+
+    def __init__(
+        self, title: str, total: int, unit: str, budget_s: float | None = None, stream: TextIO | None = None
+    ) -> None:
+        self.done = 0
+        self.failed = 0
+        self._title, self._total, self._unit, self._budget_s = title, total, unit, budget_s
+        self._best = ""
+        self._spent_s = 0.0
+        self._stream = sys.stderr if stream is None else stream
+        self._last = time.monotonic()
+        self._bar: Bar | None = None
+        if self._stream.isatty():
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+            self._bar = Bar(*columns, console=Console(file=self._stream))
+            self._task = self._bar.add_task(title, total=total, told="")
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def add(self, count: int, seconds: float, failed: int = 0, best: str = "") -> None:
+        """Say that ``count`` more are done after ``seconds``; ``best`` is the best so far, with its unit."""
+        self.done += count
+        self.failed += failed
+        self._spent_s += seconds
+        self._best = best or self._best
+        now = time.monotonic()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done, told=self.text())
+        elif now - self._last >= LINE_EVERY_S:
+            self._last = now
+            print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether the budget is used up; never without one."""
+        return self._budget_s is not None and self._spent_s >= self._budget_s
+
+    def text(self) -> str:
+        """Return everything in one line."""
+        words = [f"{self.done:,} of {self._total:,} {self._unit}"]
+        if self.done and self._spent_s > 0:
+            rate = self.done / self._spent_s
+            words.append(f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each")
+            words.append(f"{_duration((self._total - self.done) / rate)} left")
+        if self._budget_s is not None:
+            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
+        words.append(f"{self.failed:,} failed")
+        return ", ".join([*words, *([f"best {self._best}"] if self._best else [])])
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else str(timedelta(seconds=round(seconds)))

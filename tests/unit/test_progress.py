@@ -1,0 +1,53 @@
+"""Progress of long work: plain lines for a log, one changing line for a terminal."""
+
+import io
+import re
+
+import pytest
+
+from tilewright import progress
+from tilewright.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_line_has_pairs_rate_rest_failures_and_the_best():
+    with Progress("gfx950", 1000, "pairs", stream=io.StringIO()) as shown:
+        shown.add(200, 50.0, failed=3, best="812.5 TFLOPS")
+        assert shown.text() == "200 of 1,000 pairs, 4 a second, 0:03:20 left, 3 failed, best 812.5 TFLOPS"
+        shown.add(800, 0.0, failed=1)
+        assert shown.done == 1000 and shown.text().endswith("0 s left, 4 failed, best 812.5 TFLOPS")
+
+
+def test_slow_things_are_told_by_how_long_one_takes():
+    shown = Progress("compile", 4, "kernels", stream=io.StringIO())
+    shown.add(2, 60.0)
+    assert shown.text() == "2 of 4 kernels, 30 s each, 60 s left, 0 failed"
+
+
+def test_a_log_gets_a_line_now_and_then(monkeypatch):
+    now = iter([0.0, 1.0, 2.0, progress.LINE_EVERY_S + 2.5, progress.LINE_EVERY_S + 3.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    log = io.StringIO()
+    with Progress("gfx950", 40, "pairs", stream=log) as shown:
+        for _ in range(4):
+            shown.add(10, 1.0)
+    assert log.getvalue() == "gfx950: 30 of 40 pairs, 10 a second, 1 s left, 0 failed\n"
+
+
+def test_a_terminal_gets_a_bar():
+    screen = Terminal()
+    with Progress("gfx950", 40, "pairs", stream=screen) as shown:
+        shown.add(40, 1.0, failed=2)
+    assert "40 of 40 pairs" in screen.getvalue() and "2 failed" in screen.getvalue()
+    assert re.search("\x1b\\[", screen.getvalue())
+
+
+@pytest.mark.parametrize(("spent", "over"), [(1.0, False), (2.0, True)])
+def test_a_budget_ends(spent, over):
+    shown = Progress("gfx950", 10, "pairs", budget_s=2.0, stream=io.StringIO())
+    shown.add(1, spent)
+    assert shown.is_spent is over and "of the budget left" in shown.text()
