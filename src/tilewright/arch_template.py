@@ -51,6 +51,8 @@ def _entry(text: str, name: str) -> str:
 def _changed(entry: str, changes: Mapping[str, str | int]) -> str:
     for field, value in changes.items():
         new = f'"{field}": {json.dumps(value)}'
-        entry, count = re.subn(rf'"{field}"\s*:\s*("(?:[^"\\]|\\.)*"|\d+)', lambda _, new=new: new, entry, count=1)
+        # A backslash in a replacement has a meaning; it stands for itself when doubled.
+        pattern = rf'"{field}"\s*:\s*("(?:[^"\\]|\\.)*"|\d+)'
+        entry, count = re.subn(pattern, new.replace("\\", r"\\"), entry, count=1)
         assert count == 1, f"the loader has read {field}"
     return entry

@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
     "explain": "show why a kernel was picked, or what every rule says of a kernel",
     "new-arch": "add a GPU target to the table of facts, filled in like a known one",
+    "provenance": "say what made a published model: commit, settings, packages, compiler, device, inputs",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "status": "say what of a workflow is done and how long the rest takes",
@@ -38,7 +39,7 @@ def main(argv: list[str] | None = None) -> int | None:
     arguments = sys.argv[1:] if argv is None else argv
     # Only the wanted module is imported: LightGBM and pandas take a second that --help does not need.
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    args = parser({wanted} & set(COMMANDS)).parse_args(arguments)
+    args = parser([name for name in COMMANDS if name == wanted]).parse_args(arguments)
     run: Callable[[argparse.Namespace], int | None] = module(args.command).run
     return run(args)
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tilewright import dataset, efficiency, explain, learn, parquet, problem, publish
+from tilewright import dataset, efficiency, explain, parquet, problem, publish
 from tilewright.command_line import table_lines
 from tilewright.errors import UserError
 from tilewright.measurements import STATUSES, Measurements
+from tilewright.prior import OFFSET
 from tilewright.problem import DIMS, Problem
 from tilewright.selection import NO_CANDIDATE, Selector
 
@@ -70,7 +71,7 @@ def _ranking(
     A model of relative efficiency predicts no time; every target gives the ratio to the pick's.
     """
     slower = np.exp(shown["score"].max() - shown["score"].to_numpy())
-    rows: list[dict[str, Any]] = shown[["rank", "candidate", "score"]].to_dict("records")
+    rows: list[dict[Any, Any]] = [*shown[["rank", "candidate", "score"]].to_dict("records")]
     flop = wanted.flop if selector.spec["target"] == "log_tflops" else None
     for row, ratio in zip(rows, slower, strict=True):
         row["predicted_time_over_that_of_the_pick"] = round(float(ratio), 4)
@@ -110,7 +111,7 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
     (found,) = explain.contributions(
         selector.booster, selector.spec, problem.frame([wanted]), selector.candidates, pick, other, selector.hardware
     )
-    offset = selector.candidates[learn.OFFSET].to_numpy()
+    offset = selector.candidates[OFFSET].to_numpy()
     own = float(offset[pick[0]] - offset[other[0]])
     score = ranked.set_index("candidate")["score"]
     ahead = float(score.iloc[0] - score[name])
@@ -159,7 +160,7 @@ def _training(selector: Selector, models: Path) -> pd.DataFrame | None:
         return None
     variant, _, dtype = selector.operation.rpartition("_")
     dims = selector.known[list(DIMS)].to_dict("records")
-    table = problem.frame([Problem.from_dims(variant, dtype, **{n: int(v) for n, v in d.items()}) for d in dims])
+    table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
     trained = parquet.read(_folder(selector, models) / publish.OUT_OF_FOLD, columns=["problem_key"])
     return table[table["problem_key"].isin(trained["problem_key"].to_pylist())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -65,7 +66,7 @@ def _models(path: Path) -> list[Check]:
     except UserError as error:
         return [Check(str(path), False, str(error))]
     found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {publish.INDEX}")]
-    return found + [_tried(f"{path}, {name}", lambda name=name: _model(path, name)) for name in index["operations"]]
+    return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index["operations"]]
 
 
 def _model(path: Path, operation: str) -> str:
@@ -106,7 +107,7 @@ def _recording(path: Path, config: Path) -> list[Check]:
         times = table.num_rows - table["latency_ms"].null_count
         return f"{table.num_rows:,} rows, {times:,} times, recorded on {told.device}"
 
-    return [_tried(f"{path}, {name}", lambda name=name: replayed(name)) for name in told.operations]
+    return [_tried(f"{path}, {name}", partial(replayed, name)) for name in told.operations]
 
 
 def _sealed(path: Path) -> str:
@@ -119,14 +120,14 @@ def _sealed(path: Path) -> str:
 def _results(path: Path) -> list[Check]:
     """Check every seal, every dataset against the journals that it was made of, and every model directory."""
     sealed = [found.with_name(found.name[1 : -len(".sha256")]) for found in sorted(path.rglob(SEAL))]
-    checks = [_tried(str(file), lambda file=file: _sealed(file)) for file in sealed]
+    checks = [_tried(str(file), partial(_sealed, file)) for file in sealed]
     broken = [check for check in checks if not check.ok]
     found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
     found += broken
     for file in sorted(path.glob("datasets/*/*.parquet")):
-        found.append(_tried(str(file), lambda file=file: _dataset(file)))
+        found.append(_tried(str(file), partial(_dataset, file)))
         if found[-1].ok:
-            found.append(_tried(f"{file}, journals", lambda file=file: _from_journals(path, file)))
+            found.append(_tried(f"{file}, journals", partial(_from_journals, path, file)))
     for index in sorted(path.glob(f"models/*/{publish.INDEX}")):
         found += _models(index.parent)
     return found

@@ -3,6 +3,7 @@
 ::
 
     MODELS/index.json                                 hashes of all files, arch, operations, device kind
+    MODELS/provenance.json                            what made them
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
@@ -19,7 +20,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,6 +60,8 @@ ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
 SERVING_FILES = (SERVED_MODEL, SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
 """What the serving stage leaves in its folder."""
+PROVENANCE = "provenance.json"
+"""What made the models (``tilewright.provenance``); a directory that was published by hand may lack it."""
 FORMAT = 2
 
 
@@ -101,7 +104,11 @@ class _Index(Table):
 
 
 def publish(
-    trainings: Sequence[Path], validations: Sequence[Path], servings: Sequence[Path], output: Path
+    trainings: Sequence[Path],
+    validations: Sequence[Path],
+    servings: Sequence[Path],
+    output: Path,
+    provenance: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
 
@@ -132,6 +139,8 @@ def publish(
             _collect(training, reports[operation], served[operation], spec, building / folder)
         if set(reports) != set(operations):
             raise UserError(f"publish: no training for the report of {sorted(set(reports) - set(operations))[0]}")
+        if provenance is not None:
+            write_text(building / PROVENANCE, json_text(provenance))
         index = {"format": FORMAT, **common, "operations": operations, "sha256": _hashes(building)}
         write_text(building / INDEX, json_text(index))
         _move(building, output)

@@ -1,4 +1,25 @@
 # Stage 11: the directory that a client loads.
+import json
+
+
+def made_from(arch, op):
+    """Return the tables that a model was made from, the dataset first; a recorded arch has no other."""
+    tables = [f"results/datasets/{arch}/{op}.parquet"]
+    if arch not in SETTINGS.replays:
+        tables += [
+            f"results/problems/{op}.parquet",
+            f"results/configs/{arch}/{op}.parquet",
+        ]
+    return tables
+
+
+def all_made_from(wildcards):
+    """Return the tables of all operations."""
+    return [
+        path for op in SETTINGS.operations for path in made_from(wildcards.arch, op)
+    ]
+
+
 rule publish:
     input:
         modules=modules("publish"),
@@ -6,6 +27,7 @@ rule publish:
         trained=each_operation(*TRAINED.values()),
         served=each_operation(*SERVED.values()),
         validation=each_operation("results/validation/{arch}/{op}.json"),
+        tables=lambda wildcards: [ancient(path) for path in all_made_from(wildcards)],
     output:
         directory("results/models/{arch}"),
     log:
@@ -19,8 +41,22 @@ rule publish:
             *TRAINED.values(),
             *SERVED.values(),
         ),
+        tables=lambda wildcards: list(map(Content, all_made_from(wildcards))),
+        made_from=lambda wildcards: " ".join(
+            f"--made-from {op} {' '.join(made_from(wildcards.arch, op))}"
+            for op in SETTINGS.operations
+        ),
+        config=json.dumps(SETTINGS.portable(), sort_keys=True),
+        compiler=lambda wildcards: json.dumps(
+            registry.describe(
+                SETTINGS.compile, registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
+            ),
+            sort_keys=True,
+        ),
+        workflow=HERE,
         training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
         serving=[f"results/serving/{{arch}}/{op}" for op in SETTINGS.operations],
     shell:
         "python {input.script} --training {params.training} --validation {input.validation}"
-        " --serving {params.serving} --output {output} 2>&1 | tee {log}"
+        " --serving {params.serving} --arch {wildcards.arch} {params.made_from} --config {params.config:q}"
+        " --compiler {params.compiler:q} --workflow {params.workflow:q} --output {output} 2>&1 | tee {log}"

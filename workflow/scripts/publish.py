@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
-from tilewright import publish
+from tilewright import provenance, publish
 from tilewright.errors import reports_user_errors
+
+MADE_FROM = "an operation, its dataset and other tables that its model was made from; again for each operation"
 
 
 @reports_user_errors
@@ -18,9 +21,21 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--validation", required=True, nargs="+", type=Path, help="reports of validation.py, any order")
     parser.add_argument("--serving", required=True, nargs="+", type=Path, help="folders of serving.py, any order")
     parser.add_argument("--output", required=True, type=Path, help="model directory to write")
+    parser.add_argument(
+        "--made-from", nargs="+", default=[], action="append", metavar=("OPERATION", "TABLE"), help=MADE_FROM
+    )
+    parser.add_argument("--arch", help="with --made-from")
+    parser.add_argument("--config", default="{}", help="settings of the workflow as JSON, for the provenance")
+    parser.add_argument("--compiler", default="{}", help="what compiled the kernels as JSON, for the provenance")
+    parser.add_argument("--workflow", type=Path, default=Path(), help="folder of the Snakefile, to name its commit")
     args = parser.parse_args(argv)
 
-    index = publish.publish(args.training, args.validation, args.serving, args.output)
+    made = None
+    if args.made_from:
+        inputs = {operation: [Path(path) for path in paths] for operation, *paths in args.made_from}
+        config, compiler = json.loads(args.config), json.loads(args.compiler)
+        made = provenance.collect(args.arch, config, compiler, inputs, args.workflow).model_dump(mode="json")
+    index = publish.publish(args.training, args.validation, args.serving, args.output, made)
     publish.verify(args.output)
     operations = ", ".join(index["operations"])
     print(f"{index['arch']}: published {operations}; device kind: {index['device_kind']}")

@@ -53,6 +53,17 @@ class Config(Section):
     validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
 
+    def portable(self) -> dict[str, Any]:
+        """Return the settings without those that only say where things are on a machine."""
+        where: dict[str, Any] = {
+            "cache": True,
+            "lock": True,
+            "ck": {"root"},
+            "cutlass": {"root"},
+            "compile": {"compiler"},
+        }
+        return self.model_dump(mode="json", exclude=where)
+
     @field_validator("support")
     @classmethod
     def _library_is_compiled(cls, support: SupportSettings, info: ValidationInfo) -> SupportSettings:

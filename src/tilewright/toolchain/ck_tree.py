@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tilewright import ck_api
+from tilewright.checkout import source_of
 from tilewright.errors import UserError
 from tilewright.settings.compile import CkSettings
 from tilewright.toolchain.compiler import brought, rocm_folders
@@ -39,6 +41,15 @@ def level(settings: CkSettings, table: Path, compiles: bool) -> str:
     if not compiles and not settings.root:
         return ck_api.NEWEST
     return ck_api.detect(table, find(settings))
+
+
+def commit(root: Path) -> str | None:
+    """Return the commit of a tree: of a checkout, or as an installed one says; None where nobody knows."""
+    if (root / ".git").exists():
+        return source_of(root).commit
+    header = root / "include/ck/version.h"
+    told = re.search(r"#define CK_COMMIT_ID\s+(\w+)", header.read_text()) if header.is_file() else None
+    return told[1] if told else None
 
 
 class CkTree(HeaderTree):

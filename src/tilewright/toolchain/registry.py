@@ -101,6 +101,20 @@ def fingerprint(settings: CompileSettings, trees: Trees) -> str:
     return hashlib.sha256(f"{compiler.find(settings).version}\n{tree}".encode()).hexdigest()[:16]
 
 
+def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
+    """Return toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
+    if settings.toolchain == "none":
+        return {"toolchain": "none"}
+    kit = KITS[settings.toolchain]
+    tree = kit.tree(trees)
+    return {
+        "toolchain": settings.toolchain,
+        "compiler": compiler.find(settings).version,
+        f"{kit.headers}_commit": ck_tree.commit(tree.include.parent),
+        f"{kit.headers}_sha256": tree.whole_digest(kit.headers),
+    }
+
+
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
     """Return what asks the compiled library's own host-side checks; ``native`` is the folder of hip_stand_in.cpp."""
     return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store_of(cache))

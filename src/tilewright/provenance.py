@@ -1,0 +1,117 @@
+"""What made the published models: commit, configuration, packages, compiler, device, measurements, hashes of inputs.
+
+The publish stage writes it beside the models. It has no time, host or path of a machine: the same inputs, settings and
+packages on the same commit give the same bytes. The commit is that of the workflow's checkout when it published; a
+later commit that changes nothing of the models publishes nothing, so what is written stays true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from tilewright import parquet, publish, seal
+from tilewright.checkout import Source, source_of
+from tilewright.dataset import provenance_of
+from tilewright.errors import UserError
+from tilewright.tables import Table, checked
+
+FORMAT = 1
+PACKAGES = (
+    "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scikit-learn", "scipy", "snakemake",
+)  # fmt: skip
+"""Packages whose version may change a number or a text of the results."""
+SOURCES = ("Snakefile", "config", "src", "workflow")
+"""Folders of a checkout that results depend on."""
+
+
+class Measurements(Table):
+    """The dataset of one operation."""
+
+    device: str
+    device_kind: str
+    measurement_id: str
+    """Digest of the device and of how it measures; see docs/architecture.md."""
+    pairs_by_status: dict[str, int]
+    recording: dict[str, Any] | None = None
+    """Of a recorded arch: where the recording comes from."""
+
+
+class Made(Table):
+    """What one operation's model was made from."""
+
+    measurements: Measurements
+    inputs: dict[str, str]
+    """SHA-256 of the tables of earlier stages, by path."""
+
+
+class Provenance(Table):
+    """The content of ``publish.PROVENANCE``."""
+
+    format: int
+    arch: str
+    tilewright: str
+    source: Source
+    python: str
+    packages: dict[str, str]
+    config: dict[str, Any]
+    compiler: dict[str, Any]
+    operations: dict[str, Made]
+
+
+def collect(
+    arch: str, config: dict[str, Any], compiler: dict[str, Any], inputs: Mapping[str, Sequence[Path]], workflow: Path
+) -> Provenance:
+    """Return the provenance of the models of one arch.
+
+    ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile.
+    """
+    return Provenance(
+        format=FORMAT,
+        arch=arch,
+        tilewright=_version("tilewright"),
+        source=source_of(workflow, SOURCES),
+        python=platform.python_version(),
+        packages={name: _version(name) for name in PACKAGES},
+        config=config,
+        compiler=compiler,
+        operations={operation: _made(*inputs[operation]) for operation in sorted(inputs)},
+    )
+
+
+def _made(dataset: Path, *others: Path) -> Made:
+    told = provenance_of(parquet.read(dataset, columns=["status"]), dataset)
+    hashes = {}
+    for path in (dataset, *others):
+        seal.check(path)
+        hashes[path.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return Made(
+        measurements=Measurements(
+            device=told["device"],
+            device_kind=told["device_kind"],
+            measurement_id=told["measurement_id"],
+            pairs_by_status=dict(sorted(told["rows_by_status"].items())),
+            recording=told.get("recording"),
+        ),
+        inputs=hashes,
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def read(models: Path) -> Provenance:
+    """Return the provenance of a model directory, after all its hashes have been checked."""
+    index = publish.verify(models)
+    path = models / publish.PROVENANCE
+    if publish.PROVENANCE not in index["sha256"]:
+        raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")
+    return checked(publish.read_json(path), Provenance, str(path))
