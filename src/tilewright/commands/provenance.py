@@ -34,7 +34,11 @@ def run(args: argparse.Namespace) -> int:
     if (args.date or args.licence) and not args.ro_crate:
         raise UserError("--date and --licence are for --ro-crate")
     if args.ro_crate:
-        print(crate.write(args.models, args.ro_crate, args.date, args.licence))
+        written = crate.write(args.models, args.ro_crate, args.date, args.licence)
+        if args.json:
+            command_line.print_json("provenance", {"written": written})
+        else:
+            print(written)
         return 0
     made = provenance.read(args.models)
     if args.json:
