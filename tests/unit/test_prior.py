@@ -7,7 +7,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import evaluate, learn, publish
+from tilewright import evaluate, learn, publish, transfer_curve
 from tilewright import prior as priors
 from tilewright.errors import UserError
 from tilewright.settings.model import ModelSettings
@@ -96,6 +96,22 @@ def test_a_ranking_can_be_a_prior_too(tmp_path, target):
     ranking = learn.train(data, samples.product(), changed(target=target))
     publish.write_training(tmp_path, ranking, samples.product())
     assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
+
+
+def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):
+    monkeypatch.setattr(transfer_curve, "SHARES", (0.0, 0.0001, 0.5))
+    data = samples.measured()
+    settings = changed().model_copy(update={"prior": str(folder)})
+    found = transfer_curve.of_shares(data, samples.product(), settings, threads=1)
+    assert [entry["share"] for entry in found["shares"]] == [0.0, 50.0]
+    nothing, half = found["shares"]
+    assert nothing["pairs"] == 0 and "without_prior" not in nothing
+    # With no rows it is the prior, which was trained on this device.
+    itself = 100 * picked(data, learn.train(data, samples.product(), changed()))
+    assert nothing["with_prior"]["efficiency"]["mean"] == pytest.approx(itself, abs=1e-3)
+    assert half["without_prior"]["efficiency"]["mean"] > 50
+    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    assert 0.4 * train.sum() < half["pairs"] < 0.6 * train.sum()
 
 
 def test_it_is_deterministic(folder):

@@ -6,7 +6,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import chosen_pairs, dataset, evaluate, layers, learn, learning_curve, leave_out, parquet, publish
+from tilewright import (
+    chosen_pairs,
+    dataset,
+    evaluate,
+    layers,
+    learn,
+    learning_curve,
+    leave_out,
+    parquet,
+    publish,
+    transfer_curve,
+)
 from tilewright.atomic import write_text
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
@@ -73,6 +84,9 @@ def main(argv: list[str] | None = None) -> None:
         report["leave_network_out"]["noise_floor"] = {
             name: report["noise_floor"][name]["efficiency"] for name in known_floors if name in report["noise_floor"]
         }
+    if spec["params"].get("prior"):
+        fitted = ModelSettings(**spec["params"])
+        report["transfer"] = transfer_curve.of_shares(measurements, hardware, fitted, args.threads)
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])

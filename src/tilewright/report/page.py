@@ -150,6 +150,13 @@ SECTIONS = (
         (tables.learning_curve,),
     ),
     Section(
+        "transfer",
+        "Start from a prior",
+        "What a model of another device, arch or data type is worth beside so many measured pairs, on the validation "
+        "problems; the models have fewer trees than the published one.",
+        tabulate=(tables.transfer,),
+    ),
+    Section(
         "importances",
         "What the models look at",
         "How often the trees split on a feature. It says what is used, not what causes speed.",

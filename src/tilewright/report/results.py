@@ -175,6 +175,29 @@ class ActiveMeasuring(_Part):
     rounds: list[ActiveRound]
 
 
+class Learnt(_Part):
+    """A model of a part of the training rows."""
+
+    efficiency: Summary
+    interval: dict[str, list[float]]
+
+
+class TransferShare(_Part):
+    """Models of a share of the training pairs, percent, with a prior and without it."""
+
+    share: float
+    pairs: int
+    with_prior: Learnt
+    without_prior: Learnt | None = None
+
+
+class Transfer(_Part):
+    """The learning curve of a model that corrects a prior."""
+
+    prior: dict[str, str]
+    shares: list[TransferShare]
+
+
 class _Origin(_Part):
     operation: str
     arch: str
@@ -213,6 +236,7 @@ class Validation(_Origin):
     end_to_end: list[RunCost] = []
     by_distance: list[Distance] = []
     active: ActiveMeasuring | None = None
+    transfer: Transfer | None = None
 
     def choosers(self) -> dict[str, Summary]:
         """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""

@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.report.measured import records
 from tilewright.report.network_figures import octaves
 from tilewright.report.published import EFFICIENCY, SOURCE
-from tilewright.report.results import OperationResult, Results, Stratum, Summary, Validation, WorstPick
+from tilewright.report.results import Learnt, OperationResult, Results, Stratum, Summary, Validation, WorstPick
 
 Cell = str | int | float
 SUMMARY = ("mean", "median", "p10", "min")
@@ -104,6 +104,28 @@ def learning_curve(results: Results) -> list[Table]:
         for result in results.operations
         if result.validation.active is not None
     ]
+
+
+def transfer(results: Results) -> list[Table]:
+    """Return what a prior gives with a part of the measured rows; nothing where the model has none."""
+    return [
+        Table(
+            f"Models of few measured pairs, prior of {' '.join(t.prior[name] for name in ('operation', 'arch'))} "
+            f"({t.prior['device_kind']}), {result.label}",
+            ("training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
+             "mean without it, %", "its interval", "p10, %"),
+            tuple((str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior)) for s in t.shares),
+        )
+        for result in results.operations
+        if (t := result.validation.transfer) is not None
+    ]  # fmt: skip
+
+
+def _learnt(model: Learnt | None) -> tuple[Cell, ...]:
+    if model is None:
+        return "", "", ""
+    low, high = model.interval["mean"]
+    return model.efficiency.mean, f"{low:.1f} to {high:.1f}", model.efficiency.p10
 
 
 def kinds(results: Results) -> list[Table]:

@@ -19,8 +19,8 @@ from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
-from tilewright.serving import guarantee, header, kernel_set, known_problems
-from tilewright.serving.cascade import Cascade
+from tilewright.serving import guarantee, header, imagine, kernel_set, known_problems
+from tilewright.serving.cascade import Cascade, by_name
 from tilewright.serving.distill import distill
 from tilewright.settings.serving import ServingSettings
 
@@ -61,14 +61,22 @@ def build(
     operation = Operation.parse(measurements.operation)
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
     untrained = Cascade.of(operation, hardware, booster, settings.short_lists, pool)
-    runs = untrained.supported(dims)
-    problem, candidate = np.nonzero(runs)
-    scores = np.full(runs.shape, -np.inf)
-    scores[problem, candidate] = learn.predict(
-        booster, spec, measurements.problems, pool, problem, candidate, hardware, threads
-    )
+
+    def full_model(problems: np.ndarray) -> np.ndarray:
+        """Return what the full model says of every pair, [n, Q]; -inf where a candidate cannot run the problem."""
+        problem, candidate = np.nonzero(untrained.supported(problems))
+        scores = np.full((len(problems), len(pool)), -np.inf)
+        table = pd.DataFrame(by_name(problems)).assign(variant=operation.variant, dtype=operation.dtype)
+        scores[problem, candidate] = learn.predict(booster, spec, table, pool, problem, candidate, hardware, threads)
+        return scores
+
+    scores = full_model(dims)
+    runs = np.isfinite(scores)
     training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
-    text = distill(untrained, dims[training], scores[training], settings, threads)
+    imagined = imagine.near(dims[training], settings.imagined, settings.seed)
+    lessons = np.concatenate([dims[training], imagined]), np.concatenate([scores[training], full_model(imagined)])
+    able = np.isfinite(lessons[1]).any(axis=1)
+    text = distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
     quick = lightgbm.Booster(model_str=text)
     served = Cascade.of(operation, hardware, quick, settings.short_lists, pool)
     achieved = _achieved(measurements, pool)

@@ -33,7 +33,7 @@ class ModelSettings(Section):
     """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
-    search_trials: int = Field(4, ge=0)
+    search_trials: int = Field(3, ge=0)
     """Random hyperparameters that cross-validation tries; one is taken only if it is better beyond doubt."""
     num_leaves: int = Field(63, ge=2)
     """Leaves of a tree."""

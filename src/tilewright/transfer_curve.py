@@ -1,0 +1,109 @@
+"""The learning curve of a transfer: what a prior gives with a part of the measured rows, and they without it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+
+from tilewright import bootstrap, efficiency, evaluate, learn
+from tilewright import prior as priors
+from tilewright.errors import UserError
+from tilewright.hardware import Hardware
+from tilewright.measurements import Measurements
+from tilewright.prior import OFFSET
+from tilewright.settings.model import ModelSettings
+
+SHARES = (0.0, 0.01, 0.05, 0.15)
+"""Of the training rows, drawn by the names of problem and candidate."""
+WITHOUT = "log_tflops"
+"""What is learnt without the prior: few rows of a problem need not hold its best candidate."""
+
+
+def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int) -> dict[str, Any]:
+    """Return one entry a share: training pairs, and the efficiency on validation problems with and without the prior.
+
+    All models have ``cv_estimators`` trees at most, so the figures are below those of the published one. A share whose
+    rows are of fewer groups than cross-validation has folds is left out.
+    """
+    assert settings.prior is not None
+    few_trees = settings.model_copy(update={"n_estimators": settings.cv_estimators, "search_trials": 0})
+    alone = few_trees.model_copy(update={"prior": None, "target": WITHOUT})
+    train = (measurements.problems["split"] == "train").to_numpy()[measurements.problem]
+    drawn = _draw(measurements)
+    known = priors.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
+    entries = []
+    for share in SHARES:
+        keep = ~train | (drawn < share)
+        few = _only(measurements, keep)
+        if share and _groups(few, settings) < settings.folds:
+            continue
+        entry: dict[str, Any] = {"share": efficiency.percent(share), "pairs": int(np.count_nonzero(keep & train))}
+        if share == 0:
+            entry["with_prior"] = _figures(_picked_by_prior(measurements, known, hardware, threads))
+        else:
+            entry["with_prior"] = _figures(_picked(measurements, few, hardware, few_trees, threads))
+            entry["without_prior"] = _figures(_picked(measurements, few, hardware, alone, threads))
+        entries.append(entry)
+    return {"prior": known.origin, "shares": entries}
+
+
+def _draw(measurements: Measurements) -> np.ndarray:
+    """Return a number from 0 to 1 of each row that depends on the names of problem and candidate only."""
+    tables = (measurements.problems["problem_key"], measurements.candidates["candidate"])
+    hashes = [np.array([_hash(name) for name in table], np.uint64) for table in tables]
+    mixed = hashes[0][measurements.problem] ^ (hashes[1][measurements.candidate] * np.uint64(0x9E3779B97F4A7C15))
+    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    return (mixed ^ (mixed >> np.uint64(33))).astype(np.float64) / 2.0**64
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+def _only(measurements: Measurements, keep: np.ndarray) -> Measurements:
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    return replace(measurements, relative_error=None, **{name: getattr(measurements, name)[keep] for name in names})
+
+
+def _groups(few: Measurements, settings: ModelSettings) -> int:
+    train = (few.problems["split"] == "train").to_numpy()[few.problem] & (few.status == efficiency.OK)
+    return int(few.problems[settings.cv_group].iloc[few.problem[train]].nunique())
+
+
+def _picked(
+    measurements: Measurements, few: Measurements, hardware: Hardware, settings: ModelSettings, threads: int
+) -> np.ndarray:
+    trained = learn.train(few, hardware, settings, threads)
+    booster = lightgbm.Booster(model_str=trained.model)
+    return _scored(measurements, booster, trained.spec, trained.candidates, hardware, threads)
+
+
+def _picked_by_prior(measurements: Measurements, known: priors.Prior, hardware: Hardware, threads: int) -> np.ndarray:
+    candidates = measurements.candidates
+    pool = candidates.assign(**{OFFSET: known.offsets(candidates)})[known.knows(candidates)]
+    if pool.empty:
+        raise UserError(f"{measurements.operation}: the prior knows none of its candidates; take one of the same pool")
+    spec = {
+        "variant": measurements.operation.rpartition("_")[0],
+        "feature_set": known.feature_set,
+        "feature_names": list(known.names),
+    }
+    return _scored(measurements, lightgbm.Booster(model_str=known.text), spec, pool, hardware, threads)
+
+
+def _scored(
+    measurements: Measurements, booster: lightgbm.Booster, spec: dict[str, Any], pool: pd.DataFrame,
+    hardware: Hardware, threads: int,
+) -> np.ndarray:  # fmt: skip
+    scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, threads)
+    return evaluate.score(measurements, scores, offered).picked
+
+
+def _figures(picked: np.ndarray) -> dict[str, Any]:
+    return {"efficiency": efficiency.summary(picked), "interval": bootstrap.intervals(picked)}
