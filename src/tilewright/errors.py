@@ -14,6 +14,15 @@ class UserError(Exception):
     """
 
 
+LONGEST_SHOWN = 80
+
+
+def shown(value: object) -> str:
+    """Return what a message shows of a user's value: Python's form of it, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+
+
 def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
     """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2.
 

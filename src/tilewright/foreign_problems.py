@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright.errors import UserError
+from tilewright.errors import UserError, shown
 from tilewright.problem import DIMS, INT32_MAX, Problem
 
 REQUIRED = ("N", "C", "K", "Hi", "Wi", "Y", "X")
@@ -79,7 +79,9 @@ def _numbers(path: Path, table: pd.DataFrame, name: str) -> np.ndarray:
     whole = texts.str.fullmatch(r"\d{1,10}(\.0*)?")
     if not whole.all():
         row = int(np.argmin(whole.to_numpy()))
-        raise UserError(f"{path}, line {row + FIRST_LINE}: {name} is {texts.iloc[row]!r}; it must be a whole number")
+        raise UserError(
+            f"{path}, line {row + FIRST_LINE}: {name} is {shown(texts.iloc[row])}; it must be a whole number"
+        )
     values = texts.str.partition(".")[0].astype(np.int64).to_numpy()
     if (values > INT32_MAX).any():
         row = int(np.argmax(values > INT32_MAX))

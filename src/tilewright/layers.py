@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tilewright.errors import UserError
+from tilewright.errors import UserError, shown
 from tilewright.operation import VARIANTS, Operation
-from tilewright.problem import DIMS, Problem
+from tilewright.problem import DIMS, INT32_MAX, Problem
 
 SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
@@ -111,12 +111,18 @@ def read(path: Path) -> list[Layer]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as text: {error}") from error
     rows = csv.reader(io.StringIO(text), strict=True)
-    header = next(rows, [])
+    where = f"{path}: line 1"
+    try:
+        header = next(rows, [])
+    except csv.Error as error:
+        raise UserError(f"{where}: {error}") from error
     missing = [name for name in REQUIRED if name not in header]
     unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
     if missing or unknown or len(set(header)) < len(header):
         fault = (
-            f"{missing[0]!r} is missing" if missing else f"{(unknown or ['a repeated one'])[0]!r} is not one of them"
+            f"{missing[0]!r} is missing"
+            if missing
+            else f"{shown((unknown or ['a repeated one'])[0])} is not one of them"
         )
         raise UserError(
             f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
@@ -137,13 +143,15 @@ def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
     directions = tuple(fields.get("directions", "+".join(VARIANTS)).split("+"))
     for direction in directions:
         if direction not in VARIANTS:
-            raise UserError(f"{where}: directions has {direction!r}; it must be some of {', '.join(VARIANTS)} with +")
+            raise UserError(
+                f"{where}: directions has {shown(direction)}; it must be some of {', '.join(VARIANTS)} with +"
+            )
     split = fields.get("split", "test")
     if split not in SPLITS:
-        raise UserError(f"{where}: split is {split!r}; it must be one of {', '.join(SPLITS)}")
+        raise UserError(f"{where}: split is {shown(split)}; it must be one of {', '.join(SPLITS)}")
     layout = fields.get("layout", "")
     if layout not in LAYOUTS:
-        raise UserError(f"{where}: layout is {layout!r}; it must be one of {', '.join(LAYOUTS[1:])}, or empty")
+        raise UserError(f"{where}: layout is {shown(layout)}; it must be one of {', '.join(LAYOUTS[1:])}, or empty")
     layer = Layer(
         network=fields["network"],
         run=fields.get("run", ""),
@@ -163,8 +171,9 @@ def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
 
 
 def _number(name: str, text: str, where: str, least: int = 0) -> int:
-    if not (text.isascii() and text.isdigit()) or int(text) < least:
-        raise UserError(f"{where}: {name} is {text!r}; it must be a whole number" + (f" from {least}" if least else ""))
+    # No longer text is a number that fits, and Python refuses to read a very long one.
+    if not (text.isascii() and text.isdigit() and len(text) <= 10) or not least <= int(text) <= INT32_MAX:
+        raise UserError(f"{where}: {name} is {shown(text)}; it must be a whole number from {least} to {INT32_MAX}")
     return int(text)
 
 

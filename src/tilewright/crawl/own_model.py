@@ -11,10 +11,10 @@ from typing import Any
 
 from tilewright.crawl import foreign
 from tilewright.crawl.observed import tabulate
-from tilewright.errors import UserError
+from tilewright.errors import UserError, shown
 from tilewright.layers import Layer
 
-_INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?(\d+(?:x\d+)*)")
+_INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
 INSTALL = "install it with: pip install 'tilewright[crawl]'"
 
 
@@ -23,7 +23,7 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     match = _INPUT.fullmatch(text)
     shape = tuple(int(extent) for extent in match[2].split("x")) if match else ()
     if not match or 0 in shape:
-        raise UserError(f"--input: {text!r} is no shape such as 8x3x224x224, or NAME=8x3x224x224")
+        raise UserError(f"--input: {shown(text)} is no shape such as 8x3x224x224, or NAME=8x3x224x224")
     return match[1] or "", shape
 
 

@@ -13,14 +13,15 @@ from typing import Any
 
 from pydantic import Field
 
-from tilewright.errors import UserError
+from tilewright.errors import UserError, shown
 from tilewright.tables import Table, read
 
 TASKS = (
     "classification", "detection", "segmentation", "generation", "video", "medical", "speech", "pose", "language",
     "restoration",
 )  # fmt: skip
-_RUN = re.compile(r"(train|infer) (\d+)@(\d+(?:x\d+)*)")
+_EXTENT = "[0-9]{1,9}"
+_RUN = re.compile(f"(train|infer) ({_EXTENT})@({_EXTENT}(?:x{_EXTENT})*)")
 
 
 class Package(Table):
@@ -86,7 +87,7 @@ def parse_run(text: str, where: str) -> NetworkRun:
     """Return the run that ``text`` describes."""
     match = _RUN.fullmatch(text)
     if not match:
-        raise UserError(f"{where}: {text!r} is no run such as 'train 64@3x224x224' or 'infer 1@3x480x640'")
+        raise UserError(f"{where}: {shown(text)} is no run such as 'train 64@3x224x224' or 'infer 1@3x480x640'")
     shape = (int(match[2]), *(int(extent) for extent in match[3].split("x")))
     if 0 in shape:
         raise UserError(f"{where}: {text!r} has an extent of 0")
