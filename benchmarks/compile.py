@@ -2,7 +2,8 @@
 """How many kernels a CPU-hour compiles: one an invocation with the reference's flags, ours, and ours from the cache.
 
 The same kernels on the same machine. The reference compiles host and device to an object and links it
-(docs of its benchmark chain); ours compiles several kernels a unit, the device pass alone.
+(docs of its benchmark chain); ours compiles several kernels a unit, the device pass alone. With --record the figures
+are kept as they come, and a run that was interrupted goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from tilewright import ck_api, hardware
 from tilewright.cache import Cache
@@ -33,10 +35,12 @@ def main() -> None:
     parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
     parser.add_argument("--kinds", default="forward", help="beginning of the kinds to take")
     parser.add_argument("--count", type=int, default=10)
-    parser.add_argument("--alone", type=int, default=3, help="how many of them to compile one an invocation")
+    parser.add_argument("--alone", type=int, default=10, help="how many of them to compile one an invocation")
     parser.add_argument("--arch", default="gfx950")
     parser.add_argument("--compiler")
     parser.add_argument("--ck")
+    parser.add_argument("--record", type=Path, help="figures of earlier runs with the same options (JSON), extended")
+    parser.add_argument("--steps", type=int, default=1000, help="end after so many figures, with --record")
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
@@ -48,15 +52,25 @@ def main() -> None:
     kernels = [kernel for kernel in kernels if not api.lack(kernel)][: args.count]
     units = [CompileUnit(kernel, args.arch, emitter.header(kernel, args.arch).encode()) for kernel in kernels]
     gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
-    alone = [_reference(unit, emitter.unit(unit.kernel), found, tree, settings) for unit in units[: args.alone]]
-    with tempfile.TemporaryDirectory() as folder:
-        cold, statuses = _ours(units, found, tree, settings, gpu, Path(folder))
-        warm, again = _ours(units, found, tree, settings, gpu, Path(folder))
-    assert statuses == again
+    figures: dict[str, Any] = json.loads(args.record.read_text()) if args.record and args.record.exists() else {}
+    for unit in units[: args.alone]:
+        if name(unit.kernel) not in figures:
+            figures[name(unit.kernel)] = _reference(unit, emitter.unit(unit.kernel), found, tree, settings)
+            if _ends(args, figures):
+                return
+    if "ours" not in figures:
+        with tempfile.TemporaryDirectory() as folder:
+            cold, statuses = _ours(units, found, tree, settings, gpu, Path(folder))
+            warm, again = _ours(units, found, tree, settings, gpu, Path(folder))
+        assert statuses == again
+        figures["ours"] = {"cold": cold, "warm": warm, "statuses": sorted(statuses)}
+        _ends(args, figures)
+    alone = [figures[name(unit.kernel)] for unit in units[: args.alone]]
+    cold, warm = figures["ours"]["cold"], figures["ours"]["warm"]
     reference = sum(alone) / len(alone)
     result = {
         "kernels": len(units),
-        "statuses": sorted(statuses),
+        "statuses": figures["ours"]["statuses"],
         "one an invocation, CPU s a kernel": [round(value, 1) for value in alone],
         "ours, CPU s a kernel": round(cold / len(units), 2),
         "ours from the cache, CPU s a kernel": round(warm / len(units), 5),
@@ -69,6 +83,15 @@ def main() -> None:
         "times more, from the cache": round(reference * len(units) / warm),
     }
     print(json.dumps(result, indent=2))
+
+
+def _ends(args: argparse.Namespace, figures: dict[str, Any]) -> bool:
+    """Keep the figures, if there is a record, and return whether this run has made its number of them."""
+    if not args.record:
+        return False
+    args.record.write_text(json.dumps(figures, indent=2, sort_keys=True))
+    args.steps -= 1
+    return args.steps <= 0
 
 
 def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: CompileSettings) -> float:
