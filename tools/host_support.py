@@ -40,6 +40,8 @@ WHY = (
     " Our rule asks for a `split_image` kernel at any level, and stays.",
     "Only ours run, bwd_data: a kernel holds at most 128 sub-GEMMs, and a stride of 16 x 16 has 256. Our rules have no"
     " such bound; the library is right. `support.source: library` refuses these pairs.",
+    "Only ours run, bwd_weight two-stage with vectors of 8 at split-K 4: slices are added by vectors of at most 16"
+    " bytes, and a two-stage kernel adds fp32. Our rules do not know this limit of the level.",
 )
 """What every disagreement that is left comes from, by the text of the library."""
 LAUNCHES = (
@@ -48,9 +50,10 @@ LAUNCHES = (
     "",
     "Of the pairs that both run: the blocks of the library's grid against the feature `blocks` (ratio: theirs by",
     "ours), and the workspace that the launcher asks for against our own figure: the output in fp32 for two-stage",
-    "kernels, else nothing. Sub-GEMMs of a strided backward-data problem differ in size; the feature takes them for",
-    "equal. Merged groups of forward and backward-data kernels do not change the grid at this level; our feature says",
-    "that they do. Where a tensor comes near 2 GiB, the library splits N, and the parts end in the middle of a tile.",
+    "kernels, else nothing. Sub-GEMMs of a strided backward-data problem have rows in the padding, which the feature",
+    "does not count. Merged groups of forward and backward-data kernels do not change the grid at this level; our",
+    "feature says that they do. Where a tensor comes near 2 GiB, the library splits N, and the parts end in the middle",
+    "of a tile. Our split-K never has more slices than K has tiles; the library launches them all.",
 )
 
 
