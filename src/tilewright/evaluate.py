@@ -184,6 +184,7 @@ def evaluate(
             {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
         ),
         "worst": _worst(measurements, scored, novelty, model, hardware),
+        "picks": _every_pick(measurements, scored),
         **(_networks(measurements, scored, floor, uses) if uses is not None else {}),
     }
 
@@ -444,6 +445,17 @@ def _worst(
         }
         for i, reason in zip(listed, reasons, strict=True)
     ]
+
+
+def _every_pick(measurements: Measurements, scored: Scored) -> dict[str, dict[str, Any]]:
+    """Return the pick of every problem that is scored, by problem key, with its efficiency in percent."""
+    keys = measurements.problems["problem_key"].to_numpy()[scored.rows].tolist()
+    names = measurements.candidates["candidate"].to_numpy()[scored.picks].tolist()
+    picked = [efficiency.percent(value) for value in scored.picked]
+    return {
+        key: {"candidate": name, "efficiency": value}
+        for key, name, value in sorted(zip(keys, names, picked, strict=True))
+    }
 
 
 def dims_text(problem: pd.Series) -> str:

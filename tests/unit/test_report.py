@@ -165,7 +165,14 @@ def with_measurements(stages: results.Results) -> results.Results:
         problems = found.problems.assign(layer=[HOSTILE if x == "layer3" else x for x in found.problems["layer"]])
         found = dataclasses.replace(found, problems=problems, relative_error=error)
         shown = measured.of(found, learning_samples.product())
-        operations.append(dataclasses.replace(result, measured=shown))
+        keys = shown.shapes["problem_key"].tolist()
+        picks = {
+            keys[0]: results.Pick(candidate=shown.shapes["candidate"][0], efficiency=100.0),
+            keys[1]: results.Pick(candidate="another_kernel", efficiency=81.25),
+        }
+        judged = result.validation.model_copy(update={"picks": picks})
+        library = {keys[1]: 123.5}
+        operations.append(dataclasses.replace(result, validation=judged, measured=shown, library_us=library))
     return dataclasses.replace(stages, operations=tuple(operations))
 
 
@@ -486,3 +493,37 @@ def test_a_dataset_of_another_device_or_operation_is_refused(stages, tmp_path, m
             results.load(*stages, [tmp_path / "d.parquet"])
     monkeypatch.setattr(results.dataset, "load", lambda path: found)
     assert results.load(*stages, [tmp_path / "d.parquet"]).operations[0].measured is not None
+
+
+def test_the_best_of_each_shape_has_the_pick_and_the_library_beside_it(shown):
+    (table,) = tables.best(shown)
+    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    own = [row for row in rows if row["operation"] == "forward_bf16"]
+    assert [row for row in own if row["the model's pick"] == "the best" and row["pick, %"] == 100.0]
+    (other,) = [row for row in own if row["the model's pick"] == "another_kernel"]
+    assert other["pick, %"] == 81.25 and other["cuDNN, µs"] == 123.5
+    assert any(row["the model's pick"] == "" and row["cuDNN, µs"] == "" for row in own)
+
+
+def test_what_only_a_compiler_knows_is_shown_where_it_is_known(shown):
+    assert tables.resources(shown) == []
+    result = shown.operations[0]
+    kernels = result.measured.resources
+    compiled = kernels.assign(vgpr_spills=[4.0, *[0.0] * (len(kernels) - 1)], agprs=64.0)
+    known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, resources=compiled))
+    (table,) = tables.resources(dataclasses.replace(shown, operations=(known,)))
+    rows = {row[0]: row for row in table.rows}
+    assert set(rows) == {"no spilled registers", "spilled registers", "accumulation registers"}
+    assert rows["spilled registers"][1:4] == (1, 4.0, pytest.approx(kernels["efficiency"].iloc[0]))
+
+
+def test_the_times_of_a_library_are_those_of_the_recording(tmp_path):
+    stages = write_stages(tmp_path)
+    (tmp_path / "recorded/forward_bf16").mkdir(parents=True)
+    table = tmp_path / "recorded/forward_bf16/cudnn.csv"
+    table.write_text("problem_key,samples,median_us\nabc,15,21.25\ndef,0,\n")
+    found = results.load(*stages, (), tmp_path / "recorded")
+    assert [result.library_us for result in found.operations] == [{"abc": 21.25}, {}, {}]
+    table.write_text("problem_key,samples\nabc,15\n")
+    with pytest.raises(UserError, match="median_us"):
+        results.load(*stages, (), tmp_path / "recorded")

@@ -11,6 +11,15 @@ rule report:
         interaction=source("workflow/templates/report.js"),
         validation=each_operation("results/validation/{arch}/{op}.json"),
         dataset=each_operation("results/datasets/{arch}/{op}.parquet"),
+        # What a recording's kernels are compared with, where it has that.
+        library=lambda wildcards: [
+            table
+            for op in SETTINGS.operations
+            for table in [
+                os.path.join(RECORDINGS.get(wildcards.arch, ""), op, "cudnn.csv")
+            ]
+            if wildcards.arch in RECORDINGS and os.path.exists(table)
+        ],
     output:
         report(
             "results/reports/{arch}.html",
@@ -29,6 +38,12 @@ rule report:
             *SHOWN,
         ),
         training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
+        recording=lambda wildcards: (
+            ["--recording", RECORDINGS[wildcards.arch]]
+            if wildcards.arch in RECORDINGS
+            else []
+        ),
     shell:
         "python {input.script} --template {input.template} --validation {input.validation}"
-        " --training {params.training} --dataset {input.dataset} --output {output} 2>&1 | tee {log}"
+        " --training {params.training} --dataset {input.dataset} {params.recording:q}"
+        " --output {output} 2>&1 | tee {log}"

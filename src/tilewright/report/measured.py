@@ -36,6 +36,10 @@ PLAIN = "plain"
 """The option of a kernel without any."""
 
 
+BY_A_COMPILER = ("agprs", "vgpr_spills", "scratch_bytes")
+"""Resources of a kernel that only its code tells."""
+
+
 @dataclass(frozen=True)
 class Roof:
     """What the hardware allows at best."""
@@ -51,9 +55,10 @@ class Measured:
     """What one dataset shows."""
 
     shapes: pd.DataFrame
-    """A row a shape: ``network``, ``layer``, ``problem``, ``ndim``, ``candidate`` (the fastest), its ``pipeline``,
-    ``tile``, ``tflops`` and ``latency_ms``, ``runner_up`` (its TFLOPS in percent of the best, NaN without one),
-    ``ran`` (candidates with a time), ``gemm_m``, ``gemm_k`` and ``intensity`` (FLOP a byte of main memory)."""
+    """A row a shape: ``problem_key``, ``network``, ``layer``, ``problem``, ``ndim``, ``candidate`` (the fastest), its
+    ``pipeline``, ``tile``, ``tflops`` and ``latency_ms``, ``runner_up`` (its TFLOPS in percent of the best, NaN
+    without one), ``ran`` (candidates with a time), ``gemm_m``, ``gemm_k`` and ``intensity`` (FLOP a byte of main
+    memory)."""
     groups: pd.DataFrame
     """A row a (``pipeline``, ``scheduler``, ``options``): ``candidates``, ``pairs``, ``supported``, ``ok`` (shares in
     percent: of the pairs, and of those supported) and ``wins`` (shapes on which one is the fastest)."""
@@ -63,8 +68,9 @@ class Measured:
     """A row a (``pipeline``, ``decade``): ``pairs`` and the ``median`` and ``p90`` of the relative standard error of
     the mean time, percent; ``decade`` is the power of ten of the time in ms. Empty where it is unknown."""
     resources: pd.DataFrame
-    """A row a candidate that ran on a shape: ``pipeline``, ``vgprs``, ``lds_kib``, ``occupancy`` and ``efficiency``,
-    the mean over the shapes on which it ran, percent."""
+    """A row a candidate that ran on a shape: ``pipeline``, ``vgprs``, ``lds_kib``, ``occupancy``, ``efficiency``, the
+    mean over the shapes on which it ran, percent; and what only a compiler knows, NaN where none was asked: ``agprs``,
+    ``vgpr_spills`` and ``scratch_bytes``."""
     resources_from: tuple[str, ...]
     roof: Roof
 
@@ -131,6 +137,7 @@ def _shapes(measurements: Measurements, rows: np.ndarray, speed: np.ndarray) -> 
     tiles = [f"{m}x{n}x{k}" for m, n, k in candidates[["tile_m", "tile_n", "tile_k"]].to_numpy()]
     return pd.DataFrame(
         {
+            "problem_key": problems["problem_key"].astype(str),
             "network": problems["network"].astype(str),
             "layer": problems["layer"].astype(str),
             "problem": [
@@ -198,7 +205,7 @@ def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame
 
 def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
     if "vgprs" not in candidates:
-        return pd.DataFrame(columns=["pipeline", "vgprs", "lds_kib", "occupancy", "efficiency"])
+        return pd.DataFrame(columns=["pipeline", "vgprs", "lds_kib", "occupancy", "efficiency", *BY_A_COMPILER])
     share = speed / speed.max(axis=1, keepdims=True)
     ran = (speed > 0).sum(axis=0)
     table = pd.DataFrame(
@@ -208,6 +215,7 @@ def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
             "lds_kib": candidates["lds_bytes"] / 1024,
             "occupancy": candidates["occupancy"].astype(float),
             "efficiency": 100 * share.sum(axis=0) / np.maximum(ran, 1),
+            **{name: candidates[name].astype(float) if name in candidates else np.nan for name in BY_A_COMPILER},
         }
     )
     return table[ran > 0].reset_index(drop=True)

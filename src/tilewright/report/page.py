@@ -72,7 +72,8 @@ SECTIONS = (
         "best",
         "Best candidate of each shape",
         "The fastest candidate of every validation problem, as timed. “Second best” is its speed in percent of the "
-        "best. Of the dimensions the usual ones are not printed, as below.",
+        "best; “pick, %” is that of the model's pick, 0 if it failed. Where cuDNN was timed on the same problem, its "
+        "time stands beside. Of the dimensions the usual ones are not printed, as below.",
         tabulate=(tables.best,),
     ),
     Section(
@@ -119,8 +120,10 @@ SECTIONS = (
         "resources",
         "Resources and speed",
         "Mean efficiency of the candidates, over the shapes on which they run, by the registers and the LDS that they "
-        "use. Provenance says whether these were read from code objects or estimated.",
+        "use. Provenance says whether these were read from code objects or estimated; spills, scratch and accumulation "
+        "registers are known of compiled kernels only.",
         figures.resources,
+        (tables.resources,),
     ),
     Section(
         "support",

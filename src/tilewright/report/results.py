@@ -5,6 +5,8 @@ Only the fields that the report uses are named here; the stages may write more.
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,8 @@ from tilewright.report import measured
 from tilewright.report.measured import Measured
 from tilewright.tables import checked
 
+LIBRARY = "cudnn.csv"
+"""In a recording, by operation: the times of cuDNN on the same problems."""
 Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_length=len(PERCENTILES))]
 """Efficiencies in percent at ``efficiency.PERCENTILES``."""
 
@@ -85,6 +89,13 @@ class WorstPick(_Part):
     outside_training: list[str] = []
     distance_percentile: float | None = None
     nearest_training_problem: str | None = None
+
+
+class Pick(_Part):
+    """What the model picks for a problem, and its efficiency in percent."""
+
+    candidate: str
+    efficiency: float
 
 
 class RunCost(_Part):
@@ -237,6 +248,7 @@ class Validation(_Origin):
     by_distance: list[Distance] = []
     active: ActiveMeasuring | None = None
     transfer: Transfer | None = None
+    picks: dict[str, Pick] = {}
 
     def choosers(self) -> dict[str, Summary]:
         """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""
@@ -280,6 +292,8 @@ class OperationResult:
     """Splits of each feature, most used first."""
     measured: Measured | None = None
     """What its dataset shows, if one was given."""
+    library_us: dict[str, float] = dataclasses.field(default_factory=dict)
+    """Time of cuDNN by problem key, microseconds, where a recording has it."""
 
     @property
     def label(self) -> str:
@@ -305,11 +319,14 @@ class _Importances(BaseModel):
     splits: dict[str, int] = Field(min_length=1)
 
 
-def load(validations: Sequence[Path], trainings: Sequence[Path], datasets: Sequence[Path] = ()) -> Results:
+def load(
+    validations: Sequence[Path], trainings: Sequence[Path], datasets: Sequence[Path] = (), recorded: Path | None = None
+) -> Results:
     """Read validation reports, the training folders of their models and their datasets, in any order.
 
-    Datasets are not needed, but there is no more than one an operation. ``UserError`` when a file is missing or has
-    another form, when a report and a training have no partner, or when they differ in arch, device or device kind.
+    ``recorded`` is the folder of a recording, for cuDNN's times. Datasets are not needed, but there is no more than
+    one an operation. ``UserError`` when a file is missing or has another form, when a report and a training have no
+    partner, or when they differ in arch, device or device kind.
     """
     reports = [(path, checked(publish.read_json(path), Validation, str(path))) for path in validations]
     trained = {}
@@ -332,7 +349,10 @@ def load(validations: Sequence[Path], trainings: Sequence[Path], datasets: Seque
                     f"{getattr(first, field)!r}; one report shows one device"
                 )
     shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
-    results = [_operation(r, *trained[r.operation], shown.get(r.operation)) for _, r in reports]
+    results = [
+        _operation(r, *trained[r.operation], shown.get(r.operation), _library_times(recorded, r.operation))
+        for _, r in reports
+    ]
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)))
 
 
@@ -356,7 +376,22 @@ def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Vali
     return found
 
 
-def _operation(validation: Validation, folder: Path, manifest: Manifest, shown: Measured | None) -> OperationResult:
+def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
+    """Return cuDNN's median times in microseconds by problem key; nothing where a recording has none."""
+    path = None if recorded is None else recorded / operation / LIBRARY
+    if path is None or not path.is_file():
+        return {}
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    try:
+        return {row["problem_key"]: float(row["median_us"]) for row in rows if row["median_us"]}
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error
+
+
+def _operation(
+    validation: Validation, folder: Path, manifest: Manifest, shown: Measured | None, library_us: dict[str, float]
+) -> OperationResult:
     folds, importances = folder / publish.CV_METRICS, folder / publish.IMPORTANCES
     return OperationResult(
         validation,
@@ -364,6 +399,7 @@ def _operation(validation: Validation, folder: Path, manifest: Manifest, shown: 
         tuple(checked({"folds": publish.read_json(folds)}, _Folds, str(folds)).folds),
         checked({"splits": publish.read_json(importances)}, _Importances, str(importances)).splits,
         shown,
+        library_us,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -226,12 +227,14 @@ def published(results: Results) -> list[Table]:
 
 
 def best(results: Results) -> list[Table]:
-    """Return the fastest candidate of every shape of every operation, in one table."""
+    """Return the fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
+    has_library = any(result.library_us for result in results.operations)
     rows = [
         (
             f"{shape.network}: {shape.layer}" if shape.layer else shape.network, result.validation.operation,
             _without_defaults(shape.problem), shape.candidate, shape.pipeline, float(shape.tflops),
             1e3 * float(shape.latency_ms), "" if np.isnan(shape.runner_up) else float(shape.runner_up), int(shape.ran),
+            *_pick(result, shape), *([_library_time(result, shape)] if has_library else []),
         )
         for result in results.operations
         if result.measured
@@ -239,10 +242,47 @@ def best(results: Results) -> list[Table]:
     ]  # fmt: skip
     header = (
         "layer", "operation", "problem", "best candidate", "pipeline", "TFLOPS", "time, µs", "second best, %",
-        "candidates that ran",
+        "candidates that ran", "the model's pick", "pick, %", *(["cuDNN, µs"] if has_library else []),
     )  # fmt: skip
     caption = f"The fastest candidate of each shape, {results.arch} ({results.device_kind})"
     return [Table(caption, header, tuple(rows), True, ("operation", "pipeline"))] if rows else []
+
+
+def _pick(result: OperationResult, shape: Any) -> tuple[Cell, Cell]:
+    """Return the model's pick and its efficiency; of the best candidate only that it is the same."""
+    pick = result.validation.picks.get(shape.problem_key)
+    if pick is None:
+        return "", ""
+    return ("the best" if pick.candidate == shape.candidate else pick.candidate), pick.efficiency
+
+
+def _library_time(result: OperationResult, shape: Any) -> Cell:
+    return result.library_us.get(shape.problem_key, "")
+
+
+def resources(results: Results) -> list[Table]:
+    """Return how fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
+    tables = []
+    for result in results.operations:
+        rows: list[tuple[Cell, ...]] = []
+        for column, name in _CODE.items() if result.measured else ():
+            table = result.measured.resources
+            for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
+                if len(part):
+                    mean, most = float(part["efficiency"].mean()), float(part["efficiency"].max())
+                    rows.append((words, len(part), float(part[column].median()), mean, most))
+        if rows:
+            header = ("candidates with", "candidates", "median of it", "mean efficiency, %", "best candidate, %")
+            tables.append(Table(f"What the code uses, and speed, {result.label}", header, tuple(rows)))
+    return tables
+
+
+_CODE = {
+    "vgpr_spills": "spilled registers",
+    "scratch_bytes": "scratch, bytes a lane",
+    "agprs": "accumulation registers",
+}
+"""Columns of ``Measured.resources`` that only a compiler knows, in words."""
 
 
 def support(results: Results) -> list[Table]:
