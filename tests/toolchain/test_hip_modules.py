@@ -1,4 +1,4 @@
-"""The measuring driver and a module of emitted kernels compile with the real hipcc; their host code runs without a GPU.
+"""The measuring driver and a library of emitted kernels are built by the real hipcc; its host code runs without a GPU.
 
 Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_HIPCC (as .ci/run sets it).
 """
@@ -6,29 +6,35 @@ Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from tilewright import ck_api
 from tilewright.bench import abi, native
-from tilewright.emit import Emitter
+from tilewright.cache import Cache, default_folder
 from tilewright.errors import UserError
+from tilewright.families import emission
+from tilewright.families.registration import header_file
 from tilewright.kernel import parse
 from tilewright.settings.compile import CkSettings, CompileSettings
 from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain.base import CompileUnit
+from tilewright.toolchain.libraries import Libraries
+from tilewright.toolchain.objects import Objects
 
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT / native.SOURCES
 API = ROOT / "config/ck_api.yaml"
 FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"
 WEIGHT = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_2stage"
-HOST_PASS = (
-    "-std=c++17", "-O0", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only", "-fuse-cuid=none",
-    "-Wno-undefined-func-template", "-Wno-float-equal",
-)  # fmt: skip
+HOST_PASS = ("-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
+SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
+CACHE = Cache(default_folder(), 20 << 30)
 REGISTRY = """
 #include "tilewright_conv.h"
 static const ConvKernelC* kept[8];
@@ -59,10 +65,10 @@ class Kernel(ctypes.Structure):
 
 @pytest.fixture(scope="module")
 def machine():
-    """Compiler, include folder of the CK tree and its API level."""
+    """Compiler, headers of the CK tree and its API level."""
     try:
-        tree = ck_tree.find(CkSettings())
-        return compiler.find(CompileSettings(toolchain="hipcc")).path, tree / "include", ck_api.detect(API, tree)
+        tree = ck_tree.CkTree(ck_tree.find(CkSettings()))
+        return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.root)
     except UserError as error:
         if "TILEWRIGHT_NEEDS_HIPCC" in os.environ:
             raise
@@ -70,45 +76,37 @@ def machine():
 
 
 @pytest.fixture(scope="module")
-def kernels(machine, tmp_path_factory):
-    """What a module of two emitted kernels registers, and the stand-in that counts their launches."""
-    hipcc, include, level = machine
+def units(machine):
+    kernels = [parse(FORWARD), parse(WEIGHT)]
+    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    return [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
+
+
+@pytest.fixture(scope="module")
+def kernels(machine, units, tmp_path_factory):
+    """What a library of two kernels registers, and the stand-in that counts their launches.
+
+    The objects are those of the libraries stage, host and device code; only the runtime is another one.
+    """
+    found, tree, _ = machine
     folder = tmp_path_factory.mktemp("module")
-    emitter = Emitter(ROOT / "workflow/templates", API, level)
-    text = ""
-    for name, direction in ((FORWARD, "CONV_FORWARD"), (WEIGHT, "CONV_BWD_WEIGHT")):
-        (folder / f"{name}.hpp").write_text(emitter.header(parse(name), "gfx950"))
-        text += f'#include "{name}.hpp"\n#include "ck_tile_kernel.hpp"\n'
-        text += f"TILEWRIGHT_CK_KERNEL({name}, {direction}, 2, CONV_BF16)\n"
-    (folder / "module.cpp").write_text(text)
+    objects = []
+    for number, content in enumerate(Objects(found, tree, SETTINGS, CACHE, NATIVE).of(units)):
+        objects.append(folder / f"{number}.o")
+        objects[-1].write_bytes(content)
     (folder / "registry.c").write_text(REGISTRY)
     run(["gcc", "-shared", "-fPIC", "-I", NATIVE, folder / "registry.c", "-o", folder / "registry.so"])
-    run([hipcc, "-O1", *HOST_PASS[2:6], NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
-    run(
-        [
-            hipcc,
-            *HOST_PASS,
-            "-I",
-            NATIVE,
-            "-I",
-            folder,
-            "-I",
-            include,
-            folder / "module.cpp",
-            "-x",
-            "none",
-            folder / "registry.so",
-            folder / "stand_in.so",
-            "-o",
-            folder / "module.so",
-        ]
-    )
+    run([found.path, "-O1", *HOST_PASS, NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
+    own = [folder / "registry.so", folder / "stand_in.so"]
+    run([found.path, "-shared", "-fPIC", "-x", "none", *objects, *own, "-o", folder / "module.so"])
     stand_in = ctypes.CDLL(str(folder / "stand_in.so"))
     registry = ctypes.CDLL(str(folder / "registry.so"))
     # Its own libraries before those that other tests have loaded: they have functions of the same names.
     ctypes.CDLL(str(folder / "module.so"), os.RTLD_NOW | os.RTLD_DEEPBIND)
     registry.registered.restype = ctypes.POINTER(Kernel)
-    return [registry.registered(index).contents for index in (0, 1)], stand_in
+    # In the order of their names.
+    weight, forward = [registry.registered(index).contents for index in (0, 1)]
+    return [forward, weight], stand_in
 
 
 def run(command):
@@ -123,11 +121,15 @@ def problem(direction, **dims):
     )
 
 
-def test_the_driver_compiles_for_the_gpu(machine, tmp_path):
-    native.build(
-        native.command("hip", machine[0], "gfx950", [NATIVE / native.DRIVER_SOURCE], tmp_path / "d.so", NATIVE)
-    )
-    assert (tmp_path / "d.so").stat().st_size > 0
+def test_driver_and_module_are_libraries_with_code_for_the_gpu(machine, units):
+    found, tree, _ = machine
+    libraries = Libraries(found, tree, SETTINGS, CACHE, NATIVE)
+    module = libraries.module(units)
+    for content in (libraries.driver("gfx950"), module):
+        sections = {section.name for section in ELFFile(io.BytesIO(content)).iter_sections()}
+        assert ".hip_fatbin" in sections
+        assert b"amdgcn-amd-amdhsa--gfx950" in content
+    assert FORWARD.encode() in module and WEIGHT.encode() in module
 
 
 def test_a_module_registers_its_kernels_and_they_check_their_arguments(kernels):

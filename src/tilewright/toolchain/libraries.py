@@ -69,15 +69,12 @@ class Libraries:
 
     def _link(self, objects: Sequence[str], arch: str, folder: Path) -> compiler.Run:
         vendor = self._compiler.vendor
-        # The shared runtime: driver and modules have to agree on what is current.
-        runtime = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC"]
-        command: list[str | Path] = [
-            self._compiler.path,
-            "-shared",
-            *runtime,
-            *target(vendor, arch),
-            *objects,
-            "-o",
-            "module.so",
-        ]
+        if vendor is compiler.NVCC:
+            # The shared runtime: driver and modules have to agree on what is current.
+            how = ["-cudart", "shared"]
+        else:
+            # What makes one compiler of several may say that everything is HIP source.
+            how = ["--hip-link", "-fPIC", "-x", "none"]
+        options = ["-shared", *target(vendor, arch), *how]
+        command: list[str | Path] = [self._compiler.path, *options, *objects, "-o", "module.so"]
         return compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
