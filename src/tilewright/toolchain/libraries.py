@@ -69,12 +69,9 @@ class Libraries:
 
     def _link(self, objects: Sequence[str], arch: str, folder: Path) -> compiler.Run:
         vendor = self._compiler.vendor
-        if vendor is compiler.NVCC:
-            # The shared runtime: driver and modules have to agree on what is current.
-            how = ["-cudart", "shared"]
-        else:
-            # What makes one compiler of several may say that everything is HIP source.
-            how = ["--hip-link", "-fPIC", "-x", "none"]
+        # CUDA: the shared runtime, for driver and modules have to agree on what is current.
+        # HIP: what makes one compiler of several may say that everything is source.
+        how = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC", "-x", "none"]
         options = ["-shared", *target(vendor, arch), *how]
         command: list[str | Path] = [self._compiler.path, *options, *objects, "-o", "module.so"]
         return compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
