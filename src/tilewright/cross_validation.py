@@ -32,6 +32,8 @@ CORRECTION_TREES = (0, 10, 30, 100, 300)
 """Trees that a correction of a prior is tried with, beside ``n_estimators``."""
 NEAR = 0.97
 """Efficiency from which a candidate is as good as the best for a guaranteed set."""
+UNIT_PLACE = 11
+"""Place in the ranking of a problem that makes the unit of its scores' differences."""
 NEAR_BEST = 0.6
 """Efficiency from which rows make a candidate's offset: those between which a selection has to decide."""
 
@@ -129,6 +131,19 @@ def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
+def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Return how far the candidate in place ``UNIT_PLACE`` stands below the first, float64, by problem.
+
+    ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
+    of more trees spreads its scores wider: in these units those of two models compare.
+    """
+    order = np.lexsort((-score, problem))
+    first = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    count = np.diff(first, append=len(order))
+    unit = score[order[first]] - score[order[first + np.minimum(UNIT_PLACE, count) - 1]]
+    return np.where(unit > 0, unit, 1.0)
+
+
 def correct(data: Table, folds: Folds, settings: ModelSettings, threads: int) -> Choice:
     """Choose how many trees correct the table's prior: those with the least out-of-fold error within the problems.
 
@@ -212,7 +227,8 @@ def fold_metrics(
 def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
     """Return ``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
 
-    The gap is how far below the pick's score the first candidate stands that is as good as the best (``NEAR``).
+    The gap is how far below the pick's score the first candidate stands that is as good as the best (``NEAR``), in
+    ``units``.
     """
     problem = data.rows.problem
     at = picks(problem, score)
@@ -223,7 +239,7 @@ def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
         {
             "problem_key": keys[problem[at]],
             "efficiency": data.rows.efficiency[at],
-            "gap": score[at] - near[problem[at]],
+            "gap": (score[at] - near[problem[at]]) / units(problem, score),
         }
     )
     return found.sort_values("problem_key", ignore_index=True)

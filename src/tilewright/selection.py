@@ -16,7 +16,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import families, features, learn, parquet, problem, publish, seal
+from tilewright import cross_validation, families, features, learn, parquet, problem, publish, seal
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.operation import Operation
@@ -164,8 +164,11 @@ class Selector:
         if not 0 < confidence < 1:
             raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
         ranked = self.rank(wanted)
-        depth = guarantee.threshold(self.gaps, wanted.ndim, confidence)
-        return ranked[ranked["score"] >= ranked["score"].max() - depth]
+        if ranked.empty:
+            return ranked
+        score = ranked["score"].to_numpy()
+        unit = cross_validation.units(np.zeros(len(score), np.int64), score)[0]
+        return ranked[score >= score.max() - unit * guarantee.threshold(self.gaps, wanted.ndim, confidence)]
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:

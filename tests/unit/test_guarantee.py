@@ -6,6 +6,8 @@ import learning_samples as samples
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_publish import make
 
 from tilewright import cli, cross_validation, parquet, publish
@@ -138,3 +140,16 @@ def test_the_command_prints_the_set_and_what_was_measured(made, capsys):
     assert "fastest measured" not in capsys.readouterr().out
     assert cli.main([*arguments, "--confidence", "2"]) == 2
     assert "between 0 and 1" in capsys.readouterr().err
+
+
+@given(st.integers(1, 30), st.floats(0.01, 100))
+def test_units_make_scores_of_another_spread_compare(count, factor):
+    score = np.random.default_rng(count).normal(size=count)
+    one = np.zeros(count, np.int64)
+    unit = cross_validation.units(one, score)
+    ranked = np.sort(score)[::-1]
+    assert unit[0] == (ranked[0] - ranked[min(count, 11) - 1] if count > 1 else 1.0)
+    if count > 1:
+        np.testing.assert_allclose(cross_validation.units(one, factor * score + 3), factor * unit, rtol=1e-6)
+    two = cross_validation.units(np.repeat([0, 4], count), np.concatenate([score, 2 * score]))
+    np.testing.assert_allclose(two, [unit[0], 2 * unit[0] if count > 1 else 1.0])

@@ -1,8 +1,8 @@
 """Sets of candidates that hold a near-best one with a chosen confidence: conformal prediction for new groups.
 
 For each training problem, a model that has not seen the problem's layer family says how far below its pick the first
-candidate stands that is within the tolerance of the best (``gap``). A set of all candidates within a depth holds a
-near-best one of the problems whose gap is at most that depth.
+candidate stands that is within the tolerance of the best (``gap``, in ``cross_validation.units`` of the problem). A set
+of all candidates within a depth holds a near-best one of the problems whose gap is at most that depth.
 
 Layers of one network are alike, and what is asked about is a layer of a network that is new. So the groups are
 exchangeable, not the problems: each of n groups has the weight 1 / (n + 1), shared by its problems, and the new one has
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from tilewright import efficiency
+from tilewright import cross_validation, efficiency
 
 LEAST = 20
 """Groups that it takes: n of them promise n / (n + 1) at most."""
@@ -61,7 +61,10 @@ def _weighted(part: pd.DataFrame) -> dict[str, list[float]]:
 
 
 def threshold(gaps: Gaps, ndim: int, confidence: float) -> float:
-    """Return how far below the best score a candidate may stand; infinite where the gaps cannot promise that much."""
+    """Return how far below the best score a candidate may stand, in units of its problem.
+
+    Infinite where the gaps cannot promise that much.
+    """
     own = gaps.get(f"{ndim}d", gaps[EVERY])
     at = int(np.searchsorted(own["share"], confidence))
     return own["gap"][at] if at < len(own["gap"]) else math.inf
@@ -77,10 +80,13 @@ def coverage(
     """
     runs = np.isfinite(scores)
     top = np.where(runs.any(axis=1), scores.max(axis=1), 0.0)
+    unit = np.ones(len(scores))
+    problem, candidate = np.nonzero(runs)
+    unit[np.unique(problem)] = cross_validation.units(problem, scores[problem, candidate])
     found = []
     for confidence in SHOWN:
         depth = np.array([threshold(gaps, n, confidence) for n in ndim])
-        offered = runs & (scores >= (top - depth)[:, None])
+        offered = runs & (scores >= (top - depth * unit)[:, None])
         sizes = offered.sum(axis=1)
         holds = pd.Series((offered & (achieved >= near)).any(axis=1))
         found.append(
