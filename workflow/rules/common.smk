@@ -179,3 +179,21 @@ def record_sources():
         ]
         made_of = "".join(f"{path} {digest(path)}\n" for path in sources)
         stage.set_params(sources=hashlib.sha256(made_of.encode()).hexdigest()[:16])
+
+
+def made_from(arch, op):
+    """Return the tables that a model was made from, the dataset first; a recorded arch has no other."""
+    tables = [f"results/datasets/{arch}/{op}.parquet"]
+    if arch not in SETTINGS.replays:
+        tables += [
+            f"results/problems/{op}.parquet",
+            f"results/configs/{arch}/{op}.parquet",
+        ]
+    return tables
+
+
+def all_made_from(wildcards):
+    """Return the tables of all operations."""
+    return [
+        path for op in SETTINGS.operations for path in made_from(wildcards.arch, op)
+    ]

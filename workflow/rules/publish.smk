@@ -2,24 +2,6 @@
 import json
 
 
-def made_from(arch, op):
-    """Return the tables that a model was made from, the dataset first; a recorded arch has no other."""
-    tables = [f"results/datasets/{arch}/{op}.parquet"]
-    if arch not in SETTINGS.replays:
-        tables += [
-            f"results/problems/{op}.parquet",
-            f"results/configs/{arch}/{op}.parquet",
-        ]
-    return tables
-
-
-def all_made_from(wildcards):
-    """Return the tables of all operations."""
-    return [
-        path for op in SETTINGS.operations for path in made_from(wildcards.arch, op)
-    ]
-
-
 rule publish:
     input:
         modules=modules("publish"),
