@@ -3,8 +3,12 @@
 import importlib.util
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilewright import cli, layers
+from tilewright.crawl import own_model
+from tilewright.errors import UserError
 from tilewright.problem import DIMS
 
 MODEL = """
@@ -131,3 +135,39 @@ def test_a_file_that_is_no_onnx_model_is_one_message(folder, capsys):
     (folder / "m.onnx").write_text("junk")
     assert crawl("--onnx", "m.onnx") == 2
     assert "m.onnx: is no ONNX model" in capsys.readouterr().err
+
+
+NUMBERS = st.lists(st.sampled_from((-1, 0, 1, 2, 3, 2**31, 2**63 - 1)), min_size=1, max_size=5)
+ATTRIBUTES = {
+    **dict.fromkeys(("strides", "dilations", "pads", "output_padding", "kernel_shape"), NUMBERS),
+    "group": st.sampled_from((-1, 0, 1, 2, 3, 2**40)) | st.just("x"),
+    "auto_pad": st.sampled_from(("", "VALID", "SAME_UPPER", "SAME_LOWER", "NOTSET", "junk")) | st.just(1),
+}
+
+
+@given(data=st.data())
+def test_odd_attributes_of_a_convolution_are_left_out_or_told(data, tmp_path_factory):
+    names = data.draw(st.sets(st.sampled_from([*ATTRIBUTES]), min_size=1, max_size=2))
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    onnx_model(path, **{name: data.draw(ATTRIBUTES[name]) for name in sorted(names)})
+    try:
+        found, left_out = own_model.from_onnx(path, ["4x3x64x64"], False, None)
+    except UserError as error:
+        assert str(error).startswith(str(path))
+    else:
+        assert len(found) + sum(left_out.values()) == 1
+
+
+@given(data=st.data())
+def test_a_damaged_onnx_file_is_read_or_told_with_its_name(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    onnx_model(path, pads=[1, 1, 1, 1])
+    content = bytearray(path.read_bytes())
+    # Between the beginning and the end are the weights, which are not looked at.
+    start = data.draw(st.integers(0, 99) | st.integers(len(content) - 150, len(content) - 1))
+    content[start : start + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    path.write_bytes(content)
+    try:
+        own_model.from_onnx(path, ["4x3x64x64"], False, None)
+    except UserError as error:
+        assert str(error).startswith((str(path), "--onnx"))

@@ -79,6 +79,9 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner
     axes = len(weight) - 2
     if axes not in (1, 2, 3):
         return f"a convolution over {axes} axes"
+    wrong = _wrong(attributes, axes)
+    if wrong:
+        return wrong
     transposed = node.op_type == "ConvTranspose"
     groups = attributes.get("group", 1)
     stride = tuple(attributes.get("strides", [1] * axes))
@@ -107,6 +110,18 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner
         trained=trained,
         input_grad=trained and inner,
     )
+
+
+def _wrong(attributes: Mapping[str, object], axes: int) -> str:
+    """Return which attribute is none that a convolution over ``axes`` axes can have; empty if all are."""
+    for name, count in (("strides", axes), ("dilations", axes), ("output_padding", axes), ("pads", 2 * axes)):
+        values = attributes.get(name, [0] * count)
+        if not isinstance(values, Sequence) or len(values) != count or not all(isinstance(v, int) for v in values):
+            return f"attribute {name} is not {count} whole numbers"
+    groups, mode = attributes.get("group", 1), attributes.get("auto_pad", b"")
+    if not isinstance(groups, int) or groups < 1:
+        return "attribute group is no whole number from 1"
+    return "" if isinstance(mode, bytes) else "attribute auto_pad is no word"
 
 
 def _pads(
