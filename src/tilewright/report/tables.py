@@ -264,9 +264,11 @@ def resources(results: Results) -> list[Table]:
     """Return how fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
     tables = []
     for result in results.operations:
+        if not result.measured:
+            continue
         rows: list[tuple[Cell, ...]] = []
-        for column, name in _CODE.items() if result.measured else ():
-            table = result.measured.resources
+        table = result.measured.resources
+        for column, name in _CODE.items():
             for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
                 if len(part):
                     mean, most = float(part["efficiency"].mean()), float(part["efficiency"].max())
