@@ -15,7 +15,7 @@ from tilewright.cache import open_cache
 from tilewright.errors import UserError
 from tilewright.lock import holder, lock_folder
 from tilewright.settings.config import Config
-from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain import ck_tree, compiler, cutlass_tree
 
 PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
 KFD = Path("/dev/kfd")
@@ -38,16 +38,18 @@ class Finding:
 
 def findings(config: Config, api_table: Path) -> list[Finding]:
     """Return what was found, in the order in which a build needs it."""
-    compiles = config.compile.toolchain == "hipcc"
+    compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
     tree = _tried("Composable Kernel tree", compiles, lambda: str(ck_tree.find(config.ck)))
     return [
         Finding("system", "ok", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
         _resources(config),
         *(_package(name) for name in PACKAGES),
-        _tried("HIP compiler", compiles, lambda: _compiler(config)),
+        _tried("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
         tree,
         *([_tried("CK API level", compiles, lambda: ck_tree.level(config.ck, api_table, True))] if _ok(tree) else []),
         Finding("CK API level to emit", "ok", _level(config, api_table, compiles)),
+        _tried("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
+        _tried("CUTLASS headers", cuda, lambda: str(cutlass_tree.find(config.cutlass))),
         _amd_gpu(config),
         _nvidia_gpu(config),
         _lock(config),
@@ -67,9 +69,12 @@ def _tried(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
         return Finding(subject, "needed" if needed else "missing", found, fix)
 
 
-def _compiler(config: Config) -> str:
-    found = compiler.find(config.compile)
-    return f"{found.path} ({found.origin}): {found.version.splitlines()[0]}"
+def _compiler(config: Config, vendor: compiler.Vendor) -> str:
+    # Without a toolchain, compile.compiler is hipcc, as everywhere.
+    chosen = compiler.VENDORS.get(config.compile.toolchain, compiler.HIPCC)
+    found = compiler.find_of(vendor, config.compile.compiler if vendor.program == chosen.program else None)
+    release = next((line for line in found.version.splitlines() if "release" in line), found.version.splitlines()[0])
+    return f"{found.path} ({found.origin}): {release}"
 
 
 def _level(config: Config, api_table: Path, compiles: bool) -> str:
@@ -83,7 +88,7 @@ def _resources(config: Config) -> Finding:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
     disk = shutil.disk_usage(".").free // _MIB
     found = f"{os.cpu_count()} cores, {memory} MiB of memory, {disk} MiB free on this disk"
-    if config.compile.toolchain == "hipcc" and memory < config.compile.memory_mib:
+    if config.compile.toolchain != "none" and memory < config.compile.memory_mib:
         return Finding("machine", "needed", found, f"compile.memory_mib is {config.compile.memory_mib}: lower it")
     return Finding("machine", "ok", found)
 

@@ -6,13 +6,19 @@ in all families, so that rules, features and tables need one definition.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tilewright.errors import UserError
-from tilewright.grammar import Part
+from tilewright.grammar import Part, broken
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kernel = TypeVar("Kernel", bound="GemmKernel")
 
 SIZES = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k")
 """The sizes that every kernel has, in the order in which names tell them."""
@@ -91,6 +97,36 @@ def sizes(values: Sequence[int]) -> dict[str, int]:
 def field_types(kernel: type[GemmKernel]) -> dict[str, str]:
     """Return the name of the type of each field of a family's kernels: ``str``, ``int`` or ``bool``, in field order."""
     return {field.name: str(field.type) for field in fields(cast(Any, kernel))}
+
+
+def parsed(
+    text: str, grammar: re.Pattern[str], parts: Sequence[Part], kernel_of: Callable[[re.Match[str]], Kernel]
+) -> Kernel:
+    """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``.
+
+    ``grammar`` is compiled of ``parts``, and ``kernel_of`` makes the kernel of what it finds.
+    """
+    match = grammar.fullmatch(text)
+    if not match:
+        raise UserError(f"kernel name {text!r}: {broken(text, parts)}\n(the grammar is in docs/kernel-names.md)")
+    kernel = kernel_of(match)
+    if kernel.name != text:
+        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {kernel.name!r}")
+    return kernel
+
+
+def sizes_behind(match: re.Match[str], group: str) -> dict[str, int]:
+    """Return the sizes that ``SIZE_PARTS`` found right behind a group."""
+    first = match.re.groupindex[group] + 1
+    return sizes([int(match.group(first + i)) for i in range(len(SIZES))])
+
+
+def frame_of(kernels: Sequence[GemmKernel], fields: Sequence[str]) -> pd.DataFrame:
+    """Return one row a kernel with some of its fields."""
+    # Imported here: pandas takes half a second, and most stages know kernels without it.
+    import pandas as pd
+
+    return pd.DataFrame([[getattr(kernel, field) for field in fields] for kernel in kernels], columns=list(fields))
 
 
 def either(values: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ would need a correction is refused here, before it gets a name.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,11 @@ from tilewright.gemm_kernel import (
     check_fields,
     choice,
     either,
+    frame_of,
+    parsed,
+    sizes_behind,
 )
-from tilewright.grammar import Part, broken, compiled
+from tilewright.grammar import Part, compiled
 from tilewright.operation import DTYPES, VARIANTS
 
 if TYPE_CHECKING:
@@ -186,11 +190,10 @@ _GRAMMAR = compiled(_PARTS)
 
 def parse(text: str) -> KernelConfig:
     """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    match = _GRAMMAR.fullmatch(text)
-    if not match:
-        raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/kernel-names.md)")
-    first = _GRAMMAR.groupindex["scheduler"] + 1
-    sizes = [int(match.group(first + i)) for i in range(9)]
+    return parsed(text, _GRAMMAR, _PARTS, _kernel)
+
+
+def _kernel(match: re.Match[str]) -> KernelConfig:
     vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
     pads = [flag == "1" for flag in match["pads"] or "111"]
     leading: list[Any] = [
@@ -204,18 +207,12 @@ def parse(text: str) -> KernelConfig:
         "streamk": match["streamk"] or "none", "streamk_persistent": bool(match["persistent"]),
         "split_image": bool(match["large"]), "pad_m": pads[0], "pad_n": pads[1], "pad_k": pads[2],
     }  # fmt: skip
-    kernel = KernelConfig(*leading, *sizes, *vectors, **options)
-    if name(kernel) != text:
-        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {name(kernel)!r}")
-    return kernel
+    return KernelConfig(*leading, *sizes_behind(match, "scheduler").values(), *vectors, **options)
 
 
 def frame(kernels: list[KernelConfig]) -> pd.DataFrame:
     """Return one row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
-    # Imported here: pandas takes half a second, and most stages know kernels without it.
-    import pandas as pd
-
-    table = pd.DataFrame([[getattr(k, field) for field in FIELDS] for k in kernels], columns=list(FIELDS))
+    table = frame_of(kernels, FIELDS)
     table.insert(0, "kernel", [name(k) for k in kernels])
     return table
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tilewright import doctor
 from tilewright.cli import main
-from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
 from tilewright.settings.config import Config
+from tilewright.toolchain import compiler
 
 API = Path(__file__).parents[2] / "config/ck_api.yaml"
 
@@ -18,8 +20,10 @@ API = Path(__file__).parents[2] / "config/ck_api.yaml"
 @pytest.fixture(autouse=True)
 def bare(monkeypatch, tmp_path):
     """A machine with nothing on it."""
-    for variable in ("PATH", "ROCM_PATH", "XDG_CACHE_HOME"):
+    for variable in ("PATH", "ROCM_PATH", "CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
+    # Installs lie outside of what the environment names.
+    monkeypatch.setattr(compiler, "NVCC", replace(compiler.NVCC, installs=list, packages=list))
 
 
 def found(config: Config) -> dict[str, doctor.Finding]:
@@ -31,6 +35,15 @@ def test_a_missing_compiler_is_needed_only_where_the_configuration_compiles():
     finding = found(Config(compile=CompileSettings(toolchain="hipcc")))["HIP compiler"]
     assert finding.status == "needed"
     assert "make toolchain" in finding.fix
+
+
+def test_each_maker_has_its_own_compiler_and_headers():
+    rows = found(Config(compile=CompileSettings(toolchain="nvcc"), cutlass=CutlassSettings(root="/nowhere")))
+    assert rows["HIP compiler"].status == "missing"
+    for subject in ("CUDA compiler", "CUTLASS headers"):
+        assert rows[subject].status == "needed"
+        assert "make cuda-toolchain" in rows[subject].fix
+    assert found(Config())["CUDA compiler"].status == "missing"
 
 
 def test_a_tree_is_found_with_its_level(tmp_path):

@@ -7,6 +7,7 @@ elements of one access. What only CUTLASS has stands at the end.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
@@ -23,9 +24,11 @@ from tilewright.gemm_kernel import (
     check_fields,
     choice,
     either,
-    sizes,
+    frame_of,
+    parsed,
+    sizes_behind,
 )
-from tilewright.grammar import Part, broken, compiled
+from tilewright.grammar import Part, compiled
 from tilewright.operation import VARIANTS
 
 if TYPE_CHECKING:
@@ -135,28 +138,21 @@ _GRAMMAR = compiled(_PARTS)
 
 def parse(text: str) -> CutlassKernel:
     """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    match = _GRAMMAR.fullmatch(text)
-    if not match:
-        raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/kernel-names.md)")
-    first = _GRAMMAR.groupindex["iterator"] + 1
-    kernel = CutlassKernel(
+    return parsed(text, _GRAMMAR, _PARTS, _kernel)
+
+
+def _kernel(match: re.Match[str]) -> CutlassKernel:
+    return CutlassKernel(
         LONG_VARIANTS[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"],
-        **sizes([int(match.group(first + i)) for i in range(len(SIZES))]),
-        stages=int(match["stages"]), swizzle=int(match["swizzle"]),
+        **sizes_behind(match, "iterator"), stages=int(match["stages"]), swizzle=int(match["swizzle"]),
         vec_a=int(match["a"]), vec_b=int(match["b"]), vec_c=int(match["c"]),
         strides=match["strides"] or "any", group_mode=match["groups"] or "none",
     )  # fmt: skip
-    if name(kernel) != text:
-        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {name(kernel)!r}")
-    return kernel
 
 
 def frame(names: Sequence[str]) -> pd.DataFrame:
     """Return one row a kernel name: every field of ``CutlassKernel``, and ``pipeline``, its main loop in a word."""
-    # Imported here: pandas takes half a second, and most callers know kernels without it.
-    import pandas as pd
-
     kernels = [parse(name) for name in names]
-    table = pd.DataFrame([[getattr(k, field) for field in FIELDS] for k in kernels], columns=list(FIELDS))
+    table = frame_of(kernels, FIELDS)
     table["pipeline"] = [f"{k.iterator}_s{k.stages}" for k in kernels]
     return table
