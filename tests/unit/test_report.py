@@ -46,6 +46,10 @@ def of(mean: float) -> dict:
     return {"efficiency": summary(mean), "percentiles": percentiles(mean)}
 
 
+def learnt(mean: float) -> dict:
+    return {"efficiency": summary(mean), "interval": {"mean": [mean - 1.5, mean + 1.5]}}
+
+
 def validation(operation: str, kind: str = "simulated") -> dict:
     networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
     return {
@@ -101,6 +105,13 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "rounds": [
                 {"round": i + 1, "pairs": 100 * (i + 1), "share": 10.0 * (i + 1), "efficiency": summary(80.0 + i)}
                 for i in range(3)
+            ],
+        },
+        "transfer": {
+            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device_kind": "simulated"},
+            "shares": [
+                {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},
+                {"share": 5.0, "pairs": 50, "with_prior": learnt(85.0), "without_prior": learnt(60.5)},
             ],
         },
         "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
