@@ -14,6 +14,7 @@ from pathlib import Path
 
 import learning_samples
 import numpy as np
+import pandas as pd
 import pytest
 
 from tilewright import publish
@@ -406,8 +407,8 @@ def test_the_model_stands_beside_its_bounds_and_the_reference(shown):
         "model", "perfect selector", "perfect model", "against true best", "reference trainer",
         "networks left out in turn",
     ]  # fmt: skip
-    assert table.rows[0][-1] == "93.1 to 95.4"
-    assert "2.50 points ahead (1.88 to 3.12)" in table.rows[4][-1]
+    assert table.rows[0][-2] == "93.1 to 95.4"
+    assert "2.50 points ahead (1.88 to 3.12)" in table.rows[4][-2]
 
 
 def test_what_is_not_known_is_not_shown(tmp_path):
@@ -538,3 +539,14 @@ def test_the_times_of_a_library_are_those_of_the_recording(tmp_path):
     table.write_text("problem_key,samples\nabc,15\n")
     with pytest.raises(UserError, match="median_us"):
         results.load(*stages, (), tmp_path / "recorded")
+
+
+def test_failures_are_drawn_as_shares_of_what_was_let_through(shown):
+    result = shown.operations[0]
+    statuses = pd.DataFrame({"ok": [90, 40], "unsupported": [500, 0], "crash": [10, 0]}, index=["mem", "compv3"])
+    known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, statuses=statuses))
+    (panel,) = figures.failures(dataclasses.replace(shown, operations=(known,)))
+    assert panel.words == "Most often: mem crash, 10.00 percent of its pairs."
+    nothing = dataclasses.replace(result.measured, statuses=statuses.drop(columns="crash"))
+    none = dataclasses.replace(shown, operations=(dataclasses.replace(result, measured=nothing),))
+    assert figures.failures(none) == []

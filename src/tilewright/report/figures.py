@@ -24,6 +24,8 @@ from tilewright.report.measured import Measured, records
 from tilewright.report.published import EFFICIENCY
 from tilewright.report.results import OperationResult, Results
 
+NO_FAILURE = ("unsupported", "skipped")
+"""Statuses of pairs that were not run."""
 WIDTH = 340
 """Pixels of a panel, axes and labels included: one on a phone, three on a desk."""
 TOP_FEATURES = 20
@@ -326,6 +328,36 @@ def _noise(result: OperationResult, measured: Measured | None) -> Panel:
         rows, "time, ms", "pipeline", "median", "standard error, %", ["90th percentile:Q", "pairs:Q"], number=".2f"
     )
     return Panel(chart, result.label, words)
+
+
+def failures(results: Results) -> list[Panel]:
+    """Draw the share of the pairs of each pipeline that failed, by status; nothing where none did."""
+    panels = []
+    for result in results.operations:
+        rows = _failed(result.measured) if result.measured else []
+        if rows:
+            most = max(rows, key=lambda row: row["share"])
+            words = f"Most often: {most['pipeline']} {most['status']}, {most['share']:.2f} percent of its pairs."
+            chart = _matrix(rows, "pipeline", "status", "share", "of its pairs, %", ["pairs:Q"], number=".2f")
+            panels.append(Panel(chart, result.label, words))
+    return panels
+
+
+def _failed(measured: Measured) -> list[dict[str, Any]]:
+    """Return a row a pipeline and status of failure; shares are of the pairs that the support rules let through."""
+    tried = measured.statuses.drop(columns=[name for name in NO_FAILURE if name in measured.statuses])
+    failed = tried.drop(columns=["ok"], errors="ignore")
+    totals = tried.sum(axis=1)
+    return [
+        {
+            "pipeline": str(pipeline),
+            "status": str(status).replace("_", " "),
+            "share": round(100 * float(failed.loc[pipeline, status]) / max(int(totals[pipeline]), 1), 3),
+            "pairs": int(failed.loc[pipeline, status]),
+        }
+        for pipeline in failed.index
+        for status in failed.columns
+    ]
 
 
 def _matrix(

@@ -135,14 +135,17 @@ SECTIONS = (
     Section(
         "noise",
         "Noise",
-        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones.",
+        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones. "
+        "The drift of a GPU between batches is in the details log beside its journal, not in the dataset.",
         figures.noise,
     ),
     Section(
         "failures",
         "Failures",
-        "What became of all pairs. A pick that crashes, times out or gives a wrong result scores 0.",
-        tabulate=(tables.failures,),
+        "What became of all pairs; drawn is the share that failed of those that the support rules let through. A pick "
+        "that crashes, times out or gives a wrong result scores 0.",
+        figures.failures,
+        (tables.failures,),
     ),
     Section(
         "learning-curve",

@@ -70,7 +70,7 @@ def bounds(results: Results) -> list[Table]:
     return [
         Table(
             f"The model and its bounds, {result.label}",
-            ("way to choose", "what it knows", *_percents(), "95 % interval of the mean"),
+            ("way to choose", *_percents(), "95 % interval of the mean", "what it knows"),
             tuple(_bounds(result.validation)),
         )
         for result in results.operations
@@ -80,17 +80,17 @@ def bounds(results: Results) -> list[Table]:
 def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
     low, high = validation.interval["mean"]
     rows: list[tuple[Cell, ...]] = [
-        ("model", "features of problem and candidate", *_row(validation.efficiency), f"{low:.1f} to {high:.1f}")
+        ("model", *_row(validation.efficiency), f"{low:.1f} to {high:.1f}", "features of problem and candidate")
     ]
-    rows += [(n, f.meaning, *_row(f.efficiency), "") for n, f in validation.noise_floor.entries().items()]
+    rows += [(n, *_row(f.efficiency), "", f.meaning) for n, f in validation.noise_floor.entries().items()]
     if validation.reference_trainer is not None:
         theirs = validation.reference_trainer
         low, high = theirs.ahead.interval
         ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
-        rows.append(("reference trainer", theirs.meaning, *_row(theirs.efficiency), ahead))
+        rows.append(("reference trainer", *_row(theirs.efficiency), ahead, theirs.meaning))
     if validation.leave_network_out is not None:
         meaning = "as the model, but the other networks join the training problems; fewer trees"
-        rows.append(("networks left out in turn", meaning, *_row(validation.leave_network_out.efficiency), ""))
+        rows.append(("networks left out in turn", *_row(validation.leave_network_out.efficiency), "", meaning))
     return rows
 
 
