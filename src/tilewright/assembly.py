@@ -1,13 +1,15 @@
 """How the dataset is put together, from the journals, the build tables and the support tables of all chunks.
 
 Pairs that the CPU already refused have the status ``unsupported``; every measured pair has the row of its journal.
-Malformed journal lines go to a quarantine file.
+Malformed journal lines go to a quarantine file. Chunks are taken one at a time, and what they add waits in a file of
+numbers until it is sorted (``dataset_rows``): the memory is that of the largest chunk, not of the dataset.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +18,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilewright import aliases, chosen_pairs, parquet, support_table
+from tilewright.atomic import naming
 from tilewright.bench import journal as journals
-from tilewright.bench.receipt import Receipt, counted, digest, pair_text
-from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA, SCHEMA_VERSION
+from tilewright.bench.receipt import COUNTED, Receipt, counted, digest, pair_text
+from tilewright.dataset import SCHEMA, SCHEMA_VERSION
+from tilewright.dataset_rows import ROW_GROUP, Rows
 from tilewright.errors import UserError
 
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv")
@@ -47,53 +51,81 @@ class Quarantined:
     text: str
 
 
-def assemble(
+def write(
     chunks: Sequence[Chunk],
     problems: pa.Table,
     arch: str,
     operation: str,
+    output: Path,
     chosen: pa.Table | None = None,
     known: pa.Table | None = None,
-) -> tuple[pa.Table, list[Quarantined]]:
-    """Return the dataset (``SCHEMA``, provenance in its metadata) and the malformed lines of all journals.
+) -> tuple[int, list[Quarantined]]:
+    """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
     With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
     ``aliases.SCHEMA``) has the rows of the kernel that was measured in its stead.
     """
     known = aliases.SCHEMA.empty_table() if known is None else known
     lent = _lent(chunks, known)
-    parts, quarantine, receipts = [], [], []
-    for chunk in chunks:
-        receipt = Receipt.read(chunk.receipt)
-        receipts.append(receipt)
-        measured, malformed = journals.read(Path(receipt.journal))
-        quarantine += [Quarantined(receipt.journal, m.line, m.reason, m.text) for m in malformed]
-        parts.append(_chunk_rows(chunk, receipt, measured, problems, chosen, known, lent))
-    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    # The order of names in a dictionary would tell how the kernels were dealt to chunks.
-    table = pa.table([_sorted_names(c) if c.type == NAME else c for c in table.columns], schema=SCHEMA)
-    codes = (table[name].combine_chunks().indices.to_numpy() for name in ("kernel", "problem_key"))
-    table = table.take(pa.array(np.lexsort((table["split_k"].to_numpy(), *codes))))
-    return table.replace_schema_metadata(_provenance(receipts, table, arch, operation)), quarantine
+    quarantine: list[Quarantined] = []
+    receipts = []
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with naming(output), tempfile.TemporaryFile(dir=output.parent) as file:
+        rows = Rows(file, problems)
+        for chunk in chunks:
+            receipt = Receipt.read(chunk.receipt)
+            receipts.append(receipt)
+            measured, malformed = _measured(Path(receipt.journal))
+            quarantine += malformed
+            build = parquet.read(chunk.build)
+            pairs = _pairs(chunk, receipt, measured, build, problems, chosen, known, lent)
+            alias_of = aliases.names(build["kernel"].combine_chunks(), known)
+            rows.add(build.append_column("alias_of", alias_of), pairs)
+        schema = SCHEMA.with_metadata(_provenance(receipts, rows.statuses, arch, operation))
+        with parquet.writing(output, schema) as writer:
+            for group in rows.groups():
+                writer.write_table(group.cast(schema), row_group_size=ROW_GROUP)
+    return rows.length, quarantine
 
 
 def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
     """Return the journal rows of the kernels that were measured in the stead of others, in whatever chunk they are."""
-    found = [journals.SCHEMA.empty_table()]
+    found = [_rows_that_count([])]
     for chunk in chunks if known.num_rows else ():
         receipt = Receipt.read(chunk.receipt)
-        rows = journals.read(Path(receipt.journal))[0]
+        rows = _measured(Path(receipt.journal))[0]
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
         pairs = parquet.read(chunk.support)
         found.append(counted(rows, receipt.measurement_id, pairs.filter(support_table.supported(pairs))))
     return pa.concat_tables(found)
 
 
-def _chunk_rows(
-    chunk: Chunk, receipt: Receipt, measured: pa.Table, problems: pa.Table, chosen: pa.Table | None,
-    known: pa.Table, lent: pa.Table,
-) -> pa.Table:  # fmt: skip
-    """Return one row (``SCHEMA``) for every pair of the support table of a chunk that was refused or measured."""
+def _measured(journal: Path) -> tuple[pa.Table, list[Quarantined]]:
+    """Return what counts of a journal's rows, and its malformed lines."""
+    parts, quarantine = [], []
+    for rows, malformed in journals.batches(journal):
+        parts.append(_rows_that_count([rows]))
+        quarantine += [Quarantined(journal.as_posix(), m.line, m.reason, m.text) for m in malformed]
+    return pa.concat_tables([_rows_that_count([]), *parts]), quarantine
+
+
+def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return journal rows with the columns that decide what the dataset says."""
+    columns = [*COUNTED, "measurement_id"]
+    return pa.concat_tables([part.select(columns) for part in (journals.SCHEMA.empty_table(), *parts)])
+
+
+def _pairs(
+    chunk: Chunk,
+    receipt: Receipt,
+    measured: pa.Table,
+    build: pa.Table,
+    problems: pa.Table,
+    chosen: pa.Table | None,
+    known: pa.Table,
+    lent: pa.Table,
+) -> dict[str, pa.Array]:
+    """Return what ``Rows.add`` takes, for every pair of a chunk's support table that was refused or measured."""
     pairs = parquet.read(chunk.support)
     wanted = chosen_pairs.wanted(aliases.as_measured(pairs, known), problems, chosen)
     left_out = pc.and_not(support_table.supported(pairs), wanted)
@@ -102,22 +134,18 @@ def _chunk_rows(
     supported = support_table.supported(pairs)
     positions = np.flatnonzero(supported)
     results = _results(chunk, receipt, measured, pairs.filter(supported), positions, len(rule), known, lent)
-    build = parquet.read(chunk.build)
     kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))
-    problem = pc.index_in(_text(pairs, "problem_key"), value_set=_text(problems, "problem_key"))
-    results = _without_wrong_kernels(results, build["kernel"].combine_chunks().take(kernel))
-    built = {name: build[name].combine_chunks().take(kernel) for name in (*BUILD, "build_status", "build_reason")}
+    built = {name: build[name].combine_chunks().take(kernel) for name in ("kernel", "build_status", "build_reason")}
+    results = _without_wrong_kernels(results, built["kernel"])
     refused_by = pc.if_else(pc.equal(rule, support_table.NOT_BUILT), built["build_reason"], rule)
-    columns = {
-        **{name: built[name] for name in BUILD},
-        "alias_of": aliases.names(built["kernel"], known),
-        **{name: problems[name].combine_chunks().take(problem) for name in PROBLEM},
+    return {
         **{name: results[name] for name in _MEASURED},
+        "problem_key": _text(pairs, "problem_key"),
+        "build": kernel,
         "split_k": pairs["split_k"].combine_chunks(),
         "status": pc.coalesce(results["status"], _status_of_refused(built["build_status"])),
         "reason": pc.coalesce(results["error"], refused_by),
     }
-    return pa.table([_as(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA)
 
 
 def _results(
@@ -167,27 +195,13 @@ def _text(table: pa.Table, column: str) -> pa.Array:
     return table[column].cast(pa.string()).combine_chunks()
 
 
-def _sorted_names(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    """Return the same names over a dictionary in alphabetical order: codes then sort as the names do."""
-    names = column.combine_chunks()
-    order = pc.array_sort_indices(names.dictionary)
-    code = np.empty(len(order), np.int32)
-    code[order.to_numpy()] = np.arange(len(order), dtype=np.int32)
-    return pa.DictionaryArray.from_arrays(pa.array(code[names.indices.to_numpy()]), names.dictionary.take(order))
-
-
-def _as(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    return values.dictionary_encode() if type_ == NAME and values.type == pa.string() else values.cast(type_)
-
-
-def _provenance(receipts: Sequence[Receipt], table: pa.Table, arch: str, operation: str) -> dict[str, str]:
+def _provenance(receipts: Sequence[Receipt], statuses: Mapping[str, int], arch: str, operation: str) -> dict[str, str]:
     def only(name: str) -> str:
         values = {getattr(receipt, name) for receipt in receipts}
         if len(values) != 1:
             raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
         return values.pop()
 
-    counts = table["status"].combine_chunks().value_counts().to_pylist()
     return {
         "tilewright": json.dumps(
             {
@@ -197,7 +211,7 @@ def _provenance(receipts: Sequence[Receipt], table: pa.Table, arch: str, operati
                 "device": only("device"),
                 "device_kind": only("device_kind"),
                 "measurement_id": only("measurement_id"),
-                "rows_by_status": {count["values"]: count["counts"] for count in counts},
+                "rows_by_status": statuses,
             },
             sort_keys=True,
         )

@@ -24,7 +24,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
     os.close(handle)
     temporary = Path(name)
     try:
-        with _naming(target):
+        with naming(target):
             yield temporary
             # mkstemp makes the file private; results are for the group as any other file is.
             umask = os.umask(0)
@@ -38,7 +38,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
 
 
 @contextmanager
-def _naming(target: Path) -> Iterator[None]:
+def naming(target: Path) -> Iterator[None]:
     """Let an error of the file system say which file was to be written: a full disk names none by itself."""
     try:
         yield

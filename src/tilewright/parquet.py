@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +18,16 @@ def write(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
     with replacing(path, sealed=True) as temporary:
         pq.write_table(table, temporary, compression="zstd", version="2.6")
+
+
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer for a table that is not in memory as a whole; the file appears when all of it was written."""
+    with (
+        replacing(path, sealed=True) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer,
+    ):
+        yield writer
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -85,6 +85,15 @@ def chunk(tmp_path):
     return batch, files, pairs, problems, tmp_path / "journal.csv"
 
 
+def assembled(files, problems):
+    """Return the dataset of chunks, as it is in its file, and the quarantine."""
+    path = files[0].receipt.with_name("dataset.parquet")
+    rows, quarantine = assembly.write(files, problems, "gfx950", "forward_bf16", path)
+    table = parquet.read(path)
+    assert table.num_rows == rows
+    return table, quarantine
+
+
 def measured(chunk, budget_s=None, batch_pairs=100):
     batch, files, pairs, _, path = chunk
     wanted = pairs.filter(support_table.supported(pairs))
@@ -101,7 +110,7 @@ def measured(chunk, budget_s=None, batch_pairs=100):
 
 
 def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
-    table, quarantine = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, quarantine = assembled([measured(chunk)], chunk[3])
     assert quarantine == []
     rows = pd.DataFrame(table.to_pylist())
     assert len(rows) == 12 and table.schema.equals(dataset.SCHEMA)
@@ -118,7 +127,7 @@ def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
 
 
 def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
-    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk)], chunk[3])
     parquet.write(table, tmp_path / "d.parquet")
     m = dataset.load(tmp_path / "d.parquet")
     assert (m.arch, m.operation, m.device, m.device_kind) == ("gfx950", "forward_bf16", "toy", "recorded")
@@ -137,7 +146,7 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     path = chunk[4]
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([*lines[:2], "half a li\n", *lines[2:]]))
-    table, quarantine = assembly.assemble([files], chunk[3], "gfx950", "forward_bf16")
+    table, quarantine = assembled([files], chunk[3])
     assert table.num_rows == 12
     assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
     assert "1 fields instead of 37" in quarantine[0].reason
@@ -146,19 +155,19 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
 def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
     # Every pair costs the toy device a second; a batch is one pair.
     chunk[0].device.seconds = 1.0
-    table, _ = assembly.assemble([measured(chunk, 2.0, 1)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk, 2.0, 1)], chunk[3])
     rows = pd.DataFrame(table.to_pylist())
     assert rows.value_counts(["status", "reason"])[("skipped", "beyond the budget")] == 4
     assert (rows.loc[rows["status"] == "skipped", "samples"] == 0).all()
     assert len(chunk[4].read_text().splitlines()) == 1 + 2
-    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk)], chunk[3])
     assert "skipped" not in table["status"].to_pylist()
     assert len(chunk[4].read_text().splitlines()) == 1 + 6
 
 
 def test_a_kernel_with_a_wrong_result_has_no_times(chunk):
     chunk[0].device.status = "wrong_result"
-    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk)], chunk[3])
     rows = pd.DataFrame(table.to_pylist())
     wrong = rows[rows["status"] == "wrong_result"]
     assert len(wrong) == 2 and wrong["kernel"].nunique() == 1
@@ -171,10 +180,10 @@ def test_a_kernel_with_a_wrong_result_has_no_times(chunk):
 
 def test_a_pair_on_a_throttled_device_is_measured_again_by_the_next_run(chunk):
     chunk[0].device.status = "throttled"
-    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk)], chunk[3])
     assert table["status"].to_pylist().count("throttled") == 1
     chunk[0].device.status = "ok"
-    table, _ = assembly.assemble([measured(chunk)], chunk[3], "gfx950", "forward_bf16")
+    table, _ = assembled([measured(chunk)], chunk[3])
     assert table["status"].to_pylist().count("ok") == 6
     assert len(chunk[4].read_text().splitlines()) == 1 + 6 + 1
 
@@ -186,7 +195,7 @@ def test_a_journal_that_does_not_fit_its_receipt_stops_the_stage(chunk, damage):
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:-1]) if damage == "lost" else path.read_text().replace(",0.002,", ",0.003,"))
     with pytest.raises(UserError, match=r"journal\.csv: .*delete the receipt and run again"):
-        assembly.assemble([files], chunk[3], "gfx950", "forward_bf16")
+        assembled([files], chunk[3])
 
 
 def test_a_file_that_is_no_dataset_is_refused(tmp_path):

@@ -15,7 +15,6 @@ def chosen(wildcards):
 
 checkpoint active:
     input:
-        modules=modules("active"),
         script=source("workflow/scripts/active.py"),
         hardware=SETTINGS.hardware,
         coefficients=source("config/simulated_device.yaml"),
@@ -34,6 +33,7 @@ checkpoint active:
     resources:
         gpu=1,
     params:
+        modules=modules("active"),
         made=each_content(
             "results/problems/{op}.parquet",
             "results/build/{arch}/{op}/{chunk}.parquet",

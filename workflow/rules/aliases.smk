@@ -13,7 +13,6 @@ def aliases(wildcards):
 
 checkpoint aliases:
     input:
-        modules=modules("aliases"),
         script=source("workflow/scripts/aliases.py"),
         build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
@@ -24,6 +23,7 @@ checkpoint aliases:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("aliases"),
         made=each_content(
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",

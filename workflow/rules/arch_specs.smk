@@ -1,7 +1,6 @@
 # Stage 1: normalise the facts about GPU targets.
 checkpoint arch_specs:
     input:
-        modules=modules("arch_specs"),
         script=source("workflow/scripts/arch_specs.py"),
         source=SETTINGS.arch_specs,
         template=source("workflow/templates/arch_specs.py.j2"),
@@ -13,6 +12,8 @@ checkpoint arch_specs:
     localrule: True
     conda:
         "../../envs/tilewright.yaml"
+    params:
+        modules=modules("arch_specs"),
     shell:
         "python {input.script} --source {input.source:q} --template {input.template}"
         " --out-json {output.json} --out-python {output.python} 2>&1 | tee {log}"

@@ -11,7 +11,6 @@ def recording(wildcards):
 
 checkpoint benchmark:
     input:
-        modules=modules("benchmark"),
         script=source("workflow/scripts/benchmark.py"),
         hardware=SETTINGS.hardware,
         coefficients=source("config/simulated_device.yaml"),
@@ -32,6 +31,7 @@ checkpoint benchmark:
     resources:
         gpu=1,
     params:
+        modules=modules("benchmark"),
         made=content(
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/support/{arch}/{op}/{chunk}.parquet",

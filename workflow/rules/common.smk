@@ -65,13 +65,6 @@ wildcard_constraints:
     chunk=r"\d+",
 
 
-def modules(name):
-    """Return the package modules that the script of a stage uses."""
-    return package_modules.used_by(
-        Path(source(f"workflow/scripts/{name}.py")), Path(source("src"))
-    )
-
-
 @cache
 def _digest(path, modified, size):
     with open(path, "rb") as stream:
@@ -85,6 +78,23 @@ def digest(path):
     except FileNotFoundError:
         return "absent"
     return _digest(path, stat.st_mtime_ns, stat.st_size)
+
+
+def digest_of_all(paths):
+    """Return one digest of the paths and contents of many files.
+
+    As a parameter it costs a job nothing; as inputs of each chunk's jobs, files that the workflow brings would be most
+    of the graph (docs/scale.md).
+    """
+    made_of = "".join(f"{path} {digest(path)}\n" for path in paths)
+    return hashlib.sha256(made_of.encode()).hexdigest()[:16]
+
+
+@cache
+def modules(name):
+    """Return a digest of the package modules that the script of a stage uses."""
+    script = Path(source(f"workflow/scripts/{name}.py"))
+    return digest_of_all(package_modules.used_by(script, Path(source("src"))))
 
 
 class Content:
@@ -108,12 +118,18 @@ def content(*patterns):
     ]
 
 
-def planned(path):
-    """Return the plan of the chunks: number to digest."""
+@cache
+def _planned(path, modified, size):
     try:
         return plan.read(Path(path))
     except UserError as error:
         raise WorkflowError(str(error)) from None
+
+
+def planned(path):
+    """Return the plan of the chunks: number to digest. Every job of a chunk asks for it, so it is read once."""
+    stat = os.stat(path)
+    return _planned(path, stat.st_mtime_ns, stat.st_size)
 
 
 def chunks(wildcards):
@@ -126,6 +142,14 @@ def each_chunk(pattern):
     """Return an input function: one ancient file a chunk."""
     return lambda wildcards: [
         ancient(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
+        for chunk in chunks(wildcards)
+    ]
+
+
+def each_path(pattern):
+    """Return a params function: the path of one file a chunk."""
+    return lambda wildcards: [
+        pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk)
         for chunk in chunks(wildcards)
     ]
 
@@ -163,7 +187,7 @@ def product(wildcards):
 
 
 def record_sources():
-    """Give every stage the content of its sources as a parameter: scripts, modules, tables, templates.
+    """Give every stage the content of its sources as a parameter: scripts, tables, templates.
 
     As inputs they count only if they are newer than the outputs. They are not, although changed, where results come
     out of a store that gives new time stamps, and after a clock was set back.
@@ -177,8 +201,7 @@ def record_sources():
             for path in stage.input
             if isinstance(path, str) and not path.startswith("results/")
         ]
-        made_of = "".join(f"{path} {digest(path)}\n" for path in sources)
-        stage.set_params(sources=hashlib.sha256(made_of.encode()).hexdigest()[:16])
+        stage.set_params(sources=digest_of_all(sources))
 
 
 def made_from(arch, op):

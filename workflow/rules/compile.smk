@@ -16,7 +16,6 @@ except UserError as error:
 
 checkpoint compile:
     input:
-        modules=modules("compile"),
         script=source("workflow/scripts/compile.py"),
         hardware=SETTINGS.hardware,
         coefficients=source("config/simulated_device.yaml"),
@@ -34,6 +33,7 @@ checkpoint compile:
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
+        modules=modules("compile"),
         kernels=chunk_content,
         headers=content("results/headers/{arch}/{op}/{chunk}.tar"),
         product=product,

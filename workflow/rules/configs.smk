@@ -22,7 +22,6 @@ def chunk_content(wildcards):
 
 checkpoint configs:
     input:
-        modules=modules("configs"),
         script=source("workflow/scripts/configs.py"),
         rule_set=SETTINGS.configs.rule_set,
         arch_specs=ancient("results/arch_specs/arch_specs.json"),
@@ -36,6 +35,7 @@ checkpoint configs:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("configs"),
         facts=facts_of_arch,
         settings=SETTINGS.configs.to_json(),
     shell:

@@ -1,11 +1,8 @@
 # Stage 7: bring the journals of all chunks together.
 checkpoint dataset:
     input:
-        modules=modules("dataset"),
         script=source("workflow/scripts/dataset.py"),
         problems=ancient("results/problems/{op}.parquet"),
-        build=each_chunk("results/build/{arch}/{op}/{chunk}.parquet"),
-        support=each_chunk("results/support/{arch}/{op}/{chunk}.parquet"),
         aliases=[ancient(path) for path in ALIASES],
         chosen=[ancient(path) for path in CHOSEN],
         receipts=each_chunk("results/benchmark/{arch}/{op}/{chunk}.json"),
@@ -19,6 +16,10 @@ checkpoint dataset:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("dataset"),
+        # No inputs: who has the receipts has these, and Snakemake would weigh this job anew after each job that makes one.
+        build=each_path("results/build/{arch}/{op}/{chunk}.parquet"),
+        support=each_path("results/support/{arch}/{op}/{chunk}.parquet"),
         aliases=aliases,
         chosen=chosen,
         chosen_content=content(*ALIASES, *CHOSEN),
@@ -30,5 +31,5 @@ checkpoint dataset:
         ),
     shell:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
-        " --build {input.build} --support {input.support} --receipts {input.receipts} {params.aliases} {params.chosen}"
+        " --build {params.build} --support {params.support} --receipts {input.receipts} {params.aliases} {params.chosen}"
         " --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"

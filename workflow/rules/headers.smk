@@ -1,17 +1,15 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
 from tilewright.families import emission
 
-TEMPLATES = [
-    path.as_posix()
-    for path in emission.template_files(Path(source("workflow/templates")))
-]
+TEMPLATES = source("workflow/templates")
+TEMPLATES_CONTENT = digest_of_all(
+    path.as_posix() for path in emission.template_files(Path(TEMPLATES))
+)
 
 
 checkpoint headers:
     input:
-        modules=modules("headers"),
         script=source("workflow/scripts/headers.py"),
-        templates=TEMPLATES,
         api=source("config/ck_api.yaml"),
         configs=ancient("results/configs/{arch}/{op}.parquet"),
     output:
@@ -21,8 +19,10 @@ checkpoint headers:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("headers"),
         kernels=chunk_content,
-        templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
+        templates=TEMPLATES,
+        templates_content=TEMPLATES_CONTENT,
         level=CK_LEVEL,
     shell:
         "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
@@ -33,9 +33,7 @@ checkpoint headers:
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
 rule sources:
     input:
-        modules=modules("sources"),
         script=source("workflow/scripts/sources.py"),
-        templates=TEMPLATES,
         api=source("config/ck_api.yaml"),
         configs=ancient("results/configs/{arch}/{op}.parquet"),
         bundles=each_chunk("results/headers/{arch}/{op}/{chunk}.tar"),
@@ -46,8 +44,10 @@ rule sources:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("sources"),
         made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
-        templates=lambda wildcards, input: os.path.dirname(input.templates[0]),
+        templates=TEMPLATES,
+        templates_content=TEMPLATES_CONTENT,
         level=CK_LEVEL,
     shell:
         "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"

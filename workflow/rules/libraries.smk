@@ -19,7 +19,6 @@ def libraries_of(wildcards, input):
 
 checkpoint libraries:
     input:
-        modules=modules("libraries"),
         script=source("workflow/scripts/libraries.py"),
         native=NATIVE_SOURCES,
         headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
@@ -33,6 +32,7 @@ checkpoint libraries:
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
+        modules=modules("libraries"),
         made=content(
             "results/headers/{arch}/{op}/{chunk}.tar",
             "results/build/{arch}/{op}/{chunk}.parquet",
@@ -50,7 +50,6 @@ checkpoint libraries:
 
 checkpoint driver:
     input:
-        modules=modules("libraries"),
         script=source("workflow/scripts/libraries.py"),
         native=NATIVE_SOURCES,
     output:
@@ -62,6 +61,7 @@ checkpoint driver:
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
+        modules=modules("libraries"),
         settings=SETTINGS.compile.to_json(),
         ck=SETTINGS.ck.to_json(),
         cutlass=SETTINGS.cutlass.to_json(),

@@ -16,7 +16,6 @@ PRIOR = PRIOR if SETTINGS.model.prior else []
 
 checkpoint model:
     input:
-        modules=modules("model"),
         script=source("workflow/scripts/model.py"),
         hardware=SETTINGS.hardware,
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
@@ -28,6 +27,7 @@ checkpoint model:
         "../../envs/tilewright.yaml"
     threads: 1
     params:
+        modules=modules("model"),
         made=content("results/datasets/{arch}/{op}.parquet"),
         folder=lambda wildcards, output: os.path.dirname(output.spec),
         prior=[digest(f"{SETTINGS.model.prior}/{name}") for name in PRIOR],

@@ -1,7 +1,6 @@
 # What is trained on and what is held out: the same problems for every arch.
 checkpoint problems:
     input:
-        modules=modules("problems"),
         script=source("workflow/scripts/problems.py"),
         networks=SETTINGS.problems.networks,
         training=SETTINGS.problems.training,
@@ -15,6 +14,7 @@ checkpoint problems:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("problems"),
         ndims=",".join(str(ndim) for ndim in SETTINGS.configs.ndims),
         settings=SETTINGS.problems.to_json(),
     shell:

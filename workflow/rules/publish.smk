@@ -4,7 +4,6 @@ import json
 
 rule publish:
     input:
-        modules=modules("publish"),
         script=source("workflow/scripts/publish.py"),
         trained=each_operation(*TRAINED.values()),
         served=each_operation(*SERVED.values()),
@@ -18,6 +17,7 @@ rule publish:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("publish"),
         made=each_operation_content(
             "results/validation/{arch}/{op}.json",
             *TRAINED.values(),

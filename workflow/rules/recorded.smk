@@ -18,7 +18,6 @@ checkpoint recorded:
                 ),
             )
         ],
-        modules=modules("recorded"),
         script=source("workflow/scripts/recorded.py"),
         hardware=SETTINGS.hardware,
     output:
@@ -30,6 +29,7 @@ checkpoint recorded:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("recorded"),
         folder=lambda wildcards: RECORDINGS[wildcards.arch],
         product=product,
     shell:

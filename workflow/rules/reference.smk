@@ -7,7 +7,6 @@ REFERENCE = {
 
 checkpoint reference:
     input:
-        modules=modules("reference"),
         script=source("workflow/scripts/reference.py"),
         hardware=SETTINGS.hardware,
         dataset=ancient("results/datasets/{arch}/{op}.parquet"),
@@ -19,6 +18,7 @@ checkpoint reference:
         "../../envs/tilewright.yaml"
     threads: 1
     params:
+        modules=modules("reference"),
         made=content("results/datasets/{arch}/{op}.parquet"),
         folder=lambda wildcards, output: os.path.dirname(output.spec),
         product=product,

@@ -4,7 +4,6 @@ SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances", "hardware")
 
 rule report:
     input:
-        modules=modules("report"),
         script=source("workflow/scripts/report.py"),
         trained=each_operation(*SHOWN),
         template=source("workflow/templates/report.html.j2"),
@@ -32,6 +31,7 @@ rule report:
     conda:
         "../../envs/tilewright.yaml"
     params:
+        modules=modules("report"),
         made=each_operation_content(
             "results/validation/{arch}/{op}.json",
             "results/datasets/{arch}/{op}.parquet",

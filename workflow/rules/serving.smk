@@ -11,7 +11,6 @@ SERVED = {
 
 checkpoint serving:
     input:
-        modules=modules("serving"),
         script=source("workflow/scripts/serving.py"),
         template=source("workflow/templates/serving/selector.hpp.j2"),
         api=source("config/ck_api.yaml"),
@@ -27,6 +26,7 @@ checkpoint serving:
         "../../envs/tilewright.yaml"
     threads: 1
     params:
+        modules=modules("serving"),
         made=content("results/datasets/{arch}/{op}.parquet", *TRAINED.values()),
         folder=lambda wildcards, output: os.path.dirname(output.figures),
         training=lambda wildcards, input: os.path.dirname(input.trained[0]),

@@ -19,7 +19,6 @@ def library_options(wildcards, input, output):
 
 checkpoint support:
     input:
-        modules=modules("support"),
         script=source("workflow/scripts/support.py"),
         hardware=SETTINGS.hardware,
         build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
@@ -42,6 +41,7 @@ checkpoint support:
     resources:
         **({"mem_mb": memory_mib(SETTINGS.compile)} if LIBRARY else {}),
     params:
+        modules=modules("support"),
         made=content(
             "results/build/{arch}/{op}/{chunk}.parquet",
             "results/problems/{op}.parquet",

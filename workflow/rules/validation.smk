@@ -4,7 +4,6 @@ COMPARED = list(REFERENCE.values()) if SETTINGS.validation.reference_trainer els
 
 checkpoint validation:
     input:
-        modules=modules("validation"),
         script=source("workflow/scripts/validation.py"),
         layers=SETTINGS.problems.validation,
         coefficients=source("config/simulated_device.yaml"),
@@ -21,6 +20,7 @@ checkpoint validation:
         "../../envs/tilewright.yaml"
     threads: 1
     params:
+        modules=modules("validation"),
         made=content(
             "results/datasets/{arch}/{op}.parquet",
             "results/problems/{op}.uses.parquet",

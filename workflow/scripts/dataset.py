@@ -31,11 +31,10 @@ def main(argv: list[str] | None = None) -> None:
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
     known = aliases.read(args.aliases)
     problems = parquet.read(args.problems)
-    table, quarantine = assembly.assemble(chunks, problems, args.arch, args.operation, chosen, known)
-    parquet.write(table, args.output)
+    rows, quarantine = assembly.write(chunks, problems, args.arch, args.operation, args.output, chosen, known)
     lines = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in quarantine]
     write_text(args.quarantine, "journal\tline\treason\ttext\n" + "".join(lines))
-    print(f"{args.arch} {args.operation}: {table.num_rows:,} rows, {len(quarantine):,} malformed lines in quarantine")
+    print(f"{args.arch} {args.operation}: {rows:,} rows, {len(quarantine):,} malformed lines in quarantine")
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -125,51 +126,78 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
 
     A file whose header is not ours is a ``UserError``: nothing in it can be trusted.
     """
+    parts, malformed = [SCHEMA.empty_table()], []
+    for rows, lines in batches(path):
+        parts.append(rows)
+        malformed += lines
+    return pa.concat_tables(parts).combine_chunks(), malformed
+
+
+def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
+    """Yield what ``read`` returns piece by piece: memory for the text of a few thousand lines is enough."""
     found = header(path)
     if found not in (HEADER, UNCHECKED_HEADER):
         raise UserError(
             f"{path}: line 1: the columns are not those of a journal; "
             "move the file away, and its pairs are measured again"
         )
-    malformed: list[Malformed] = []
+    skipped: list[Malformed] = []
 
     def keep(row: pa_csv.InvalidRow) -> str:
         reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        malformed.append(Malformed(row.number, reason, _printable(row.text)))
+        skipped.append(Malformed(row.number, reason, _printable(row.text)))
         return "skip"
 
+    first = 2
     # One thread: only then does the reader know the line numbers of what it skips.
-    text = _columns(path, found.split(","), keep, use_threads=False)
-    lines = np.setdiff1d(np.arange(2, 2 + text.num_rows + len(malformed)), [m.line for m in malformed])
-    good, faults = _typed(text)
-    for row, reason in faults.items():
-        line = _lines(text.slice(row, 1))[0].as_py()
-        # The reader gives an empty line as a row of empty fields.
-        empty = not line.strip(",")
-        malformed.append(
-            Malformed(int(lines[row]), "an empty line" if empty else reason, "" if empty else _printable(line))
-        )
-    return good, sorted(malformed, key=lambda m: m.line)
+    for text in _pieces(path, found.split(","), keep):
+        # The reader may be ahead: it has skipped every bad line before the last of this piece, perhaps later ones too.
+        taken = np.arange(first, first + text.num_rows + len(skipped))
+        lines = np.setdiff1d(taken, [m.line for m in skipped])[: text.num_rows]
+        last = int(lines[-1]) if len(lines) else first - 1
+        malformed = [m for m in skipped if m.line < last]
+        skipped[:] = [m for m in skipped if m.line > last]
+        first = last + 1
+        good, faults = _typed(text)
+        for row, reason in faults.items():
+            line = _lines(text.slice(row, 1))[0].as_py()
+            # The reader gives an empty line as a row of empty fields.
+            empty = not line.strip(",")
+            malformed.append(
+                Malformed(int(lines[row]), "an empty line" if empty else reason, "" if empty else _printable(line))
+            )
+        yield good, sorted(malformed, key=lambda m: m.line)
+    if skipped:
+        yield SCHEMA.empty_table(), sorted(skipped, key=lambda m: m.line)
+
+
+def _pieces(path: Path, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]) -> Iterator[pa.Table]:
+    with pa_csv.open_csv(path, **_options(columns, on_invalid, use_threads=False)) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
 
 
 def kernel_ids(path: Path) -> pa.Array:
     """Return the distinct entries of the column ``kernel_id``, unchecked: a quick look at what a journal is about."""
-    return pc.unique(_columns(path, ["kernel_id"], lambda row: "skip", use_threads=True)["kernel_id"])
+    return pc.unique(
+        pa_csv.read_csv(path, **_options(["kernel_id"], lambda row: "skip", use_threads=True))["kernel_id"]
+    )
 
 
-def _columns(
-    path: Path, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str], use_threads: bool
-) -> pa.Table:
-    return pa_csv.read_csv(
-        path,
-        read_options=pa_csv.ReadOptions(use_threads=use_threads, encoding="latin-1"),
-        parse_options=pa_csv.ParseOptions(quote_char=False, invalid_row_handler=on_invalid, ignore_empty_lines=False),
-        convert_options=pa_csv.ConvertOptions(
+def _options(
+    columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str], use_threads: bool
+) -> dict[str, Any]:
+    return {
+        "read_options": pa_csv.ReadOptions(use_threads=use_threads, encoding="latin-1"),
+        "parse_options": pa_csv.ParseOptions(
+            quote_char=False, invalid_row_handler=on_invalid, ignore_empty_lines=False
+        ),
+        "convert_options": pa_csv.ConvertOptions(
             column_types=dict.fromkeys(columns, pa.string()),
             include_columns=list(columns),
             include_missing_columns=True,
         ),
-    )
+    }
 
 
 def _lines(text: pa.Table) -> pa.ChunkedArray:

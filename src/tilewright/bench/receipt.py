@@ -24,7 +24,7 @@ from tilewright.errors import UserError
 
 PASSING = ("throttled", "contended")
 IDENTITY = ("kernel_id", "split_k", "problem_key")
-_COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def passing(rows: pa.Table) -> pa.ChunkedArray:
 
 def digest(rows: pa.Table) -> str:
     """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
-    ordered = rows.select(_COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
+    ordered = rows.select(COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
     text = io.BytesIO()
     pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none"))
     return hashlib.sha256(text.getvalue()).hexdigest()

@@ -1,0 +1,280 @@
+#!/usr/bin/env python3
+"""How the workflow grows: with kernels, the graph of jobs; with measurements, the dataset stage. For docs/scale.md.
+
+The graph is that of the real rules with jobs that only write their outputs: a stand-in for Python, first in PATH,
+writes the files that a command line names, so what remains is Snakemake and our rules. The dataset stage is the real
+one, on journals of measurements that nobody made: numbers from a generator with a fixed seed, labelled simulated.
+
+CPU seconds are those of a process and of all that it started; on a busy machine they say more than the wall clock.
+Memory is the largest resident set of any one process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import altair as alt
+import numpy as np
+import pyarrow as pa
+import vl_convert
+import yaml
+
+from tilewright import build, parquet, plan, problem_table, seal, support_table
+from tilewright.bench import journal, receipt
+from tilewright.measurements import STATUSES
+from tilewright.problem import DIMS, Problem
+from tilewright.problem_sets import Entry
+
+ROOT = Path(__file__).parents[1]
+PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow")
+ARCH, OPERATION = "gfx950", "forward_bf16"
+TARGET = f"results/datasets/{ARCH}/{OPERATION}.parquet"
+PROBLEMS = 1_000
+PAIRS_A_CHUNK = 100_000
+STAND_IN = """\
+#!/bin/sh
+# Writes every output that the command line of a stage names.
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --plan) cp "$STAND_IN/plan.tsv" "$2"; cp "$STAND_IN/.plan.tsv.sha256" "${2%/*}/.${2##*/}.sha256" ;;
+    --output|--out-json|--out-python|--kernels|--rejected|--uses|--costs|--receipt|--quarantine) echo "$2" > "$2" ;;
+    esac
+    shift
+done
+"""
+
+
+def used(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> dict[str, float]:
+    """Run a command to its end; return its CPU seconds, wall seconds and peak MiB; its output is in ``run.log``."""
+    start = time.monotonic()
+    child = os.posix_spawnp(
+        "/bin/sh", ["sh", "-c", 'cd "$0" && exec "$@" > run.log 2>&1', str(folder), *command], dict(environment)
+    )
+    _, status, usage = os.wait4(child, 0)
+    wall = time.monotonic() - start
+    if status:
+        sys.exit(f"error: {' '.join(command[:4])}: status {status}\n{(folder / 'run.log').read_text()[-3000:]}")
+    return {"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": wall, "peak_mib": usage.ru_maxrss / 1024}
+
+
+def graph(kernels: int, chunks: int) -> dict[str, float]:
+    """Return what a first run and one with nothing to do take, for so many kernels in so many chunks."""
+    with tempfile.TemporaryDirectory(prefix="tilewright-scale-") as name:
+        folder = Path(name)
+        for part in PARTS:
+            source = ROOT / part
+            ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+            shutil.copytree(source, folder / part, ignore=ignore) if source.is_dir() else shutil.copy(source, folder)
+        config = {"operations": [OPERATION], "configs": {"chunks": chunks}, "lock": {"folder": "locks"}}
+        (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
+        names = [f"kernel_{number}" for number in range(kernels)]
+        (folder / "plan.tsv").write_text(plan.text((plan.chunk_of(name, chunks), name) for name in names))
+        seal.write(folder / "plan.tsv", folder / "plan.tsv")
+        (folder / "stand_in").mkdir()
+        (folder / "stand_in/python").write_text(STAND_IN)
+        (folder / "stand_in/python").chmod(0o755)
+        path = os.pathsep.join((str(folder / "stand_in"), str(Path(sys.executable).parent), os.environ["PATH"]))
+        environment = os.environ | {"PATH": path, "STAND_IN": str(folder)}
+        command = ["snakemake", "--cores", "2", TARGET]
+        first = used(command, folder, environment)
+        jobs = len(re.findall(r"^Finished jobid", (folder / "run.log").read_text(), re.M))
+        again = used(command, folder, environment)
+        if "Nothing to be done" not in (folder / "run.log").read_text():
+            sys.exit("error: the second run had something to do")
+    return {
+        "kernels": kernels,
+        "chunks": chunks,
+        "jobs": jobs,
+        "first_cpu_s": first["cpu_s"],
+        "job_ms": 1000 * (first["cpu_s"] - again["cpu_s"]) / jobs,
+        "again_cpu_s": again["cpu_s"],
+        "again_wall_s": again["wall_s"],
+        "peak_mib": max(first["peak_mib"], again["peak_mib"]),
+    }
+
+
+def dataset(pairs: int) -> dict[str, float]:
+    """Return what the dataset stage takes for so many measurements, in chunks of ``PAIRS_A_CHUNK``."""
+    chunks = max(1, pairs // PAIRS_A_CHUNK)
+    with tempfile.TemporaryDirectory(prefix="tilewright-scale-") as name:
+        folder = Path(name)
+        # In a process of its own: memory that this one has held would count as the stage's.
+        used([sys.executable, __file__, "--make", str(folder), "--measurements", str(pairs)], folder, os.environ)
+        files = {
+            kind: [f"{kind}/{chunk}.{end}" for chunk in range(chunks)]
+            for kind, end in (("build", "parquet"), ("support", "parquet"), ("receipts", "json"))
+        }
+        command = [
+            sys.executable, str(ROOT / "workflow/scripts/dataset.py"), "--arch", ARCH, "--operation", OPERATION,
+            "--problems", "problems.parquet", *(word for kind in files for word in (f"--{kind}", *files[kind])),
+            "--output", "dataset.parquet", "--quarantine", "quarantine.tsv",
+        ]  # fmt: skip
+        spent = used(command, folder, os.environ)
+        size = (folder / "dataset.parquet").stat().st_size
+    return {"measurements": pairs, "chunks": chunks, "dataset_mib": size / 2**20} | spent
+
+
+def make_measurements(folder: Path, pairs: int) -> None:
+    """Write the files that the dataset stage reads, for ``pairs`` measurements of ``PROBLEMS`` problems."""
+    draw = np.random.default_rng(1)
+    shapes = [(8 * c, 64 * k, s) for c in range(1, 11) for k in range(1, 11) for s in range(7, 17)]
+    entries = [Entry(Problem.from_dims("forward", "bf16", C=c, K=k, Hi=s, Wi=s), "grid", "") for c, k, s in shapes]
+    problems = problem_table.table(entries[:PROBLEMS], [])
+    parquet.write(problems, folder / "problems.parquet")
+    keys = problems["problem_key"].to_pylist()
+    kernels = pairs // PROBLEMS
+    chunks = max(1, pairs // PAIRS_A_CHUNK)
+    for chunk in range(chunks):
+        numbers = range(chunk, kernels, chunks)
+        rows = [_built(number) for number in numbers]
+        parquet.write(pa.Table.from_pylist(rows, schema=build.SCHEMA), folder / f"build/{chunk}.parquet")
+        kernel_ids = [row["kernel_id"] for row in rows]
+        problem, kernel = (index.ravel().astype(np.int32) for index in np.indices((PROBLEMS, len(rows))))
+        words = [(kernel, kernel_ids), (problem, keys), (np.zeros(len(kernel), np.int32), [support_table.SUPPORTED])]
+        named = [pa.DictionaryArray.from_arrays(pa.array(index), pa.array(names)) for index, names in words]
+        support = [named[0], pa.array(np.ones(len(kernel), np.int32)), named[1], named[2]]
+        table = pa.table(support, schema=support_table.SCHEMA)
+        parquet.write(table, folder / f"support/{chunk}.parquet")
+        _measure(folder, chunk, table, problems, [row["kernel"] for row in rows], (problem, kernel), draw)
+
+
+def _built(number: int) -> dict[str, object]:
+    """Return a row of a build table: what an estimate without a compiler holds."""
+    empty = dict.fromkeys(build.SCHEMA.names)
+    return empty | {
+        "kernel": f"kernel_{number}", "kernel_id": f"{number:016x}", "split_k": [1], "build_status": "ok",
+        "build_reason": "", "resources_from": "estimate", "vgprs": 128.0, "lds_bytes": 65536, "occupancy": 2.0,
+    }  # fmt: skip
+
+
+def _measure(
+    folder: Path,
+    chunk: int,
+    support: pa.Table,
+    problems: pa.Table,
+    kernels: list[str],
+    index: tuple[np.ndarray, np.ndarray],
+    draw: np.random.Generator,
+) -> None:
+    """Write the journal and the receipt of a chunk: every pair measured, with a drawn time."""
+    problem, kernel = index
+    count = len(problem)
+    latency = np.round(draw.lognormal(-2, 1, count), 6)
+    constant = {
+        "non_zero": pa.nulls(count, pa.int64()), "status": STATUSES[0], "error": "", "samples": 10, "latency_cv": 0.01,
+        "arch": ARCH, "device": "none", "device_kind": "simulated", "seed": 1, "measurement_id": "0" * 16,
+    }  # fmt: skip
+    columns = {name: pa.repeat(value, count) if np.isscalar(value) else value for name, value in constant.items()}
+    columns |= {name: problems[name].combine_chunks().take(pa.array(problem)) for name in DIMS}
+    columns |= {name: support[name].cast(journal.SCHEMA.field(name).type) for name in receipt.IDENTITY}
+    columns |= {
+        "kernel": pa.array(kernels).take(pa.array(kernel)), "problem_idx": problem,
+        "latency_ms": latency, "tflops": np.round(1 / latency, 6),
+    }  # fmt: skip
+    rows = pa.table({name: columns[name] for name in journal.SCHEMA.names}).cast(journal.SCHEMA)
+    path = folder / f"{chunk}.csv"
+    book = journal.Journal(path)
+    book.append(rows)
+    book.close()
+    (folder / "receipts").mkdir(exist_ok=True)
+    receipt.Receipt(
+        ARCH, OPERATION, chunk, "none", "simulated", "0" * 16, path.name, count, {"ok": count}, 0, receipt.digest(rows)
+    ).write(folder / f"receipts/{chunk}.json")
+
+
+def graph_table(rows: Sequence[Mapping[str, float]]) -> str:
+    """Return the figures of the graph as a Markdown table."""
+    lines = [
+        "| kernels | chunks | jobs | first run, CPU s | CPU ms a job | no-op, CPU s | no-op, wall s | memory, MiB |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r['kernels']:,} | {r['chunks']:,} | {r['jobs']:,} | {r['first_cpu_s']:.1f} | {r['job_ms']:.0f} "
+        f"| {r['again_cpu_s']:.1f} | {r['again_wall_s']:.1f} | {r['peak_mib']:.0f} |"
+        for r in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def dataset_table(rows: Sequence[Mapping[str, float]]) -> str:
+    """Return the figures of the dataset stage as a Markdown table."""
+    lines = [
+        "| measurements | chunks | CPU s | µs a measurement | memory, MiB | dataset, MiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r['measurements']:,} | {r['chunks']:,} | {r['cpu_s']:.1f} | {1e6 * r['cpu_s'] / r['measurements']:.0f} "
+        f"| {r['peak_mib']:.0f} | {r['dataset_mib']:.1f} |"
+        for r in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def drawn(graphs: Sequence[Mapping[str, float]], datasets: Sequence[Mapping[str, float]]) -> str:
+    """Return the figures as SVG: CPU seconds and memory, by kernels and by measurements."""
+
+    def panel(points: list[dict[str, object]], x: str, y: str) -> alt.Chart:
+        return (
+            alt.Chart(alt.Data(values=points), width=210, height=170)
+            .mark_line(point=True)
+            .encode(
+                alt.X("x:Q", title=x, scale=alt.Scale(type="log"), axis=alt.Axis(format="~s", tickCount=3)),
+                alt.Y("y:Q", title=y, scale=alt.Scale(type="log")),
+                alt.Color("what:N", title=None, scale=alt.Scale(scheme="tableau10"), legend=alt.Legend(orient="top")),
+            )
+        )
+
+    def points(rows: Sequence[Mapping[str, float]], x: str, **lines: str) -> list[dict[str, object]]:
+        return [
+            {"x": r[x], "y": round(r[y], 3), "what": what.replace("_", " ")} for what, y in lines.items() for r in rows
+        ]
+
+    chart = alt.hconcat(
+        panel(points(graphs, "kernels", first_run="first_cpu_s", no_op="again_cpu_s"), "kernels", "CPU seconds"),
+        panel(points(datasets, "measurements", dataset_stage="cpu_s"), "measurements", "CPU seconds"),
+        panel(points(datasets, "measurements", dataset_stage="peak_mib"), "measurements", "memory, MiB"),
+    ).resolve_scale(color="independent")
+    return vl_convert.vegalite_to_svg(chart.to_dict())
+
+
+def fill_in(page: Path, mark: str, text: str) -> None:
+    """Replace what stands between two marks of a page."""
+    before, begin, rest = page.read_text().partition(f"<!-- {mark} -->\n")
+    _, end, after = rest.partition(f"<!-- end of {mark} -->")
+    if not end:
+        sys.exit(f"error: {page}: there are no marks for {mark}")
+    page.write_text(before + begin + text + end + after)
+
+
+def main() -> None:
+    """Measure every size, print the tables, and write them and the drawing into a page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernels", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--most-chunks", type=int, default=100, help="a chunk has 100 kernels, or more if this is less")
+    parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced; the drawing lies beside it")
+    parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.make:
+        make_measurements(args.make, args.measurements[0])
+        return
+    datasets = [dataset(pairs) for pairs in args.measurements]
+    print(dataset_table(datasets), flush=True)
+    graphs = [graph(kernels, min(args.most_chunks, max(1, kernels // 100))) for kernels in args.kernels]
+    print(graph_table(graphs), flush=True)
+    if args.page:
+        fill_in(args.page, "graph", graph_table(graphs))
+        fill_in(args.page, "dataset", dataset_table(datasets))
+        args.page.with_suffix(".svg").write_text(drawn(graphs, datasets))
+
+
+if __name__ == "__main__":
+    main()
