@@ -49,7 +49,7 @@ class Rows:
         self.length = 0
 
     def add(self, build: pa.Table, pairs: Mapping[str, pa.Array]) -> None:
-        """Append a chunk; ``pairs`` are ``problem_key``, ``NUMBERS``, ``WORDS`` and ``build``, rows of its build table."""
+        """Append a chunk; ``pairs`` are ``problem_key``, ``NUMBERS``, ``WORDS``, and ``build``, a row of that table."""
         rows = np.empty(len(pairs["build"]), ROW)
         rows["problem"] = pc.index_in(pairs["problem_key"], value_set=self._problems["problem_key"].combine_chunks())
         rows["build"] = pairs["build"]
