@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilewright import assembly, chosen_pairs, dataset, parquet, plan, publish, recording, seal
+from tilewright import aliases, assembly, chosen_pairs, dataset, parquet, plan, publish, recording, seal
 from tilewright.dataset import CODE, SCHEMA
 from tilewright.errors import UserError
 from tilewright.hardware import get as product
@@ -143,10 +144,15 @@ def _from_journals(results: Path, file: Path) -> str:
     problems = parquet.read(results / f"problems/{operation}.parquet")
     active = results / f"active/{arch}/{operation}.parquet"
     chosen = chosen_pairs.read(active) if active.is_file() else None
+    table = (results / f"aliases/{arch}/{operation}.parquet").resolve()
+    known = aliases.read(table if table.is_file() else None)
+    made = file.resolve()
     # Receipts name their journal from the folder of the workflow.
-    with chdir(results.resolve().parent):
-        again, quarantined = assembly.assemble(chunks, problems, arch, operation, chosen)
-    if not _same(again, parquet.read(file)):
+    with tempfile.TemporaryDirectory() as folder, chdir(results.resolve().parent):
+        again = Path(folder, file.name)
+        _, quarantined = assembly.write(chunks, problems, arch, operation, again, chosen, known)
+        same = _same(parquet.read(again), parquet.read(made))
+    if not same:
         raise UserError(f"{file}: the journals give other rows; delete it and run again")
     return f"the {len(chunks)} journals give the same rows; {len(quarantined)} lines in quarantine"
 

@@ -1,12 +1,15 @@
 """Inject faults into a workflow and count what becomes of them. The same seed injects the same faults.
 
-    python tests/workflow/fault_suite.py --stage-kills 200 --run-kills 20 --damages 400 --report docs/faults.md
+    python tests/workflow/fault_suite.py --stage-kills 200 --run-kills 20 --damages 200 --report docs/faults.md
 
 A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
 message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise.
 
 Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
 the work and not the start of Python. Whole runs are killed as well: Snakemake, one of its processes, or all.
+The moment of a kill is a drawn share of the CPU time that the victim takes when nobody disturbs it, which a busy machine
+does not change. A victim that was done before its moment was not hit: it is not counted, and another one is drawn.
+Every fault has a random generator of its own, and ``--log`` keeps the outcomes: a suite that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import json
 import os
 import random
 import re
+import resource
 import runpy
 import shlex
 import shutil
@@ -32,7 +36,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from small_workflow import CONFIG, ROOT, Workflow, lay_out
+from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
 from tilewright.bench import journal
 
@@ -42,6 +46,8 @@ OUTPUTS = (
 )  # fmt: skip
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
 PAGE = 4096
+RUN_CPU_S, SCRIPT_CPU_S = 3.0, 1.2
+"""CPU seconds within which Snakemake, or a script of a whole run, is killed: most of what they take when undisturbed."""
 
 
 @dataclass(frozen=True)
@@ -65,30 +71,46 @@ class Stage:
 class Suite:
     """A workflow that has run undisturbed, a copy of it to disturb, and the counts."""
 
-    def __init__(self, made: Workflow, scratch: Workflow, seed: int) -> None:
-        self.made, self.scratch = made, scratch
-        self.draw = random.Random(seed)
+    def __init__(self, made: Workflow, scratch: Workflow, seed: int, log: Path | None) -> None:
+        self.made, self.scratch, self.seed, self.log = made, scratch, seed, log
         self.counts: Counter[tuple[str, str]] = Counter()
         self.lost: list[str] = []
+        self.done: set[str] = set()
+        self.current = ""
+        if log and log.exists():
+            for line in log.read_text().splitlines():
+                case, fault, outcome = json.loads(line)
+                self.done.add(case)
+                self.counts[fault, outcome] += 1
         self.stages = stages_of(made.folder)
         self.seconds = {stage: self._undisturbed(stage) for stage in self.stages}
 
+    def cases(self, kind: str, number: int) -> Iterator[random.Random]:
+        """Yield a random generator for each case of a kind that the log does not hold."""
+        for case in (f"{kind} {index}" for index in range(number)):
+            if case not in self.done:
+                self.current = case
+                yield random.Random(f"{self.seed} {case}")
+
     def count(self, fault: str, outcome: str, detail: str) -> None:
         self.counts[fault, outcome] += 1
+        if self.log:
+            with self.log.open("a") as stream:
+                stream.write(json.dumps((self.current, fault, outcome)) + "\n")
         if outcome == "lost":
             self.lost.append(f"{fault}: {detail}")
             print(f"lost: {fault}: {detail}", flush=True)
 
     def kill_stages(self, number: int) -> None:
         """Kill one stage at a random moment and run it again."""
-        for _ in range(number):
-            stage = self.draw.choice(self.stages)
-            self._clear(stage)
-            delay = self.draw.uniform(0, 1.1 * self.seconds[stage])
-            status, _ = run_stage(stage, self.scratch.folder, delay)
-            # Who was done before the signal came was not killed.
-            fault = f"kill -9 of {stage.name}" if status == -signal.SIGKILL else "kill -9 that came too late"
-            self._rerun(stage, fault, f"after {delay:.3f} s")
+        for draw in self.cases("kill of a stage", number):
+            stage, status = None, 0
+            while status != -signal.SIGKILL:
+                stage = draw.choice(self.stages)
+                self._clear(stage)
+                moment = draw.uniform(0, self.seconds[stage])
+                status, _ = run_stage(stage, self.scratch.folder, moment)
+            self._rerun(stage, f"kill -9 of {stage.name}", f"after {moment:.3f} CPU s")
 
     def fill_disks(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
         """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
@@ -105,39 +127,64 @@ class Suite:
     def damage_files(self, number: int) -> None:
         """Damage one file that a stage reads."""
         readers = [stage for stage in self.stages if self._readable(stage)]
-        for _ in range(number):
-            stage = self.draw.choice(readers)
-            path = self.draw.choice(self._readable(stage))
-            how = self.draw.choice(DAMAGES)
+        for draw in self.cases("damage", number):
+            stage = draw.choice(readers)
+            path = draw.choice(self._readable(stage))
+            how = draw.choice(DAMAGES)
             self._clear(stage, keep=path)
             sound = path.read_bytes()
-            path.write_bytes(damaged(sound, how, self.draw))
+            path.write_bytes(damaged(sound, how, draw))
             if path.read_bytes() == sound:
                 continue
             self._judge(stage, path, sound, f"{how} in {kind(path)}")
 
-    def kill_runs(self, number: int, stop_at: float) -> None:
-        """Kill whole runs up to three times each, then let a plain rerun end."""
-        # How long a run takes that starts from nothing.
-        left, whole = number, None
-        while left > 0 and time.monotonic() < stop_at:
-            shutil.rmtree(self.scratch.folder / "results")
-            shutil.rmtree(self.scratch.folder / ".snakemake")
-            if whole is None:
-                start = time.monotonic()
-                self.scratch.make()
-                whole = time.monotonic() - start
-                continue
-            killed = []
-            for _ in range(min(left, self.draw.randint(1, 3))):
-                process = self.scratch.start()
-                time.sleep(self.draw.uniform(0.1, 0.8) * whole)
-                killed.append(kill_some(process, self.draw))
-            left -= len(killed)
+    def kill_runs(self, number: int) -> None:
+        """Kill a run that makes one stage again, up to three times, then let a plain rerun end."""
+        for draw in self.cases("kill of a run", number):
+            stage = draw.choice(self.stages)
+            self._restore()
+            if stage.name == "benchmark":
+                for path in (self.scratch.folder / "results/journals").rglob("*.csv"):
+                    path.write_text(path.read_text().splitlines(keepends=True)[0])
+            victims = []
+            for _ in range(draw.randint(1, 3)):
+                process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
+                if victim := kill_some(process, draw):
+                    victims.append(victim)
             run = self.scratch.run()
             same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-            for victim in killed:
-                self.count(f"kill -9 of {victim}", "recovered" if same else "lost", run.output[-2000:])
+            for victim in victims:
+                self.count(
+                    f"kill -9 of {victim}", "recovered" if same else "lost", f"{stage.name}: {run.output[-2000:]}"
+                )
+
+    def fill_disks_of_runs(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
+        """Let a whole run make each stage again on a file system without room, or that is read-only."""
+        for case, stage in enumerate(self.stages):
+            folder = sorted({str(Path(path).parent) for path in stage.paths(outputs=True)})[0]
+            for _ in self.cases(f"{fault} {case}", 1):
+                self._restore()
+                with mounted(self.scratch.folder / folder, options):
+                    run = self.scratch.run()
+                named = re.search(rf"error: .*{re.escape(folder)}", run.output) or "space left" in run.output
+                if not run.status or not named or "Traceback" in run.output:
+                    self.count(f"{fault} in a run, for {stage.name}", "lost", run.output[-1500:])
+                    continue
+                run = self.scratch.run()
+                same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
+                self.count(f"{fault} in a run, for {stage.name}", "recovered" if same else "lost", run.output[-1500:])
+
+    def jump_clocks(self, number: int) -> None:
+        """Give some files of a finished run times far in the past and the future; a plain rerun does nothing."""
+        for draw in self.cases("clock", number):
+            self._restore()
+            files = [path for path in sorted(self.scratch.folder.rglob("*")) if path.is_file()]
+            for path in draw.sample(files, k=draw.randint(1, len(files))):
+                moment = time.time() + draw.choice((-1, 1)) * draw.uniform(0, 10 * 365 * 86400)
+                os.utime(path, (moment, moment))
+            run = self.scratch.run()
+            same = run.status == 0 and not run.jobs and fingerprint(self.scratch) == fingerprint(self.made)
+            self.count("times of files that jumped", "recovered" if same else "lost", run.output[-1500:])
 
     def _judge(self, stage: Stage, path: Path, sound: bytes, fault: str) -> None:
         status, said = run_stage(stage, self.scratch.folder)
@@ -164,9 +211,10 @@ class Suite:
 
     def _undisturbed(self, stage: Stage) -> float:
         self._clear(stage)
-        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         status, said = run_stage(stage, self.scratch.folder)
-        seconds = time.monotonic() - start
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         assert status == 0 and self._same(stage), f"{stage.name} alone gives other results: {said}"
         return seconds
 
@@ -179,6 +227,12 @@ class Suite:
             if path == keep:
                 continue
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def _restore(self) -> None:
+        """Bring results and Snakemake's records to their undisturbed state."""
+        for name in ("results", ".snakemake"):
+            shutil.rmtree(self.scratch.folder / name, ignore_errors=True)
+            shutil.copytree(self.made.folder / name, self.scratch.folder / name)
 
     def _readable(self, stage: Stage) -> list[Path]:
         names = stage.paths(outputs=False)
@@ -242,29 +296,59 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
                 sys.stdout.flush()
                 os._exit(status)
         if kill_after is not None:
-            time.sleep(kill_after)
+            wait_until_used(child, kill_after)
             os.killpg(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         log.seek(0)
         return status, log.read().decode(errors="replace")
 
 
+def wait_until_used(pid: int, cpu_s: float) -> bool:
+    """Wait until a process has used so much CPU time; return False if it ended before."""
+    # The clock of another process: Linux numbers it so (man clock_getcpuclockid).
+    clock = (~pid << 3) | 2
+    while True:
+        try:
+            if time.clock_gettime(clock) >= cpu_s:
+                return True
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return False
+        except OSError:
+            return False
+        time.sleep(0.0005)
+
+
 def kill_some(process: subprocess.Popen, draw: random.Random) -> str:
-    """Kill Snakemake, one of the processes below it, or all of them at once; return which."""
-    victim = draw.choice(("Snakemake", "a process of a job", "a whole run"))
-    below = [pid for pid in descendants(process.pid) if pid != process.pid]
-    if victim == "a process of a job" and below:
-        os.kill(draw.choice(below), signal.SIGKILL)
-        process.communicate()
-    elif victim == "a whole run":
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    """Kill Snakemake, a script that it runs, or the whole run at a random moment of its work; return which was hit."""
+    victim = draw.choice(("Snakemake", "a script", "a whole run"))
+    if victim == "Snakemake":
+        hit = wait_until_used(process.pid, draw.uniform(0.2, RUN_CPU_S)) and process.poll() is None
+        if hit:
+            process.kill()
     else:
-        victim = "Snakemake"
-        process.kill()
+        script = None
+        while script is None and process.poll() is None:
+            script = next((pid for pid in descendants(process.pid) if is_script(pid)), None)
+            time.sleep(0.002)
+        hit = script is not None and wait_until_used(script, draw.uniform(0, SCRIPT_CPU_S))
+        if hit:
+            os.kill(script, signal.SIGKILL) if victim == "a script" else os.killpg(process.pid, signal.SIGKILL)
+    if hit and victim == "Snakemake":
+        # Its job lives on and holds the pipe; the next run waits for it.
         process.wait()
         process.stdout.close()
-    return victim
+    else:
+        process.communicate()
+    return victim if hit else ""
+
+
+def is_script(pid: int) -> bool:
+    """Return whether a process is the Python of a stage's script."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return b"python" in words[0] and any(word.startswith(b"workflow/scripts/") for word in words[1:2])
 
 
 def descendants(pid: int) -> list[int]:
@@ -342,7 +426,7 @@ def fingerprint(workflow: Workflow) -> dict[str, str]:
     }
 
 
-def prepare(folder: Path, seed: int) -> Suite:
+def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
     """Run the small workflow undisturbed in ``folder`` and copy it."""
     made = lay_out(folder / "made")
     made.configure(configs=CONFIG["configs"] | {"chunks": 1}, benchmark={"seed": 1})
@@ -351,7 +435,7 @@ def prepare(folder: Path, seed: int) -> Suite:
     for script in (ROOT / "workflow/scripts").glob("*.py"):
         for module in re.findall(r"^(?:from|import) (tilewright[\w.]*)", script.read_text(), re.M):
             importlib.import_module(module)
-    return Suite(made, Workflow(folder / "scratch"), seed)
+    return Suite(made, Workflow(folder / "scratch"), seed, log)
 
 
 def table(suite: Suite) -> str:
@@ -372,21 +456,25 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stage-kills", type=int, default=20)
     parser.add_argument("--run-kills", type=int, default=0)
-    parser.add_argument("--run-minutes", type=float, default=1e9, help="begin no further run after that")
     parser.add_argument("--damages", type=int, default=40)
+    parser.add_argument("--clocks", type=int, default=0)
+    parser.add_argument("--whole-disks", action="store_true", help="fill disks under whole runs, too")
+    parser.add_argument("--log", type=Path, help="file of outcomes; what it holds is not injected again")
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as folder:
-        suite = prepare(Path(folder), args.seed)
+        suite = prepare(Path(folder), args.seed, args.log)
         suite.kill_stages(args.stage_kills)
         suite.damage_files(args.damages)
-        if may_mount():
-            suite.fill_disks()
-            suite.fill_disks("ro", "read-only folder")
-        else:
+        for options, fault in ((f"size={PAGE}", "disk full"), ("ro", "read-only folder")) if may_mount() else ():
+            suite.fill_disks(options, fault)
+            if args.whole_disks:
+                suite.fill_disks_of_runs(options, fault)
+        if not may_mount():
             print("no full disk and no read-only folder: mounting a file system is not permitted here")
-        suite.kill_runs(args.run_kills, time.monotonic() + 60 * args.run_minutes)
+        suite.jump_clocks(args.clocks)
+        suite.kill_runs(args.run_kills)
     text = table(suite)
     print(text)
     if args.report:
