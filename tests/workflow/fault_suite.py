@@ -7,8 +7,8 @@ message that names the file, writes nothing, and gives those bytes once the file
 
 Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
 the work and not the start of Python. Whole runs are killed as well: Snakemake, one of its processes, or all.
-The moment of a kill is a drawn share of the CPU time that the victim takes when nobody disturbs it, which a busy machine
-does not change. A victim that was done before its moment was not hit: it is not counted, and another one is drawn.
+The moment of a kill is a drawn share of the CPU time that the victim takes when nobody disturbs it: a busy machine does
+not change that. A victim that was done before its moment was not hit: it is not counted, and another one is drawn.
 Every fault has a random generator of its own, and ``--log`` keeps the outcomes: a suite that was stopped goes on.
 """
 
@@ -47,7 +47,7 @@ OUTPUTS = (
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
 PAGE = 4096
 RUN_CPU_S, SCRIPT_CPU_S = 3.0, 1.2
-"""CPU seconds within which Snakemake, or a script of a whole run, is killed: most of what they take when undisturbed."""
+"""CPU seconds within which Snakemake, or a script of a whole run, is killed: most of what they take undisturbed."""
 
 
 @dataclass(frozen=True)
@@ -428,10 +428,12 @@ def fingerprint(workflow: Workflow) -> dict[str, str]:
 
 def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
     """Run the small workflow undisturbed in ``folder`` and copy it."""
-    made = lay_out(folder / "made")
-    made.configure(configs=CONFIG["configs"] | {"chunks": 1}, benchmark={"seed": 1})
-    made.make()
-    shutil.copytree(made.folder, folder / "scratch")
+    made = Workflow(folder / "made")
+    if not (folder / "scratch").exists():
+        made = lay_out(folder / "made")
+        made.configure(configs=CONFIG["configs"] | {"chunks": 1}, benchmark={"seed": 1})
+        made.make()
+        shutil.copytree(made.folder, folder / "scratch")
     for script in (ROOT / "workflow/scripts").glob("*.py"):
         for module in re.findall(r"^(?:from|import) (tilewright[\w.]*)", script.read_text(), re.M):
             importlib.import_module(module)
@@ -459,12 +461,13 @@ def main() -> int:
     parser.add_argument("--damages", type=int, default=40)
     parser.add_argument("--clocks", type=int, default=0)
     parser.add_argument("--whole-disks", action="store_true", help="fill disks under whole runs, too")
+    parser.add_argument("--folder", type=Path, help="where the workflow is, or is to be made; kept for the next call")
     parser.add_argument("--log", type=Path, help="file of outcomes; what it holds is not injected again")
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
     args = parser.parse_args()
 
-    with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as folder:
-        suite = prepare(Path(folder), args.seed, args.log)
+    with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as temporary:
+        suite = prepare(args.folder or Path(temporary), args.seed, args.log)
         suite.kill_stages(args.stage_kills)
         suite.damage_files(args.damages)
         for options, fault in ((f"size={PAGE}", "disk full"), ("ro", "read-only folder")) if may_mount() else ():
