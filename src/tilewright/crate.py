@@ -1,6 +1,6 @@
 """A model directory as an RO-Crate 1.1: the models, and metadata that other people's tools read.
 
-See https://w3id.org/ro/crate/1.1. Written here, because libraries for it put the time of writing into the file.
+See https://w3id.org/ro/crate/1.1. It is one JSON document without a time of its own, so no library is needed for it.
 """
 
 from __future__ import annotations
