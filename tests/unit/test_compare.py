@@ -14,8 +14,8 @@ from tilewright.measurements import STATUSES
 NOISE = 0.01
 
 
-def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16"):
-    """Write the small world as a dataset, each time with noise of its own; ``change`` edits it."""
+def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", arch="gfx950"):
+    """Write the small world as a dataset, each time with noise of its own; ``change`` edits it or returns another."""
     world = measured()
     rows = world.problems.iloc[world.problem].reset_index(drop=True)
     for name in ("kernel", "kernel_id", "split_k"):
@@ -24,13 +24,14 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16"):
     noise = np.random.default_rng(seed).normal(1, NOISE / np.sqrt(10), len(rows))
     rows["latency_ms"] = world.latency_ms * noise
     rows = rows.assign(tflops=1.0, reason="", non_zero=1, samples=10, latency_cv=NOISE, resources_from="estimated")
-    change(rows)
+    changed = change(rows)
+    rows = rows if changed is None else changed
     for field in SCHEMA:
         if field.name not in rows:
             rows[field.name] = None if field.nullable else ""
     table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     made = {
-        "schema_version": SCHEMA_VERSION, "arch": "gfx950", "operation": operation, "device": "a product",
+        "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a product",
         "device_kind": "simulated",
     }  # fmt: skip
     parquet.write(table.replace_schema_metadata({"tilewright": json.dumps(made)}), path)
@@ -77,6 +78,19 @@ def test_a_gain_is_no_failure(tmp_path, capsys):
     status, found = compare(capsys, a, b)
     assert status == 0
     assert found["figures"]["pairs_faster"] > 50 and found["figures"]["pairs_slower"] <= 10
+
+
+def test_two_archs_are_compared_over_the_kernels_that_both_have(tmp_path, capsys):
+    def fewer(rows):
+        slower(rows)
+        return rows[rows["kernel"] != rows["kernel"].iloc[0]]
+
+    a = dataset(tmp_path / "a.parquet")
+    b = dataset(tmp_path / "b.parquet", fewer, seed=2, arch="gfx942")
+    status, found = compare(capsys, a, b)
+    assert (found["a"]["arch"], found["b"]["arch"]) == ("gfx950", "gfx942")
+    assert status == 3 and found["figures"]["problems_lost"] > 0
+    assert found["figures"]["pairs_only_in_a"] > 0 and found["figures"]["pairs_only_in_b"] == 0
 
 
 def test_changed_statuses_are_counted(tmp_path, capsys):

@@ -94,7 +94,9 @@ def _tables(found: compare.Comparison) -> list[tuple[str, pd.DataFrame]]:
 
 def _rows(table: pd.DataFrame) -> dict[str, Any]:
     columns = [name for name in table.columns if name != "problem_key"]
-    return {"columns": columns, "rows": table[columns].astype(object).to_numpy().tolist()}
+    rows = table[columns].astype(object).to_numpy().tolist()
+    words = {True: "yes", False: "no"}
+    return {"columns": columns, "rows": [[words[c] if isinstance(c, bool) else c for c in row] for row in rows]}
 
 
 def _text(value: Any) -> str:
