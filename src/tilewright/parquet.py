@@ -35,5 +35,8 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     seal.check(path)
     try:
         return pq.read_table(path, columns=columns)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OSError) as error:
+        # Of a damaged page Arrow says OSError, without the number that an error of the system has.
+        if isinstance(error, OSError) and error.errno:
+            raise
         raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error

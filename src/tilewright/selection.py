@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import lightgbm
 import numpy as np
 import pandas as pd
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from tilewright import cross_validation, families, features, learn, parquet, problem, publish, seal
 from tilewright.errors import UserError
@@ -28,6 +29,47 @@ from tilewright.tables import checked
 
 NO_CANDIDATE = -1
 _POOL_COLUMNS = ("candidate", "kernel", "split_k", OFFSET)
+
+
+class _Document(BaseModel):
+    """What the loader needs of a JSON document of a model directory; the rest of it is for readers."""
+
+    model_config = ConfigDict(strict=True)
+
+
+def _known_feature_set(name: str) -> str:
+    if name not in features.FEATURE_SETS:
+        raise ValueError(f"this release knows {', '.join(features.FEATURE_SETS)}; use the release that made the models")
+    return name
+
+
+_FeatureSet = Annotated[str, AfterValidator(_known_feature_set)]
+
+
+class _Features(_Document):
+    feature_names: list[str]
+    feature_set: _FeatureSet
+
+
+class _Guarantee(_Document):
+    gaps: guarantee.Gaps
+
+
+class _Serving(_Document):
+    feature_set: _FeatureSet
+    short_lists: list[list[int]]
+    guarantee: _Guarantee
+
+
+class _Kernels(_Document):
+    pruned: list[str]
+
+
+_NEEDED: dict[str, type[_Document]] = {
+    publish.SPEC: _Features,
+    publish.SERVING: _Serving,
+    publish.KERNELS: _Kernels,
+}
 
 
 @dataclass(frozen=True)
@@ -223,6 +265,7 @@ def read_hardware(path: Path, arch: str) -> Hardware:
 
 def _of_operation(path: Path, operation: str, index: dict[str, Any]) -> dict[str, Any]:
     content = publish.read_json(path)
+    checked(content, _NEEDED[path.name], str(path))
     for field, wanted in (
         ("operation", operation),
         *((name, index[name]) for name in ("arch", "device", "device_kind")),

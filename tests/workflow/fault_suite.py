@@ -116,13 +116,17 @@ class Suite:
         """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
         for stage in self.stages:
             for folder in sorted({str(Path(path).parent) for path in stage.paths(outputs=True)}):
-                self._clear(stage)
-                with mounted(self.scratch.folder / folder, options):
-                    status, said = run_stage(stage, self.scratch.folder)
-                if status == 0 or "Traceback" in said or not re.search(rf"error: .*{re.escape(folder)}", said):
-                    self.count(f"{fault} for {stage.name}", "lost", f"{folder}: status {status}: {said[-500:]}")
-                else:
-                    self._rerun(stage, f"{fault} for {stage.name}", said)
+                for _ in self.cases(f"{fault} {stage.name} {folder}", 1):
+                    self._fill_disk(stage, folder, options, fault)
+
+    def _fill_disk(self, stage: Stage, folder: str, options: str, fault: str) -> None:
+        self._clear(stage)
+        with mounted(self.scratch.folder / folder, options):
+            status, said = run_stage(stage, self.scratch.folder)
+        if status == 0 or "Traceback" in said or not re.search(rf"error: .*{re.escape(folder)}", said):
+            self.count(f"{fault} for {stage.name}", "lost", f"{folder}: status {status}: {said[-500:]}")
+        else:
+            self._rerun(stage, f"{fault} for {stage.name}", said)
 
     def damage_files(self, number: int) -> None:
         """Damage one file that a stage reads."""

@@ -1,0 +1,134 @@
+"""Tables of layers, recordings and model directories of others: read, or refused by a message that names the file."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_bad_input import HOSTILE, changed, places
+from test_publish import make
+
+from tilewright import hardware, layers, publish, recording
+from tilewright.errors import UserError
+from tilewright.operation import Operation
+from tilewright.selection import Selector
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "config/recorded/sm_90"
+OPERATION = Operation.parse("forward_bf16")
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def refused_or_read(read, folder, *names):
+    """Call ``read``; a refusal has to name a file of the folder."""
+    before = sorted(folder.rglob("*"))
+    try:
+        read()
+    except UserError as error:
+        assert any(name in str(error) for name in (*names, folder.name)), error
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.fixture(scope="module")
+def table():
+    return (ROOT / "config/problems/layers.csv").read_text().splitlines()[:4]
+
+
+@FEW
+@given(data=st.data())
+def test_a_hostile_cell_of_a_table_of_layers(data, table, tmp_path):
+    rows = [line.split(",") for line in table]
+    row = data.draw(st.sampled_from(rows))
+    row[data.draw(st.integers(0, len(row) - 1))] = str(data.draw(HOSTILE))
+    path = tmp_path / "layers.csv"
+    path.write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8", errors="surrogatepass")
+    refused_or_read(lambda: layers.read(path), tmp_path, path.name)
+
+
+@FEW
+@given(data=st.data())
+def test_damaged_bytes_in_a_table_of_layers(data, table, tmp_path):
+    content = bytearray("\n".join(table).encode() + b"\n")
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
+    path = tmp_path / "layers.csv"
+    path.write_bytes(content)
+    refused_or_read(lambda: layers.read(path), tmp_path, path.name)
+
+
+@FEW
+@given(data=st.data())
+def test_a_hostile_value_in_a_recording(data, tmp_path):
+    content = json.loads((RECORDED / recording.FILE).read_text())
+    where = data.draw(st.sampled_from(list(places(content))))
+    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
+    path = tmp_path / recording.FILE
+    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
+    refused_or_read(lambda: recording.load(tmp_path), tmp_path, path.name)
+
+
+@settings(FEW, max_examples=12)
+@given(data=st.data())
+def test_damaged_bytes_in_a_recording(data, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = data.draw(st.sampled_from(sorted((folder / str(OPERATION)).glob("*.parquet"))))
+    content = bytearray(path.read_bytes())
+    # What Parquet reads first and last: damage in the middle is mostly found by the same decoder.
+    at = data.draw(st.sampled_from((0, 4, 100, len(content) // 2, len(content) - 2000, len(content) - 8)))
+    content[at : at + 8] = data.draw(st.binary(max_size=8))
+    path.write_bytes(content)
+    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    refused_or_read(lambda: recording.dataset(folder, OPERATION, product), folder, path.name)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    training, report, serving = make(folder, "forward")
+    publish.publish([training], [report], [serving], folder / "made")
+    return folder / "made"
+
+
+def copied(models, tmp_path):
+    folder = tmp_path / "published"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(models, folder)
+    return folder
+
+
+@settings(FEW, max_examples=15)
+@given(data=st.data())
+def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
+    folder = copied(models, tmp_path)
+    path = data.draw(st.sampled_from(sorted(file for file in folder.rglob("[!.]*") if file.is_file())))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    if path.name == publish.INDEX:
+        refused_or_read(lambda: Selector.load(folder, str(OPERATION)), folder, path.name)
+    else:
+        with pytest.raises(UserError, match=path.name.replace(".", r"\.")):
+            Selector.load(folder, str(OPERATION))
+
+
+@settings(FEW, max_examples=40)
+@given(data=st.data())
+def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
+    folder = copied(models, tmp_path)
+    path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
+    content = json.loads(path.read_text())
+    where = data.draw(st.sampled_from(list(places(content))[:200]))
+    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
+    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
+    index = folder / publish.INDEX
+    if path != index:
+        told = json.loads(index.read_text())
+        told["sha256"][path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+        index.write_text(json.dumps(told))
+    refused_or_read(lambda: Selector.load(folder, str(OPERATION)), folder, path.name)
