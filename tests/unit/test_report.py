@@ -109,7 +109,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             ],
         },
         "transfer": {
-            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device_kind": "simulated"},
+            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device_kind": kind},
             "shares": [
                 {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},
                 {"share": 5.0, "pairs": 50, "with_prior": learnt(85.0), "without_prior": learnt(60.5)},
