@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import families
+from tilewright.families import learning
 
 RESOURCES = ("vgprs", "lds_bytes", "occupancy")
 
@@ -28,6 +28,6 @@ def from_build(build: pa.Table) -> pd.DataFrame:
 def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
     """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all."""
     names = rows["kernel"].tolist()
-    fields = families.of_kernels(names).frame(names)
+    fields = learning.of_kernels(names).frame(names)
     labels = [label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
     return pd.concat([pd.Series(labels, name="candidate", dtype="object"), rows.reset_index(drop=True), fields], axis=1)

@@ -16,6 +16,7 @@ import pandas as pd
 from tilewright import bootstrap, efficiency, end_to_end, explain, families, features, learn, noise_floor
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
+from tilewright.families import learning
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.problem import DIMS, from_frame
@@ -73,7 +74,7 @@ def rank_pool(
         foreign = pool["candidate"][position < 0].iloc[0]
         raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which the dataset has not")
     problems = measurements.problems
-    supported = families.check(problems, pool, spec["variant"], hardware.wave_size) == 0
+    supported = learning.check(problems, pool, spec["variant"], hardware.wave_size) == 0
     held_out = (problems["split"] == "validation").to_numpy()
     problem, candidate = np.nonzero(supported & held_out[:, None])
     scores = np.full((len(problems), len(measurements.candidates)), -np.inf)

@@ -24,9 +24,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from tilewright import candidates as candidate_tables
-from tilewright import families, parquet
+from tilewright import parquet
 from tilewright.dataset import CODE, NAME, SCHEMA, SCHEMA_VERSION
 from tilewright.errors import UserError
+from tilewright.families import learning
 from tilewright.hardware import Hardware
 from tilewright.implicit_gemm import implicit_gemm
 from tilewright.measurements import STATUSES
@@ -157,7 +158,7 @@ def _rows(
 ) -> pa.Table:
     """Return one row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
-    family = families.of_kernels(candidates["kernel"].tolist())
+    family = learning.of_kernels(candidates["kernel"].tolist())
     verdicts = family.check(problems, candidates, operation.variant, hardware.wave_size)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
     p, q = np.nonzero(same)

@@ -17,8 +17,9 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from tilewright import cross_validation, families, features, learn, parquet, problem, publish, seal
+from tilewright import cross_validation, features, learn, parquet, problem, publish, seal
 from tilewright.errors import UserError
+from tilewright.families import learning
 from tilewright.hardware import Hardware
 from tilewright.operation import Operation
 from tilewright.prior import OFFSET
@@ -125,7 +126,7 @@ class Selector:
         hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
         serving = _of_operation(folder / publish.SERVING, operation, index)
         kernels = _of_operation(folder / publish.KERNELS, operation, index)
-        fields = families.of_arch(index["arch"]).fields
+        fields = learning.of_arch(index["arch"]).fields
         pool = _table(folder / publish.CANDIDATES, (*_POOL_COLUMNS, *fields))
         own = features.feature_set(serving["feature_set"]).names
         served = load_booster(folder / publish.SERVED_MODEL, {**serving, "feature_names": list(own)})
@@ -185,7 +186,7 @@ class Selector:
         if f"{wanted.variant}_{wanted.dtype}" != self.operation:
             raise UserError(f"the problem is {wanted.variant}_{wanted.dtype}, but the model is for {self.operation}")
         problems = problem.frame([wanted])
-        verdicts = families.check(problems, self.candidates, wanted.variant, self.hardware.wave_size)
+        verdicts = learning.check(problems, self.candidates, wanted.variant, self.hardware.wave_size)
         pool = self.candidates[verdicts[0] == 0]
         pairs = np.zeros(len(pool), np.int64), np.arange(len(pool))
         score = learn.predict(self.booster, self.spec, problems, pool, *pairs, self.hardware)

@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import families
+from tilewright.families import learning
 
 SUPPORTED = ""
 NOT_BUILT = "build"
@@ -35,7 +35,7 @@ def table(
 
     The verdict is that of our rules or, if it is given, of the ``library``: bool [P, Q], which pairs it runs.
     """
-    family = families.of_kernels(candidates["kernel"].tolist())
+    family = learning.of_kernels(candidates["kernel"].tolist())
     verdicts = family.check(problems, candidates, variant, wave_size).astype(np.int32)
     names = [SUPPORTED, *(rule.name for rule in family.rules), NOT_BUILT, LIBRARY]
     if library is not None:
@@ -48,7 +48,7 @@ def disagreements(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_size: int, library: np.ndarray
 ) -> pa.Table:
     """Return the pairs (``DISAGREEMENTS``) on which the ``library`` and our rules differ, in the order of ``table``."""
-    family = families.of_kernels(candidates["kernel"].tolist())
+    family = learning.of_kernels(candidates["kernel"].tolist())
     verdicts = family.check(problems, candidates, variant, wave_size).astype(np.int32)
     built = (candidates["build_status"] == "ok").to_numpy()
     differ = _same_ndim(problems, candidates) & built & (library != (verdicts == 0))

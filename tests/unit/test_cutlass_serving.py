@@ -7,6 +7,7 @@ from test_publish import API, SMALL_SERVING, TEMPLATE
 from test_serving import SHAPES, picks_of_cpp, random_shapes
 
 from tilewright import dataset, evaluate, hardware, learn, parquet, publish, recording
+from tilewright.families import learning
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
 from tilewright.selection import NO_CANDIDATE, Selector, load_booster
@@ -51,7 +52,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
     assert flags == picks.known.tolist()
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.15 and len(set(rows)) > 3
     assert picks.known.any() == bool(known)
-    runs = evaluate.families.check(data.problems, python.candidates, operation.rpartition("_")[0], 32) == 0
+    runs = learning.check(data.problems, python.candidates, operation.rpartition("_")[0], 32) == 0
     assert (python.served.supported(data.problems[list(DIMS)].to_numpy(np.int64)) == runs).all()
 
 

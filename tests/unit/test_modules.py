@@ -34,6 +34,10 @@ def test_stages_do_not_depend_on_what_they_do_not_use():
     assert "features.py" not in used("benchmark")
     assert "emit.py" not in used("compile")
     assert "arch.py" not in used("headers")
+    for stage in ("configs", "headers", "compile", "libraries"):
+        assert not {"support.py", "families/learning.py", "features.py"} & set(used(stage))
+    for stage in ("headers", "compile", "libraries"):
+        assert not any("rules" in file for file in used(stage))
     for stage in STAGES:
         if stage != "report":
             assert not any(file.startswith("report/") for file in used(stage))

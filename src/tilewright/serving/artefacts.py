@@ -100,7 +100,7 @@ def build(
             "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
             "guarantee": _guarantee(measurements, out_of_fold, networks or {}, scores, achieved),
         },
-        estimates=coefficients.model_dump(mode="json") if served.family is families.CK_TILE else NO_ESTIMATES,
+        estimates=coefficients.model_dump(mode="json") if served.family.family is families.CK_TILE else NO_ESTIMATES,
     )
 
 

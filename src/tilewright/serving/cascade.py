@@ -13,8 +13,8 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import families, features, support
-from tilewright.families import Family
+from tilewright import features, support
+from tilewright.families import learning
 from tilewright.feature_table import Columns
 from tilewright.hardware import Hardware
 from tilewright.operation import ELEMENT_BYTES, Operation
@@ -31,7 +31,7 @@ UNKNOWN = -1.0
 class Cascade:
     """A served model of one operation with its pool; Q candidates."""
 
-    family: Family
+    family: learning.Learned
     """Whose feature set is served, whatever the full model uses: its formulas go into the header."""
     operation: Operation
     hardware: Hardware
@@ -51,7 +51,7 @@ class Cascade:
         short_lists: Sequence[Sequence[int]], pool: pd.DataFrame,
     ) -> Cascade:  # fmt: skip
         """Prepare a served model for its ``pool``, a table with the fields of its family's kernels and ``offset``."""
-        family = families.of_kernels(pool["kernel"].tolist())
+        family = learning.of_kernels(pool["kernel"].tolist())
         kernel, classes = family.kernel_classes(pool, hardware.wave_size)
         chosen = features.feature_set(family.features)
         # Resources that a build does not know are a value of their own: trees of plain comparisons need numbers.

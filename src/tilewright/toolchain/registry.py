@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewright import families
 from tilewright.cache import Cache, open_cache
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
+from tilewright.families import Family
 from tilewright.hardware import Hardware
 from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
@@ -46,16 +48,16 @@ class Target:
 class Kit:
     """What a compiling toolchain consists of."""
 
-    archs: str
-    """How the names of its archs begin."""
+    family: Family
+    """Whose kernels it compiles."""
     headers: str
     """Folder of the tree that kernels include."""
     tree: Callable[[Trees], HeaderTree]
 
 
 KITS = {
-    "hipcc": Kit("gfx", "ck_tile", lambda trees: CkTree(ck_tree.find(trees.ck))),
-    "nvcc": Kit("sm_", "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
+    "hipcc": Kit(families.CK_TILE, "ck_tile", lambda trees: CkTree(ck_tree.find(trees.ck))),
+    "nvcc": Kit(families.CUTLASS, "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
 }
 
 
@@ -77,8 +79,9 @@ def make(settings: CompileSettings, target: Target) -> Toolchain:
 def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
     """Return the headers that kernels of an arch are compiled against; ``UserError`` for an arch of another maker."""
     kit = KITS[settings.toolchain]
-    if not arch.startswith(kit.archs):
-        right = next((name for name, other in KITS.items() if arch.startswith(other.archs)), "none")
+    family = families.of_arch(arch)
+    if family is not kit.family:
+        right = next(name for name, other in KITS.items() if other.family is family)
         raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
     return kit.tree(trees)
 
