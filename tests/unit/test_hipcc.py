@@ -25,6 +25,7 @@ from tilewright.toolchain import ck_tree, code_object, compiler, header_tree, re
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.ck_tree import CkTree
 from tilewright.toolchain.hipcc import HipccToolchain
+from tilewright.toolchain.host_check import host_compiler
 from tilewright.toolchain.occupancy import blocks_per_cu
 
 ROOT = Path(__file__).parents[2]
@@ -230,7 +231,7 @@ def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machi
 def test_the_librarys_host_code_is_asked_for_pairs(machine):
     """The library that fake_hipcc makes runs problems with 64 channels a group."""
     settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler), batch=1)
-    host = registry.host_compiler(
+    host = host_compiler(
         settings, CkSettings(root=str(machine.folder / "ck")),
         CacheSettings(folder=str(machine.folder / "cache")), ROOT / "workflow/native",
     )  # fmt: skip

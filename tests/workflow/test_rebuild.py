@@ -135,7 +135,7 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("rules/validity.py", {"configs"}),
         ("problem_sets.py", {"problems"}),
         ("emit.py", {"headers", "serving"}),
-        ("bundle.py", {"headers", "compile"}),
+        ("bundle.py", {"headers", "compile", "support"}),
         ("toolchain/none.py", {"compile"}),
         ("lock.py", {"benchmark"}),
         ("bench/journal.py", {"benchmark", "dataset"}),

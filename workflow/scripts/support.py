@@ -15,7 +15,7 @@ from tilewright.operation import Operation
 from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CkSettings, CompileSettings
 from tilewright.settings.support import SupportSettings
-from tilewright.toolchain import registry
+from tilewright.toolchain.host_check import host_compiler
 
 
 @reports_user_errors
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
             raise UserError("support.source is library: give --headers, --native and --disagreements")
         cache = CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}"))
         ck = CkSettings.from_json(args.ck)
-        host = registry.host_compiler(CompileSettings.from_json(args.compile), ck, cache, args.native)
+        host = host_compiler(CompileSettings.from_json(args.compile), ck, cache, args.native)
         library = library_support.verdicts(problems, built, bundle.read(args.headers), args.arch, host)
         differ = support_table.disagreements(problems, built, args.operation.variant, wave_size, library)
         parquet.write(differ, args.disagreements)

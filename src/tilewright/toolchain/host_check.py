@@ -21,8 +21,9 @@ from tilewright.errors import UserError
 from tilewright.gemm_kernel import GemmKernel
 from tilewright.kernel import KernelConfig
 from tilewright.problem import Problem
-from tilewright.settings.compile import CompileSettings
-from tilewright.toolchain import compiler
+from tilewright.settings.cache import CacheSettings
+from tilewright.settings.compile import CkSettings, CompileSettings
+from tilewright.toolchain import ck_tree, compiler
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.ck_tree import CkTree
 
@@ -189,6 +190,12 @@ class HostCompiler:
     def _run(self, arguments: Sequence[str], folder: Path) -> compiler.Run:
         timeout = 2.0 * self._settings.timeout_seconds
         return compiler.run([self._compiler.path, *arguments], folder, timeout, self._settings.memory_mib)
+
+
+def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
+    """Return the one of the settings; ``native`` is the folder of hip_stand_in.cpp."""
+    store = caches.open_cache(cache.folder, cache.max_gib)
+    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store)
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from tilewright.toolchain import ck_tree, compiler, cutlass_tree
 from tilewright.toolchain.base import Toolchain
 from tilewright.toolchain.ck_tree import CkTree
 from tilewright.toolchain.header_tree import HeaderTree
-from tilewright.toolchain.host_check import HostCompiler
 from tilewright.toolchain.none import NoToolchain
 
 
@@ -116,8 +115,3 @@ def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
         f"{kit.headers}_commit": ck_tree.commit(tree.include.parent),
         f"{kit.headers}_sha256": tree.whole_digest(kit.headers),
     }
-
-
-def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
-    """Return what asks the compiled library's own host-side checks; ``native`` is the folder of hip_stand_in.cpp."""
-    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store_of(cache))
