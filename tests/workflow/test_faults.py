@@ -10,7 +10,7 @@ import signal
 import time
 
 import pytest
-from small_workflow import TARGETS
+from small_workflow import TARGETS, lay_out
 
 from tilewright import publish
 from tilewright.bench import journal
@@ -153,6 +153,15 @@ def test_published_models_say_that_they_are_simulated(made):
     for name in ("feature_spec.json", "train_manifest.json", "validation.json"):
         assert '"simulated"' in (folder / name).read_text()
     assert all(",simulated," in line for line in journal_lines(workflow))
+
+
+def test_the_name_of_the_folder_is_no_command(tmp_path):
+    folder = tmp_path / "a b 'c' \"d\" $(touch pwned) `touch pwned`; touch pwned\n é☃"
+    workflow = lay_out(folder)
+    workflow.configure(lock={"folder": "locks"})
+    workflow.make("results/configs/gfx950/forward_bf16.parquet", "results/problems/forward_bf16.parquet")
+    assert not list(tmp_path.rglob("pwned"))
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
 
 
 @pytest.mark.parametrize(
