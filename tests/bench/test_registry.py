@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -23,9 +24,7 @@ GPU = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
 def source(libraries=(None, None), **settings):
     made = BenchmarkSettings.from_json(json.dumps(settings))
     driver = Path(libraries[0]) if libraries[0] else None
-    return registry.Source(
-        made, GPU, CONFIG / "simulated_device.yaml", driver, driver and driver.parent, operation="forward_bf16"
-    )
+    return registry.Source(made, GPU, CONFIG / "simulated_device.yaml", driver, operation="forward_bf16")
 
 
 @pytest.fixture
@@ -46,6 +45,12 @@ def test_simulated_and_recorded_devices(locking, tmp_path, monkeypatch):
     recorded.write(folder / "forward_bf16.parquet", rows, {"device": GPU.name})
     with registry.claimed(source(device="recorded", recordings="here"), locking) as (device, _):
         assert device.kind == "recorded"
+
+
+def test_the_simulated_device_stands_for_no_gpu_of_nvidia(locking):
+    h200 = replace(source(), hardware=hardware.get(CONFIG / "hardware.yaml", "sm_90_h200"))
+    with pytest.raises(UserError, match="not for sm_90_h200; write cuda"), registry.claimed(h200, locking):
+        pass
 
 
 def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):

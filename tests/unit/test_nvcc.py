@@ -11,6 +11,7 @@ import pytest
 
 from tilewright import hardware, parquet
 from tilewright.cache import Cache
+from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError
 from tilewright.families import registration
 from tilewright.families.cutlass.kernel import parse
@@ -20,6 +21,7 @@ from tilewright.toolchain import compiler, cutlass_tree, header_tree, registry
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.cubin import code, numbers, usages
 from tilewright.toolchain.libraries import Libraries
+from tilewright.toolchain.none import NoToolchain
 from tilewright.toolchain.nvcc import NvccToolchain
 from tilewright.toolchain.objects import batches
 from tilewright.toolchain.occupancy import blocks_per_sm
@@ -163,6 +165,18 @@ def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operat
         kernel = parse(row["kernel"])
         threads = 32 * kernel.wave_m * kernel.wave_n * kernel.wave_k
         assert blocks_per_sm(threads, row["registers"], row["shared_bytes"], H200) == row["blocks"]
+
+
+def test_without_a_compiler_the_operand_buffers_are_what_is_known():
+    coefficients = load_coefficients(ROOT / "config/simulated_device.yaml")
+    large = replace(KERNEL, tile_m=256, tile_n=256, stages=8)
+    fits, too_large = NoToolchain(H200, coefficients).compile(
+        [CompileUnit(kernel, "sm_90", b"") for kernel in (KERNEL, large)]
+    )
+    assert (fits.status, fits.resources.source, fits.resources.vgprs) == ("ok", "estimated", None)
+    assert fits.resources.lds_bytes == KERNEL.shared_bytes == (128 + 128) * 32 * 2 * 3
+    assert too_large.status == "resource_limit"
+    assert str(large.shared_bytes) in too_large.reason
 
 
 def test_a_toolchain_of_another_maker_is_named(machine):
