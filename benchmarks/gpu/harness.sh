@@ -2,11 +2,15 @@
 # What one call on a GPU machine without a network does, in the root of this repository: harness.sh CARRIED OUT STEP...
 #   check RUN STEP...  check the harness (check_harness.py) with some of its steps; to the end of the line
 #   quick           tilewright bench --quick with one module
+#   measure SECONDS KILL  the workflow of h200.yaml up to its models, on all GPUs, for SECONDS at most; with KILL above 0
+#                   everything is killed after KILL seconds of measuring and goes on; the next call resumes
+#   finish          cuDNN's times, the recording, the log of the jobs
 # CARRIED is a folder with the wheels that the machine lacks (whl/) and CUTLASS's headers (cutlass.tar.xz); OUT is kept.
 set -uo pipefail
 carried=$(realpath "$1") out=$(realpath "$2")
 shift 2
 state=${TILEWRIGHT_STATE:-/tmp/tilewright-state}
+config=${TILEWRIGHT_CONFIG:-benchmarks/gpu/h200.yaml}
 mkdir -p "$state"
 
 install() {
@@ -14,7 +18,11 @@ install() {
         python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$carried"/whl/*.whl || exit 1
         mkdir "$state/cutlass" && tar -xJf "$carried/cutlass.tar.xz" -C "$state/cutlass" || exit 1
     fi
-    export PYTHONPATH=$PWD/src:$state/site PATH=$state/site/bin:$PATH
+    # No link to Python's program, which finds its environment beside the path that it was called by.
+    mkdir -p "$state/bin" && rm -f "$state/bin/python"
+    printf '#!/bin/sh\nexec %s "$@"\n' "$(command -v python3)" > "$state/bin/python" && chmod +x "$state/bin/python"
+    export PYTHONPATH=$PWD/src:$state/site PATH=$state/site/bin:$state/bin:$PATH
+    export CUTLASS_PATH=$state/cutlass XDG_CACHE_HOME=$state/cache
     local cuda
     cuda=$(dirname "$(nvcc --dryrun -E x.cu 2>&1 | sed -n "s/^#\$ _HERE_=//p")")
     export LD_LIBRARY_PATH=$cuda/lib64:/usr/local/cuda/lib64:${LD_LIBRARY_PATH:-}
@@ -31,6 +39,21 @@ watch_gpu() { # FILE: clocks, power, temperature and throttle reasons of each GP
     nvidia-smi --query-gpu=index,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_event_reasons.active,utilization.gpu \
         --format=csv,noheader -l 5 > "$1" 2>&1 &
     watcher=$!
+}
+
+rows() { cat results/journals/sm_90/*/*.csv 2> /dev/null | grep -vc '^kernel,'; }
+
+begin_workflow() { # a process group of its own, so that all of it can be killed
+    setsid snakemake --cores "$(nproc)" --resources gpu="$gpus" mem_mb=400000 --rerun-incomplete --keep-going \
+        --configfile $config -- results/models/sm_90 >> "$out/workflow.log" 2>&1 &
+    workflow=$!
+}
+
+kill_workflow() {
+    kill -KILL -- -"$workflow"
+    wait "$workflow" 2> /dev/null
+    clock "killed; rows $(rows)"
+    timeout 30 snakemake --unlock --cores 1 --configfile $config -- results/models/sm_90 > /dev/null 2>&1
 }
 
 clock() { date -u "+%H:%M:%S $*"; }
@@ -53,6 +76,44 @@ while [ $# -gt 0 ]; do
         echo "exit status $?"
         kill "$watcher"
         if ls "$out"/*.details.jsonl > /dev/null 2>&1; then gzip -9 -n "$out"/*.details.jsonl; fi
+        ;;
+    measure)
+        deadline=$((SECONDS + $1)) kill_after=$2
+        shift 2
+        gpus=$(nvidia-smi -L | wc -l)
+        watch_gpu "$out/measure.gpu.log"
+        begin_workflow
+        while kill -0 "$workflow" 2> /dev/null; do
+            sleep 5
+            [ "$SECONDS" -ge "$deadline" ] && kill_workflow && break
+            if [ "$(rows)" -gt 0 ] && [ -z "${first_row:-}" ]; then first_row=$SECONDS; clock first rows; fi
+            if [ "$kill_after" -gt 0 ] && [ -n "${first_row:-}" ] && [ $((SECONDS - first_row)) -ge "$kill_after" ]; then
+                kill_after=0
+                kill_workflow
+                begin_workflow
+            fi
+        done
+        clock "rows $(rows), receipts $(ls results/benchmark/sm_90/*/*.json 2> /dev/null | wc -l)"
+        kill "$watcher"
+        tail -n 15 "$out/workflow.log"
+        tail -qn 1 logs/sm_90/*/benchmark/*.log
+        tar -czf "$out/journals.tar.gz" results/journals/sm_90/*/*.csv
+        ;;
+    finish)
+        for log in results/journals/sm_90/*/; do
+            op=$(basename "$log")
+            python3 benchmarks/gpu/cudnn_baseline.py --problems "results/problems/$op.parquet" --seconds 100 \
+                --output "$state/$op.cudnn.csv" 2>&1 | sed "s/^/$op: /"
+        done
+        python3 benchmarks/gpu/record.py --output "$state/recorded" \
+            --note "gpu=NVIDIA H200, 143771 MiB, SM clock at most 1980 MHz, power limit 700 W, ECC on, clocks not locked" \
+            --note "gpu_driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)" \
+            --note "compiler=nvcc 13.0.88, flags of tilewright.toolchain.objects" \
+            --note "kernels=CUTLASS 4.2.0 headers (PyPI nvidia-cutlass 4.2.0.0), 2.x implicit-GEMM templates" \
+            --note "harness=the workflow, $config" --note "logs=benchmarks/gpu/logs/harness"
+        for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
+        tar -cf "$out/recorded.tar" -C "$state" recorded
+        tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark
         ;;
     quick)
         modules=$(ls "$state"/check/cutlass_conv_fwd_bf16_nhwc*.so | head -4 | sed 's/^/--module /')
