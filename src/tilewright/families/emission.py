@@ -8,9 +8,9 @@ from typing import cast
 
 from tilewright import emit as ck_tile
 from tilewright import families
+from tilewright.families import registration
 from tilewright.families.cutlass import emit as cutlass
 from tilewright.families.cutlass.kernel import CutlassKernel
-from tilewright.families.registration import LACK
 from tilewright.gemm_kernel import GemmKernel
 from tilewright.kernel import KernelConfig
 
@@ -30,7 +30,7 @@ def files(kernels: Sequence[GemmKernel], arch: str, templates: Path, api: Path, 
     emitter = ck_tile.Emitter(templates, api, level)
     own = cast(Sequence[KernelConfig], kernels)
     lacks = {kernel.name: emitter.lack(kernel) for kernel in own}
-    texts = {f"{name}{LACK}": f"CK Tile {level}: {lack}\n" for name, lack in lacks.items() if lack}
+    texts = {f"{name}{registration.LACK}": f"CK Tile {level}: {lack}\n" for name, lack in lacks.items() if lack}
     return texts | emitter.files(own, arch)
 
 
@@ -39,5 +39,5 @@ def collection_files(
 ) -> dict[str, str]:
     """Return the files that name many kernels, for people's own builds."""
     if families.of_arch(arch) is families.CUTLASS:
-        return {"library.cu": cutlass.Emitter(templates / "cutlass").library(cast(Sequence[CutlassKernel], kernels))}
+        return {"library.cu": registration.source(kernels)}
     return ck_tile.Emitter(templates, api, level).collection_files(cast(Sequence[KernelConfig], kernels), arch)

@@ -1,4 +1,4 @@
-"""The CUDA C++ text of CUTLASS kernels: a header and a compilation unit a kernel, and the list of a library."""
+"""The CUDA C++ text of CUTLASS kernels: a header and a compilation unit a kernel."""
 
 from __future__ import annotations
 
@@ -13,10 +13,6 @@ from tilewright.templates import environment, mistakes_named
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
 LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
 OPERATORS = {"forward": "Fprop", "bwd_data": "Dgrad", "bwd_weight": "Wgrad"}
-DIRECTIONS = {"forward": 0, "bwd_data": 1, "bwd_weight": 2}
-"""Numbers of the C ABI."""
-LAUNCHERS = ("launcher.h", "cutlass_launcher.cuh")
-"""Files that every emitted header needs, in the folder ``include/tilewright`` of the templates."""
 
 _ARCH = re.compile(r"sm_[0-9]{2,3}a?", re.ASCII)
 
@@ -51,16 +47,11 @@ class Emitter:
             iterator=f"k{kernel.iterator.capitalize()}",
             stride_support="kUnity" if kernel.strides == "unity" else "kStrided",
             group_mode=f"k{kernel.group_mode.capitalize()}Group",
-            direction=DIRECTIONS[kernel.variant],
         )
 
     def unit(self, kernel: CutlassKernel) -> str:
         """Return the compilation unit of the kernel's header."""
         return self._render("kernel.cu.j2", name=name(kernel))
-
-    def library(self, kernels: Sequence[CutlassKernel]) -> str:
-        """Return the compilation unit that lists the kernels of a library, in name order."""
-        return self._render("library.cu.j2", names=sorted(name(kernel) for kernel in kernels))
 
     def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
         """Return the files that belong to one kernel each: relative path to text, sorted."""
