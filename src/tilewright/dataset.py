@@ -19,7 +19,7 @@ from tilewright.measurements import STATUSES, Measurements
 from tilewright.problem import DIMS
 from tilewright.problem import FIELDS as PROBLEM_FIELDS
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
@@ -67,7 +67,8 @@ def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: this is no Tilewright dataset: its provenance is missing") from error
     if provenance["schema_version"] != SCHEMA_VERSION:
         raise UserError(
-            f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again"
+            f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again: "
+            "`make clean` keeps what was measured"
         )
     return provenance
 
