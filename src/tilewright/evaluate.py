@@ -156,9 +156,6 @@ def evaluate(
     def strata(labels: pd.Series, name: str = "{}") -> dict[str, Any]:
         return {name.format(label): _stratum(scored.picked, floor, part) for label, part in _parts(labels)}
 
-    compared = {}
-    if reference is not None:
-        compared["reference_trainer"] = _against(measurements, scored, reference, supported)
     return {
         "operation": measurements.operation,
         "arch": measurements.arch,

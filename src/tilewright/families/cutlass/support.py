@@ -7,23 +7,12 @@ import pandas as pd
 
 from tilewright import implicit_gemm
 from tilewright.problem import DIMS
-from tilewright.support import Columns, Rule, classes_verdicts, signatures
+from tilewright.support import Columns, Rule, classes_verdicts, same_operation, signatures, vectors_divide_runs
 
 LARGEST_TENSOR = 2**31
 """Bytes that a tensor stays below: the templates count offsets in 32 bits."""
 LARGEST_FILTER = 32
 """Taps along an axis that the optimized iterators have mask bits for."""
-
-
-def same_operation(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Direction, data type and dimensionality agree."""
-    return problem["signature"] == kernel["signature"]
-
-
-def vectors_divide_channels(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Each vector width divides the contiguous channels of its operand."""
-    fits = [problem[f"run_{x}"] % kernel[f"vec_{x}"] == 0 for x in "abc"]
-    return fits[0] & fits[1] & fits[2]
 
 
 def groups_have_kernel(problem: Columns, kernel: Columns) -> np.ndarray:
@@ -68,7 +57,7 @@ def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
 
 RULES = (
     Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
-    Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_channels),
+    Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
     Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups", groups_have_kernel),
     Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
     Rule("stride", "the kernel is written for stride 1", stride_is_one),
