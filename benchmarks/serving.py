@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from tilewright.errors import UserError
+from tilewright.model_files import SELECTOR, verify
 from tilewright.problem import DIMS, Problem
-from tilewright.publish import SELECTOR, verify
 from tilewright.selection import NO_CANDIDATE, Selector
 
 MAIN = """

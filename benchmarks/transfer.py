@@ -27,7 +27,6 @@ from tilewright import (
     learn,
     problem,
     problem_sets,
-    publish,
     resources,
     support,
 )
@@ -150,7 +149,7 @@ def main() -> None:
     total = int(((data.problems["split"] == "train").to_numpy()[data.problem]).sum())
     print(f"{args.step}, {operation}, {args.problems} problems, {total:,} training rows, all SIMULATED")
     with tempfile.TemporaryDirectory() as folder:
-        publish.write_training(Path(folder), first, start)
+        learn.write(Path(folder), first, start)
         # The folder is no path inside a workflow, which is what the setting wants of a user.
         corrected = settings.model_copy(update={"prior": folder})
         for share in SHARES:

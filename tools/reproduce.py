@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 from tilewright.errors import UserError, reports_user_errors
-from tilewright.publish import PROVENANCE, verify
+from tilewright.model_files import PROVENANCE, verify
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import dataset, efficiency, evaluate, parquet, publish
+from tilewright import dataset, efficiency, evaluate, model_files, parquet
 from tilewright.hardware import Hardware
 from tilewright.selection import load_booster
 from tilewright.tables import checked
@@ -33,10 +33,10 @@ def picks(results: Path, operation: str) -> pd.DataFrame:
     """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
     measured = dataset.load(results / f"datasets/{ARCH}/{operation}.parquet")
     training = results / f"training/{ARCH}/{operation}"
-    spec = publish.read_json(training / publish.SPEC)
-    hardware = checked(publish.read_json(training / publish.HARDWARE), Hardware, "hardware")
-    booster = load_booster(training / publish.MODEL, spec)
-    pool = parquet.read(training / publish.CANDIDATES).to_pandas()
+    spec = model_files.read_json(training / model_files.SPEC)
+    hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
+    booster = load_booster(training / model_files.MODEL, spec)
+    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
     scores, offered = evaluate.rank_pool(measured, booster, spec, pool, hardware)
     times = np.full(scores.shape, np.inf)
     ok = measured.status == efficiency.OK

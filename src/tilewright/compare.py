@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow.compute as pc
 from scipy.stats import norm
 
-from tilewright import bootstrap, candidates, efficiency, evaluate, parquet, publish
+from tilewright import bootstrap, candidates, efficiency, evaluate, model_files, parquet
 from tilewright.dataset import load, provenance_of
 from tilewright.errors import UserError
 from tilewright.measurements import Measurements
@@ -262,4 +262,4 @@ _PLAIN = {
 
 def is_models(path: Path) -> bool:
     """Return whether ``path`` is a published model directory."""
-    return (path / publish.INDEX).is_file()
+    return (path / model_files.INDEX).is_file()

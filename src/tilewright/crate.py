@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tilewright import publish
+from tilewright import model_files
 from tilewright.atomic import write_text
 from tilewright.errors import UserError
 from tilewright.provenance import Provenance, read
@@ -37,13 +37,13 @@ def write(models: Path, output: Path, date: str | None = None, licence: str | No
         raise UserError(f"{models}: no commit is known, so no date: give the day of publication as --date 2026-11-21")
     if not _DAY.fullmatch(day):
         raise UserError(f"--date is {day!r}; write the day as 2026-11-21")
-    index = publish.verify(models)
+    index = model_files.verify(models)
     content = metadata(made, index, {name: (models / name).stat().st_size for name in index["sha256"]}, day, licence)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
         building = Path(folder, "crate")
         shutil.copytree(models, building / MODELS, ignore=shutil.ignore_patterns(".*"))
-        write_text(building / FILE, publish.json_text(content))
+        write_text(building / FILE, model_files.json_text(content))
         building.rename(output)
     return output / FILE
 
@@ -53,7 +53,7 @@ def metadata(
 ) -> dict[str, Any]:
     """Return the JSON-LD of the crate; ``sizes`` are bytes of each file of the index."""
     files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index["sha256"].items())]
-    files.append({"@id": MODELS + publish.INDEX, "@type": "File", "encodingFormat": "application/json"})
+    files.append({"@id": MODELS + model_files.INDEX, "@type": "File", "encodingFormat": "application/json"})
     kinds = sorted({one.measurements.device_kind for one in made.operations.values()})
     inputs = {path: digest for one in made.operations.values() for path, digest in one.inputs.items()}
     root = {

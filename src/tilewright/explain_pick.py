@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tilewright import dataset, efficiency, explain, parquet, problem, publish
+from tilewright import dataset, efficiency, explain, model_files, parquet, problem
 from tilewright.command_line import table_lines
 from tilewright.errors import UserError
 from tilewright.measurements import STATUSES, Measurements
@@ -134,7 +134,7 @@ def _nearest(selector: Selector, wanted: Problem, models: Path, times: Measureme
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     training = training.reset_index(drop=True)
     novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec["feature_set"], selector.hardware)
-    picked = parquet.read(_folder(selector, models) / publish.OUT_OF_FOLD).to_pandas()
+    picked = parquet.read(_folder(selector, models) / model_files.OUT_OF_FOLD).to_pandas()
     efficiencies = dict(zip(picked["problem_key"], picked["efficiency"], strict=True))
     rows = []
     for row in novelty.most_like(0, NEAREST):
@@ -162,12 +162,12 @@ def _training(selector: Selector, models: Path) -> pd.DataFrame | None:
     dims = selector.known[list(DIMS)].to_dict("records")
     table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
-    trained = parquet.read(_folder(selector, models) / publish.OUT_OF_FOLD, columns=["problem_key"])
+    trained = parquet.read(_folder(selector, models) / model_files.OUT_OF_FOLD, columns=["problem_key"])
     return table[table["problem_key"].isin(trained["problem_key"].to_pylist())]
 
 
 def _folder(selector: Selector, models: Path) -> Path:
-    return models / str(publish.read_json(models / publish.INDEX)["operations"][selector.operation]["folder"])
+    return models / str(model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"])
 
 
 _HEADS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilewright import aliases, assembly, chosen_pairs, dataset, parquet, plan, publish, recording, seal
+from tilewright import aliases, assembly, chosen_pairs, dataset, model_files, parquet, plan, recording, seal
 from tilewright.dataset import CODE, SCHEMA
 from tilewright.errors import UserError
 from tilewright.hardware import get as product
@@ -36,7 +36,7 @@ class Check:
 
 def check(path: Path, config: Path) -> list[Check]:
     """Return what was found in ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
-    if (path / publish.INDEX).is_file():
+    if (path / model_files.INDEX).is_file():
         return _models(path)
     if (path / recording.FILE).is_file():
         return _recording(path, config)
@@ -49,8 +49,8 @@ def check(path: Path, config: Path) -> list[Check]:
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
-        f"{path}: is neither a model directory ({publish.INDEX}), a recording ({recording.FILE}), a folder of results "
-        f"({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
+        f"{path}: is neither a model directory ({model_files.INDEX}), a recording ({recording.FILE}), a folder of "
+        f"results ({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
     )
 
 
@@ -63,10 +63,10 @@ def _tried(subject: str, look: Callable[[], str]) -> Check:
 
 def _models(path: Path) -> list[Check]:
     try:
-        index = publish.verify(path)
+        index = model_files.verify(path)
     except UserError as error:
         return [Check(str(path), False, str(error))]
-    found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {publish.INDEX}")]
+    found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {model_files.INDEX}")]
     return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index["operations"]]
 
 
@@ -129,7 +129,7 @@ def _results(path: Path) -> list[Check]:
         found.append(_tried(str(file), partial(_dataset, file)))
         if found[-1].ok:
             found.append(_tried(f"{file}, journals", partial(_from_journals, path, file)))
-    for index in sorted(path.glob(f"models/*/{publish.INDEX}")):
+    for index in sorted(path.glob(f"models/*/{model_files.INDEX}")):
         found += _models(index.parent)
     return found
 

@@ -15,22 +15,27 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from tilewright import (
     booster_text,
     cross_validation,
     efficiency,
     features,
+    model_files,
     objectives,
+    parquet,
     reference_features,
     row_sampling,
 )
 from tilewright import prior as priors
+from tilewright.atomic import write_text
 from tilewright.cross_validation import Choice
 from tilewright.errors import UserError
 from tilewright.feature_table import FeatureSet
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
+from tilewright.model_files import json_text
 from tilewright.objectives import OBJECTIVES, Rows, Table
 from tilewright.prior import OFFSET, Prior
 from tilewright.settings.model import ModelSettings
@@ -96,6 +101,27 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
         | ({} if prior is None else {"prior": prior.origin}),
         candidates=candidates.assign(**{OFFSET: offset})[offered].reset_index(drop=True),
     )
+
+
+def write(folder: Path, trained: Trained, hardware: Hardware) -> None:
+    """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
+    texts = {
+        model_files.MODEL: trained.model,
+        model_files.SPEC: json_text(trained.spec),
+        model_files.MANIFEST: json_text(trained.manifest),
+        model_files.CV_METRICS: json_text(trained.cv),
+        model_files.IMPORTANCES: json_text(trained.importances),
+        model_files.HARDWARE: json_text(hardware.model_dump(mode="json")),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text, sealed=True)
+    # The index and the pandas metadata are no part of the pool; the latter names library versions.
+    for name, frame in (
+        (model_files.CANDIDATES, trained.candidates),
+        (model_files.OUT_OF_FOLD, trained.out_of_fold),
+    ):
+        plain = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        parquet.write(plain, folder / name)
 
 
 def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lightgbm.Booster | None, np.ndarray]:

@@ -15,7 +15,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import booster_text, features, parquet, publish
+from tilewright import booster_text, features, model_files, parquet
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 
@@ -63,21 +63,21 @@ def load(folder: Path, feature_set: str, variant: str) -> Prior:
 
     ``UserError`` when it is another direction's or has other features.
     """
-    spec: dict[str, Any] = publish.read_json(folder / publish.SPEC)
+    spec: dict[str, Any] = model_files.read_json(folder / model_files.SPEC)
     chosen = features.feature_set(feature_set)
     for field, wanted in (("variant", variant), ("feature_set", feature_set), ("feature_names", list(chosen.names))):
         if spec.get(field) != wanted:
             found = spec.get(field) if field != "feature_names" else "others"
             raise UserError(
-                f"{folder / publish.SPEC}: {field} is {found!r}, but the model to train needs "
+                f"{folder / model_files.SPEC}: {field} is {found!r}, but the model to train needs "
                 f"{wanted if field != 'feature_names' else 'those of this release'!r}; "
                 "give model.prior a model of the same direction and features"
             )
-    pool = parquet.read(folder / publish.CANDIDATES).to_pandas()
+    pool = parquet.read(folder / model_files.CANDIDATES).to_pandas()
     try:
-        text = (folder / publish.MODEL).read_text(encoding="utf-8")
+        text = (folder / model_files.MODEL).read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise UserError(f"{folder / publish.MODEL}: there is no such file; give a training folder") from error
+        raise UserError(f"{folder / model_files.MODEL}: there is no such file; give a training folder") from error
     return Prior(
         origin={field: spec[field] for field in ("operation", "arch", "device", "device_kind")},
         text=text,

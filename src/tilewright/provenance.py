@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tilewright import parquet, publish, seal
+from tilewright import model_files, parquet, seal
 from tilewright.checkout import Source, source_of
 from tilewright.dataset import provenance_of
 from tilewright.errors import UserError
@@ -50,7 +50,7 @@ class Made(Table):
 
 
 class Provenance(Table):
-    """The content of ``publish.PROVENANCE``."""
+    """The content of ``model_files.PROVENANCE``."""
 
     format: int
     arch: str
@@ -110,8 +110,8 @@ def _version(package: str) -> str:
 
 def read(models: Path) -> Provenance:
     """Return the provenance of a model directory, after all its hashes have been checked."""
-    index = publish.verify(models)
-    path = models / publish.PROVENANCE
-    if publish.PROVENANCE not in index["sha256"]:
+    index = model_files.verify(models)
+    path = models / model_files.PROVENANCE
+    if model_files.PROVENANCE not in index["sha256"]:
         raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")
-    return checked(publish.read_json(path), Provenance, str(path))
+    return checked(model_files.read_json(path), Provenance, str(path))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import candidates, features, foreign_problems, kernel, learn, publish, resources, support
+from tilewright import candidates, features, foreign_problems, kernel, learn, model_files, resources, support
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.foreign_names import Named, is_depthwise, read
@@ -149,7 +149,7 @@ def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list
 
 def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """Return one row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
-    index = publish.verify(models)
+    index = model_files.verify(models)
     operations = [f"{named.kernel.variant}_{named.kernel.dtype}" for named in pairs.kernels]
     remarks, values = [], _Values(len(pairs.name))
     of_name = np.array(operations, dtype=object)
@@ -221,9 +221,11 @@ def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.Data
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [kernel.name(n.kernel) for n in named], "split_k": [n.split_k for n in named]})
     )
-    folder = models / publish.read_json(models / publish.INDEX)["operations"][selector.operation]["folder"]
-    path = folder / publish.ESTIMATES
-    estimate = resources.estimate(table, selector.hardware, checked(publish.read_json(path), Coefficients, str(path)))
+    folder = models / model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"]
+    path = folder / model_files.ESTIMATES
+    estimate = resources.estimate(
+        table, selector.hardware, checked(model_files.read_json(path), Coefficients, str(path))
+    )
     known = selector.candidates.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
     own = known.reindex(table["candidate"])

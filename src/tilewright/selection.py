@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from tilewright import cross_validation, features, learn, parquet, problem, publish, seal
+from tilewright import cross_validation, features, learn, model_files, parquet, problem, seal
 from tilewright.errors import UserError
 from tilewright.families import learning
 from tilewright.hardware import Hardware
@@ -67,9 +67,9 @@ class _Kernels(_Document):
 
 
 _NEEDED: dict[str, type[_Document]] = {
-    publish.SPEC: _Features,
-    publish.SERVING: _Serving,
-    publish.KERNELS: _Kernels,
+    model_files.SPEC: _Features,
+    model_files.SERVING: _Serving,
+    model_files.KERNELS: _Kernels,
 }
 
 
@@ -113,7 +113,7 @@ class Selector:
         Checked are every hash, that the files belong to one operation and arch (``arch``, if it is given), that this
         release has the features that the models ask for, and the columns of the tables.
         """
-        index = publish.verify(models)
+        index = model_files.verify(models)
         if arch is not None and arch != index["arch"]:
             raise UserError(
                 f"{models}: the models are for {index['arch']}, not for {arch}; give the directory of {arch}"
@@ -122,26 +122,26 @@ class Selector:
             known = ", ".join(index["operations"])
             raise UserError(f"{models}: there is no model of operation {operation!r}; it has {known}")
         folder = models / index["operations"][operation]["folder"]
-        spec = _of_operation(folder / publish.SPEC, operation, index)
-        hardware = read_hardware(folder / publish.HARDWARE, index["arch"])
-        serving = _of_operation(folder / publish.SERVING, operation, index)
-        kernels = _of_operation(folder / publish.KERNELS, operation, index)
+        spec = _of_operation(folder / model_files.SPEC, operation, index)
+        hardware = read_hardware(folder / model_files.HARDWARE, index["arch"])
+        serving = _of_operation(folder / model_files.SERVING, operation, index)
+        kernels = _of_operation(folder / model_files.KERNELS, operation, index)
         fields = learning.of_arch(index["arch"]).fields
-        pool = _table(folder / publish.CANDIDATES, (*_POOL_COLUMNS, *fields))
+        pool = _table(folder / model_files.CANDIDATES, (*_POOL_COLUMNS, *fields))
         own = features.feature_set(serving["feature_set"]).names
-        served = load_booster(folder / publish.SERVED_MODEL, {**serving, "feature_names": list(own)})
+        served = load_booster(folder / model_files.SERVED_MODEL, {**serving, "feature_names": list(own)})
         return cls(
             operation=operation,
             arch=index["arch"],
             device=index["device"],
             device_kind=index["device_kind"],
-            booster=load_booster(folder / publish.MODEL, spec),
+            booster=load_booster(folder / model_files.MODEL, spec),
             spec=spec,
             candidates=pool,
             hardware=hardware,
             served=Cascade.of(Operation.parse(operation), hardware, served, serving["short_lists"], pool),
             pruned=pool["kernel"].isin(kernels["pruned"]).to_numpy(),
-            known=_table(folder / publish.KNOWN, known_problems.SCHEMA.names),
+            known=_table(folder / model_files.KNOWN, known_problems.SCHEMA.names),
             gaps=serving["guarantee"]["gaps"],
         )
 
@@ -247,7 +247,7 @@ def load_booster(path: Path, spec: dict[str, Any]) -> lightgbm.Booster:
     except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: is no LightGBM model ({error}); train it again") from error
     if booster.feature_name() != spec["feature_names"]:
-        raise UserError(f"{path}: its features are not those of {publish.SPEC} beside it; publish the model again")
+        raise UserError(f"{path}: its features are not those of {model_files.SPEC} beside it; publish the model again")
     unknown = sorted(set(spec["feature_names"]) - set(features.feature_set(spec["feature_set"]).names))
     if unknown:
         raise UserError(
@@ -258,14 +258,14 @@ def load_booster(path: Path, spec: dict[str, Any]) -> lightgbm.Booster:
 
 def read_hardware(path: Path, arch: str) -> Hardware:
     """Read the product that a model was trained for; ``UserError`` if it is damaged or of another ``arch``."""
-    hardware = checked(publish.read_json(path), Hardware, str(path))
+    hardware = checked(model_files.read_json(path), Hardware, str(path))
     if hardware.arch != arch:
         raise UserError(f"{path}: arch is {hardware.arch}, but the models are for {arch}; publish them again")
     return hardware
 
 
 def _of_operation(path: Path, operation: str, index: dict[str, Any]) -> dict[str, Any]:
-    content = publish.read_json(path)
+    content = model_files.read_json(path)
     checked(content, _NEEDED[path.name], str(path))
     for field, wanted in (
         ("operation", operation),
@@ -273,7 +273,8 @@ def _of_operation(path: Path, operation: str, index: dict[str, Any]) -> dict[str
     ):
         if content.get(field) != wanted:
             raise UserError(
-                f"{path}: {field} is {content.get(field)!r}, but {publish.INDEX} says {wanted!r}; publish them again"
+                f"{path}: {field} is {content.get(field)!r}, but {model_files.INDEX} says {wanted!r}; "
+                "publish them again"
             )
     return content
 

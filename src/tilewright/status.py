@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import aliases, parquet, plan, publish, support_table
+from tilewright import aliases, model_files, parquet, plan, support_table
 from tilewright.bench.receipt import Receipt
 
 CHUNKED = {
@@ -24,7 +24,7 @@ CHUNKED = {
 """Stages that have a file a chunk, below the results folder."""
 WHOLE = {
     "dataset": "datasets/{arch}/{operation}.parquet",
-    "model": "training/{arch}/{operation}/" + publish.MANIFEST,
+    "model": "training/{arch}/{operation}/" + model_files.MANIFEST,
     "validation": "validation/{arch}/{operation}.json",
 }
 """Stages that have one file an operation."""
@@ -74,7 +74,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
             for stage, pattern in WHOLE.items()
             if (results / pattern.format(arch=arch, operation=operation)).exists()
         ),
-        mean_efficiency=publish.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
+        mean_efficiency=model_files.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_bad_input import HOSTILE, changed, places
 from test_publish import make
 
-from tilewright import hardware, layers, publish, recording
+from tilewright import hardware, layers, model_files, publish, recording
 from tilewright.errors import UserError
 from tilewright.operation import Operation
 from tilewright.selection import Selector
@@ -103,14 +103,14 @@ def copied(models, tmp_path):
 
 @settings(FEW, max_examples=15)
 @given(data=st.data())
-def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
+def test_damaged_bytes_in_a_model_files_are_always_refused(data, models, tmp_path):
     folder = copied(models, tmp_path)
     path = data.draw(st.sampled_from(sorted(file for file in folder.rglob("[!.]*") if file.is_file())))
     content = bytearray(path.read_bytes())
     at = data.draw(st.integers(0, len(content) - 1))
     content[at] ^= 1 << data.draw(st.integers(0, 7))
     path.write_bytes(content)
-    if path.name == publish.INDEX:
+    if path.name == model_files.INDEX:
         refused_or_read(lambda: Selector.load(folder, str(OPERATION)), folder, path.name)
     else:
         with pytest.raises(UserError, match=path.name.replace(".", r"\.")):
@@ -119,14 +119,14 @@ def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp
 
 @settings(FEW, max_examples=40)
 @given(data=st.data())
-def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
+def test_a_hostile_value_in_a_model_files_whose_hashes_fit(data, models, tmp_path):
     folder = copied(models, tmp_path)
     path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
     content = json.loads(path.read_text())
     where = data.draw(st.sampled_from(list(places(content))[:200]))
     content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
     path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
-    index = folder / publish.INDEX
+    index = folder / model_files.INDEX
     if path != index:
         told = json.loads(index.read_text())
         told["sha256"][path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,7 +6,7 @@ import pytest
 from test_publish import API, SMALL_SERVING, TEMPLATE
 from test_serving import SHAPES, picks_of_cpp, random_shapes
 
-from tilewright import dataset, evaluate, hardware, learn, parquet, publish, recording
+from tilewright import dataset, evaluate, hardware, learn, model_files, parquet, publish, recording
 from tilewright.families import learning
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
@@ -27,15 +27,15 @@ def published(request, tmp_path_factory):
     data = dataset.load(folder / "dataset.parquet")
     trained = learn.train(data, H200, SETTINGS)
     training = folder / "training"
-    publish.write_training(training, trained, H200)
-    booster = load_booster(training / publish.MODEL, trained.spec)
+    learn.write(training, trained, H200)
+    booster = load_booster(training / model_files.MODEL, trained.spec)
     ranking = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, H200)
-    (folder / "report.json").write_text(publish.json_text(evaluate.evaluate(data, *ranking, H200)))
+    (folder / "report.json").write_text(model_files.json_text(evaluate.evaluate(data, *ranking, H200)))
     served = artefacts.build(
         data, booster, trained.spec, trained.candidates, trained.out_of_fold, H200, TEMPLATE, API,
         samples.coefficients(), SMALL_SERVING,
     )  # fmt: skip
-    publish.write_serving(folder / "serving", served)
+    artefacts.write(folder / "serving", served)
     publish.publish([training], [folder / "report.json"], [folder / "serving"], folder / "models")
     return data, folder, request.param
 
@@ -58,7 +58,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
 
 def test_the_kernel_list_names_the_files_of_the_kernels(published):
     _, folder, operation = published
-    listed = publish.read_json(folder / "serving" / publish.KERNELS)
+    listed = model_files.read_json(folder / "serving" / model_files.KERNELS)
     names = [entry["kernel"] for entry in listed["kernels"]]
     assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
     assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)

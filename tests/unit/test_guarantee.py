@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_publish import make
 
-from tilewright import cli, cross_validation, parquet, publish
+from tilewright import cli, cross_validation, model_files, parquet, publish
 from tilewright.errors import UserError
 from tilewright.problem import Problem
 from tilewright.selection import Selector
@@ -107,7 +107,7 @@ def made(tmp_path_factory):
 
 
 def test_gaps_are_zero_where_the_pick_is_near_best(made):
-    unseen = parquet.read(made / "training/forward_bf16" / publish.OUT_OF_FOLD).to_pandas()
+    unseen = parquet.read(made / "training/forward_bf16" / model_files.OUT_OF_FOLD).to_pandas()
     assert (unseen["gap"] >= 0).all()
     assert (unseen["gap"][unseen["efficiency"] >= cross_validation.NEAR] == 0).all()
     assert (unseen["gap"][unseen["efficiency"] < cross_validation.NEAR] > 0).all()

@@ -7,7 +7,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import evaluate, learn, publish, transfer_curve
+from tilewright import evaluate, learn, model_files, transfer_curve
 from tilewright import prior as priors
 from tilewright.errors import UserError
 from tilewright.settings.model import ModelSettings
@@ -33,7 +33,7 @@ def few_rows(data, share, seed=0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("prior")
-    publish.write_training(path, learn.train(samples.measured(), samples.product(), changed()), samples.product())
+    learn.write(path, learn.train(samples.measured(), samples.product(), changed()), samples.product())
     return path
 
 
@@ -52,7 +52,7 @@ def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(fol
     assert trained.manifest["prior"] == {
         "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
     }  # fmt: skip
-    first = lightgbm.Booster(model_file=str(folder / publish.MODEL))
+    first = lightgbm.Booster(model_file=str(folder / model_files.MODEL))
     booster = lightgbm.Booster(model_str=trained.model)
     assert booster.num_trees() > first.num_trees()
     assert picked(other, trained) > picked(other, dataclasses.replace(trained, model=first.model_to_string()))
@@ -94,7 +94,7 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
 def test_a_ranking_can_be_a_prior_too(tmp_path, target):
     data = samples.measured()
     ranking = learn.train(data, samples.product(), changed(target=target))
-    publish.write_training(tmp_path, ranking, samples.product())
+    learn.write(tmp_path, ranking, samples.product())
     assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
 
 

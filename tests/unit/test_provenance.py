@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tilewright import crate, parquet, provenance, publish
+from tilewright import crate, model_files, parquet, provenance
 from tilewright.checkout import source_of
 from tilewright.cli import main
 from tilewright.dataset import SCHEMA_VERSION
@@ -59,16 +59,16 @@ def publish_by_hand(folder, content):
     folder.mkdir(parents=True)
     texts = {"grouped_conv_forward_bf16_gfx950/model_tflops.lgbm": "tree\n"}
     if content is not None:
-        texts[publish.PROVENANCE] = publish.json_text(content)
+        texts[model_files.PROVENANCE] = model_files.json_text(content)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     index = {
-        "format": publish.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+        "format": model_files.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
         "operations": {OPERATION: {"folder": "grouped_conv_forward_bf16_gfx950"}},
         "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())},
     }  # fmt: skip
-    (folder / publish.INDEX).write_text(publish.json_text(index))
+    (folder / model_files.INDEX).write_text(model_files.json_text(index))
     return folder
 
 
@@ -136,14 +136,16 @@ def test_one_command_prints_it(models, capsys):
     ):
         assert part in shown
     assert main(["provenance", str(models), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["provenance"] == json.loads((models / publish.PROVENANCE).read_text())
+    assert json.loads(capsys.readouterr().out)["provenance"] == json.loads(
+        (models / model_files.PROVENANCE).read_text()
+    )
 
 
 def test_models_that_were_changed_or_say_nothing_are_refused(models, tmp_path, capsys):
     silent = publish_by_hand(tmp_path / "silent", None)
     assert main(["provenance", str(silent)]) == 2
     assert "the models say nothing of their origin; publish them again" in capsys.readouterr().err
-    (models / publish.PROVENANCE).write_text("{}")
+    (models / model_files.PROVENANCE).write_text("{}")
     assert main(["provenance", str(models)]) == 2
     assert "provenance.json: the content does not match index.json" in capsys.readouterr().err
 
@@ -175,7 +177,7 @@ def test_a_crate_has_what_the_specification_requires(models, tmp_path):
     assert set(references(content["@graph"])) - set(entities) == {"https://w3id.org/ro/crate/1.1"}
     files = {p.relative_to(path.parent).as_posix() for p in path.parent.rglob("*") if p.is_file()} - {path.name}
     assert {part["@id"] for part in root["hasPart"]} == files
-    assert publish.verify(path.parent / "models")
+    assert model_files.verify(path.parent / "models")
 
 
 def test_the_same_models_give_the_same_crate(models, tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import candidates, features, learn, publish
+from tilewright import candidates, features, learn
 from tilewright.settings.model import ModelSettings
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
@@ -179,7 +179,7 @@ def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path
     data = samples.measured()
     settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
     trained = learn.train(data, samples.product(), settings)
-    publish.write_training(tmp_path, trained, samples.product())
+    learn.write(tmp_path, trained, samples.product())
     theirs = ReferencePredictor(tmp_path)
     booster = lightgbm.Booster(model_str=trained.model)
     pool = trained.candidates

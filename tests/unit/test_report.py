@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import publish
+from tilewright import model_files
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS
 from tilewright.report import figures, measured, network_figures, page, published, results, tables
@@ -497,7 +497,7 @@ def test_without_datasets_their_sections_are_left_out(stages):
 
 def test_a_dataset_of_another_device_or_operation_is_refused(stages, tmp_path, monkeypatch):
     for folder in stages[1]:
-        (folder / publish.HARDWARE).write_text(learning_samples.product().model_dump_json())
+        (folder / model_files.HARDWARE).write_text(learning_samples.product().model_dump_json())
     found = learning_samples.measured("forward")
     for changed, message in (({"device": "other"}, "device is 'other'"), ({"operation": "x_bf16"}, "operation is")):
         monkeypatch.setattr(results.dataset, "load", lambda path, c=changed: dataclasses.replace(found, **c))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_publish import make
 
-from tilewright import cli, evaluate, problem, publish, support
+from tilewright import cli, evaluate, model_files, problem, publish, support
 from tilewright.errors import UserError
 from tilewright.problem import Problem
 from tilewright.selection import Selector, load_booster
@@ -130,7 +130,7 @@ def test_a_tampered_model_is_refused(models, tmp_path, capsys):
 
     changed = tmp_path / "models"
     shutil.copytree(models, changed)
-    path = changed / "grouped_conv_forward_bf16_gfx950" / publish.MODEL
+    path = changed / "grouped_conv_forward_bf16_gfx950" / model_files.MODEL
     path.write_text(path.read_text().replace("leaf_value=", "leaf_value= ", 1))
     assert cli.main(["select", str(changed), "--problem", WORD]) == 2
     assert "does not match index.json" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_publish import TEMPLATE, make
 
-from tilewright import parquet, publish
+from tilewright import model_files, parquet, publish
 from tilewright.errors import UserError
 from tilewright.problem import DIMS, Problem
 from tilewright.selection import NO_CANDIDATE, Selector, checked_dims
@@ -170,8 +170,8 @@ def test_dimensions_in_another_form_are_refused():
 
 def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
     python, folder = selector
-    path = folder / f"serving/{python.operation}" / publish.KERNELS
-    listed = publish.read_json(path)
+    path = folder / f"serving/{python.operation}" / model_files.KERNELS
+    listed = model_files.read_json(path)
     assert {entry["kernel"] for entry in listed["kernels"]} == set(python.candidates["kernel"])
     keys = {tuple(sorted(entry["registry_key"].items())) for entry in listed["kernels"]}
     assert len(keys) == len(listed["kernels"]) == listed["pool_size"]
@@ -184,11 +184,13 @@ def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
 
 def test_serving_figures_count_every_validation_problem(selector):
     python, folder = selector
-    figures = publish.read_json(folder / f"serving/{python.operation}" / publish.SERVING)
-    report = publish.read_json(folder / f"{python.operation}.json")
+    figures = model_files.read_json(folder / f"serving/{python.operation}" / model_files.SERVING)
+    report = model_files.read_json(folder / f"{python.operation}.json")
     assert figures["validation"]["n_problems"] == report["n_problems"]
     assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
-    assert figures["known_problems"] == parquet.read(folder / f"serving/{python.operation}" / publish.KNOWN).num_rows
+    assert (
+        figures["known_problems"] == parquet.read(folder / f"serving/{python.operation}" / model_files.KNOWN).num_rows
+    )
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6))

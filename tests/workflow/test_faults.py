@@ -12,7 +12,7 @@ import time
 import pytest
 from small_workflow import TARGETS, lay_out
 
-from tilewright import publish
+from tilewright import model_files
 from tilewright.bench import journal
 
 RESULTS = (
@@ -27,9 +27,9 @@ UNLOCKED = "results/datasets/gfx950/forward_bf16.parquet"
 def hashes(workflow):
     bundles = sorted((workflow.folder / "results/headers").rglob("*.tar"))
     files = [*bundles, *(workflow.folder / name for name in RESULTS)]
-    models = dict(publish.verify(workflow.folder / "results/models/gfx950")["sha256"])
+    models = dict(model_files.verify(workflow.folder / "results/models/gfx950")["sha256"])
     # It holds the configuration, which ``slow`` changes.
-    del models[publish.PROVENANCE]
+    del models[model_files.PROVENANCE]
     return models | {
         path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
     }
@@ -148,7 +148,7 @@ def test_one_gpu_is_the_limit_whatever_the_flags(fresh, flags):
 
 def test_published_models_say_that_they_are_simulated(made):
     workflow, _ = made
-    index = publish.verify(workflow.folder / "results/models/gfx950")
+    index = model_files.verify(workflow.folder / "results/models/gfx950")
     assert index["device_kind"] == "simulated"
     assert b"simulated" in workflow.read("results/reports/gfx950.html")
     folder = workflow.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950"

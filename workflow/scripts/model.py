@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, families, features, hardware, learn, publish
+from tilewright import dataset, families, features, hardware, learn, model_files
 from tilewright.errors import reports_user_errors
 from tilewright.settings.model import ModelSettings
 
@@ -20,7 +20,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--product", required=True, help="product of that table that the times belong to")
     parser.add_argument("--settings", default="{}", help="section model of config.yaml as JSON")
     parser.add_argument("--threads", type=int, default=1, help="the model does not depend on it")
-    parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(publish.TRAINING_FILES)}")
+    parser.add_argument(
+        "--output", required=True, type=Path, help=f"folder for {', '.join(model_files.TRAINING_FILES)}"
+    )
     args = parser.parse_args(argv)
 
     measurements = dataset.load(args.dataset)
@@ -34,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
             update={"features": features.fitting(settings.features, measurements.candidates)}
         )
     trained = learn.train(measurements, product, settings, args.threads)
-    publish.write_training(args.output, trained, product)
+    learn.write(args.output, trained, product)
     summary = trained.manifest["out_of_fold_efficiency"]
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): "

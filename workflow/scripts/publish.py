@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from tilewright import provenance, publish
+from tilewright import model_files, provenance, publish
 from tilewright.errors import reports_user_errors
 
 MADE_FROM = "an operation, its dataset and other tables that its model was made from; again for each operation"
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
         config, compiler = json.loads(args.config), json.loads(args.compiler)
         made = provenance.collect(args.arch, config, compiler, inputs, args.workflow).model_dump(mode="json")
     index = publish.publish(args.training, args.validation, args.serving, args.output, made)
-    publish.verify(args.output)
+    model_files.verify(args.output)
     operations = ", ".join(index["operations"])
     print(f"{index['arch']}: published {operations}; device kind: {index['device_kind']}")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, hardware, publish, reference_trainer
+from tilewright import dataset, hardware, model_files, reference_trainer
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
 from tilewright.settings.model import ModelSettings
@@ -22,15 +22,17 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--settings", default="{}", help="section model of config.yaml as JSON")
     parser.add_argument("--trees", type=int, default=reference_trainer.TREES, help="the reference has %(default)s")
     parser.add_argument("--threads", type=int, default=1, help="the model does not depend on it")
-    parser.add_argument("--output", required=True, type=Path, help=f"folder for {publish.MODEL} and {publish.SPEC}")
+    parser.add_argument(
+        "--output", required=True, type=Path, help=f"folder for {model_files.MODEL} and {model_files.SPEC}"
+    )
     args = parser.parse_args(argv)
 
     measurements = dataset.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
     settings = ModelSettings.from_json(args.settings)
     model, spec = reference_trainer.train(measurements, product, settings, args.threads, args.trees)
-    write_text(args.output / publish.MODEL, model)
-    write_text(args.output / publish.SPEC, publish.json_text(spec))
+    write_text(args.output / model_files.MODEL, model)
+    write_text(args.output / model_files.SPEC, model_files.json_text(spec))
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the reference's trainer on "
         f"{spec['training_rows']} rows, {spec['trees']} trees"

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, layers, parquet, publish
+from tilewright import dataset, layers, model_files, parquet
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.errors import UserError, reports_user_errors
 from tilewright.selection import load_booster, read_hardware
@@ -26,24 +26,24 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=Path, help="table of layers that says the families of networks")
     parser.add_argument("--settings", default="{}", help="section serving of config.yaml as JSON")
     parser.add_argument("--threads", type=int, default=1, help="the results do not depend on it")
-    parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(publish.SERVING_FILES)}")
+    parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(model_files.SERVING_FILES)}")
     args = parser.parse_args(argv)
 
     measurements = dataset.load(args.dataset)
-    spec = publish.read_json(args.training / publish.SPEC)
+    spec = model_files.read_json(args.training / model_files.SPEC)
     for field in ("operation", "arch", "device", "device_kind"):
         if spec[field] != getattr(measurements, field):
             raise UserError(
-                f"{args.training / publish.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
+                f"{args.training / model_files.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
                 f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
             )
     served = artefacts.build(
         measurements,
-        load_booster(args.training / publish.MODEL, spec),
+        load_booster(args.training / model_files.MODEL, spec),
         spec,
-        parquet.read(args.training / publish.CANDIDATES).to_pandas(),
-        parquet.read(args.training / publish.OUT_OF_FOLD).to_pandas(),
-        read_hardware(args.training / publish.HARDWARE, measurements.arch),
+        parquet.read(args.training / model_files.CANDIDATES).to_pandas(),
+        parquet.read(args.training / model_files.OUT_OF_FOLD).to_pandas(),
+        read_hardware(args.training / model_files.HARDWARE, measurements.arch),
         args.template,
         args.api,
         load_coefficients(args.coefficients),
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
         args.threads,
         layers.families(layers.read(args.layers)) if args.layers else {},
     )
-    publish.write_serving(args.output, served)
+    artefacts.write(args.output, served)
     validation, kernels = served.figures["validation"], served.kernels
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the served model loses "

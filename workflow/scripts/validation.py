@@ -14,8 +14,8 @@ from tilewright import (
     learn,
     learning_curve,
     leave_out,
+    model_files,
     parquet,
-    publish,
     transfer_curve,
 )
 from tilewright.atomic import write_text
@@ -45,22 +45,22 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     measurements = dataset.load(args.dataset)
-    spec = publish.read_json(args.training / publish.SPEC)
+    spec = model_files.read_json(args.training / model_files.SPEC)
     for field in ("operation", "arch", "device", "device_kind"):
         if spec[field] != getattr(measurements, field):
             raise UserError(
-                f"{args.training / publish.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
+                f"{args.training / model_files.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
                 f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
             )
-    path = args.training / publish.HARDWARE
-    hardware = checked(publish.read_json(path), Hardware, str(path))
-    booster = load_booster(args.training / publish.MODEL, spec)
-    pool = parquet.read(args.training / publish.CANDIDATES).to_pandas()
+    path = args.training / model_files.HARDWARE
+    hardware = checked(model_files.read_json(path), Hardware, str(path))
+    booster = load_booster(args.training / model_files.MODEL, spec)
+    pool = parquet.read(args.training / model_files.CANDIDATES).to_pandas()
     scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
     reference = None
     if args.reference:
-        theirs = publish.read_json(args.reference / publish.SPEC)
-        other = load_booster(args.reference / publish.MODEL, theirs)
+        theirs = model_files.read_json(args.reference / model_files.SPEC)
+        other = load_booster(args.reference / model_files.MODEL, theirs)
         bare = pool.assign(**{learn.OFFSET: 0.0})
         reference, _ = evaluate.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
@@ -91,7 +91,7 @@ def main(argv: list[str] | None = None) -> None:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])
         report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
-    write_text(args.output, publish.json_text(report), sealed=True)
+    write_text(args.output, model_files.json_text(report), sealed=True)
     summary = report["efficiency"]
     floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"
     print(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tilewright import command_line, parquet, publish, scoring
+from tilewright import command_line, model_files, parquet, scoring
 from tilewright.errors import UserError
 
 EXAMPLES = (
@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the table; print remarks on standard error and a summary on standard output."""
-    index = publish.verify(args.model)
+    index = model_files.verify(args.model)
     if args.out.exists() and args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a Parquet file")
     if args.kernels:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright import dataset, publish
+from tilewright import dataset, model_files
 from tilewright.efficiency import PERCENTILES
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -328,11 +328,11 @@ def load(
     one an operation. ``UserError`` when a file is missing or has another form, when a report and a training have no
     partner, or when they differ in arch, device or device kind.
     """
-    reports = [(path, checked(publish.read_json(path), Validation, str(path))) for path in validations]
+    reports = [(path, checked(model_files.read_json(path), Validation, str(path))) for path in validations]
     trained = {}
     for folder in trainings:
-        path = folder / publish.MANIFEST
-        manifest = checked(publish.read_json(path), Manifest, str(path))
+        path = folder / model_files.MANIFEST
+        manifest = checked(model_files.read_json(path), Manifest, str(path))
         trained[manifest.operation] = (folder, manifest)
     operations = [report.operation for _, report in reports]
     if len(set(operations)) < len(operations) or set(operations) != set(trained) or len(trained) < len(trainings):
@@ -371,8 +371,8 @@ def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Vali
                     f"{path}: {field} is {getattr(measurements, field)!r}, but the validation reports say "
                     f"{getattr(first, field)!r}; one report shows one device"
                 )
-        table = folders[operation] / publish.HARDWARE
-        found[operation] = measured.of(measurements, checked(publish.read_json(table), Hardware, str(table)))
+        table = folders[operation] / model_files.HARDWARE
+        found[operation] = measured.of(measurements, checked(model_files.read_json(table), Hardware, str(table)))
     return found
 
 
@@ -392,12 +392,12 @@ def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
 def _operation(
     validation: Validation, folder: Path, manifest: Manifest, shown: Measured | None, library_us: dict[str, float]
 ) -> OperationResult:
-    folds, importances = folder / publish.CV_METRICS, folder / publish.IMPORTANCES
+    folds, importances = folder / model_files.CV_METRICS, folder / model_files.IMPORTANCES
     return OperationResult(
         validation,
         manifest,
-        tuple(checked({"folds": publish.read_json(folds)}, _Folds, str(folds)).folds),
-        checked({"splits": publish.read_json(importances)}, _Importances, str(importances)).splits,
+        tuple(checked({"folds": model_files.read_json(folds)}, _Folds, str(folds)).folds),
+        checked({"splits": model_files.read_json(importances)}, _Importances, str(importances)).splits,
         shown,
         library_us,
     )

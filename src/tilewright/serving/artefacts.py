@@ -12,11 +12,23 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import ck_api, cross_validation, efficiency, evaluate, families, kernel_entries, learn
+from tilewright import (
+    ck_api,
+    cross_validation,
+    efficiency,
+    evaluate,
+    families,
+    kernel_entries,
+    learn,
+    model_files,
+    parquet,
+)
+from tilewright.atomic import write_text
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
+from tilewright.model_files import json_text
 from tilewright.operation import Operation
 from tilewright.problem import DIMS
 from tilewright.serving import guarantee, header, imagine, kernel_set, known_problems
@@ -102,6 +114,20 @@ def build(
         },
         estimates=coefficients.model_dump(mode="json") if served.family.family is families.CK_TILE else NO_ESTIMATES,
     )
+
+
+def write(folder: Path, served: Served) -> None:
+    """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
+    texts = {
+        model_files.SERVED_MODEL: served.model,
+        model_files.SELECTOR: served.header,
+        model_files.KERNELS: json_text(served.kernels),
+        model_files.SERVING: json_text(served.figures),
+        model_files.ESTIMATES: json_text(served.estimates),
+    }
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    parquet.write(served.known, folder / model_files.KNOWN)
 
 
 def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
