@@ -1,22 +1,30 @@
 #!/bin/bash
 # What one call on a GPU machine without a network does, in the root of this repository: harness.sh CARRIED OUT STEP...
 #   check RUN STEP...  check the harness (check_harness.py) with some of its steps; to the end of the line
-#   quick           tilewright bench --quick with one module
-#   measure SECONDS KILL  the workflow of h200.yaml up to its models, on all GPUs, for SECONDS at most; with KILL above 0
-#                   everything is killed after KILL seconds of measuring and goes on; the next call resumes
-#   finish          cuDNN's times, the recording, the log of the jobs
-# CARRIED is a folder with the wheels that the machine lacks (whl/) and CUTLASS's headers (cutlass.tar.xz); OUT is kept.
+#   measure SECONDS KILL  the workflow of TILEWRIGHT_CONFIG up to its models, on all GPUs, for SECONDS at most; with KILL
+#                   above 0 everything is killed after KILL seconds of measuring and goes on; the next call resumes
+#   also CONFIG TARGET  the workflow of another overlay up to a target
+#   quick           tilewright bench --quick with a module of the workflow
+#   jobs            the log of the jobs: which GPU each had when
+#   finish          cuDNN's times, an operation a GPU; the recording; the log of the jobs
+#   cache           keep what was compiled, for CARRIED of the next call
+# CARRIED is a folder with the wheels that the machine lacks (whl/), CUTLASS's headers (cutlass.tar.xz) and what was
+# compiled before, if anything (cache.tar.xz); OUT is kept.
 set -uo pipefail
 carried=$(realpath "$1") out=$(realpath "$2")
 shift 2
 state=${TILEWRIGHT_STATE:-/tmp/tilewright-state}
 config=${TILEWRIGHT_CONFIG:-benchmarks/gpu/h200.yaml}
 mkdir -p "$state"
+gpus=$(nvidia-smi -L | wc -l)
 
 install() {
     if [ ! -e "$state/site" ]; then
         python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$carried"/whl/*.whl || exit 1
         mkdir "$state/cutlass" && tar -xJf "$carried/cutlass.tar.xz" -C "$state/cutlass" || exit 1
+        if [ -e "$carried/cache.tar.xz" ]; then
+            mkdir "$state/cache" && tar -xJf "$carried/cache.tar.xz" -C "$state/cache" || exit 1
+        fi
     fi
     # No link to Python's program, which finds its environment beside the path that it was called by.
     mkdir -p "$state/bin" && rm -f "$state/bin/python"
@@ -43,9 +51,15 @@ watch_gpu() { # FILE: clocks, power, temperature and throttle reasons of each GP
 
 rows() { cat results/journals/sm_90/*/*.csv 2> /dev/null | grep -vc '^kernel,'; }
 
+workflow() { # CONFIG TARGET
+    snakemake --cores "$(nproc)" --resources gpu="$gpus" mem_mb=400000 --rerun-incomplete --keep-going \
+        --configfile "$1" -- "$2" >> "$out/workflow.log" 2>&1
+}
+
 begin_workflow() { # a process group of its own, so that all of it can be killed
-    setsid snakemake --cores "$(nproc)" --resources gpu="$gpus" mem_mb=400000 --rerun-incomplete --keep-going \
-        --configfile $config -- results/models/sm_90 >> "$out/workflow.log" 2>&1 &
+    export -f workflow
+    export out gpus
+    setsid bash -c 'workflow "$@"' workflow "$config" results/models/sm_90 &
     workflow=$!
 }
 
@@ -53,7 +67,6 @@ kill_workflow() {
     kill -KILL -- -"$workflow"
     wait "$workflow" 2> /dev/null
     clock "killed; rows $(rows)"
-    timeout 30 snakemake --unlock --cores 1 --configfile $config -- results/models/sm_90 > /dev/null 2>&1
 }
 
 clock() { date -u "+%H:%M:%S $*"; }
@@ -80,11 +93,10 @@ while [ $# -gt 0 ]; do
     measure)
         deadline=$((SECONDS + $1)) kill_after=$2
         shift 2
-        gpus=$(nvidia-smi -L | wc -l)
         watch_gpu "$out/measure.gpu.log"
         begin_workflow
         while kill -0 "$workflow" 2> /dev/null; do
-            sleep 5
+            sleep 1
             [ "$SECONDS" -ge "$deadline" ] && kill_workflow && break
             if [ "$(rows)" -gt 0 ] && [ -z "${first_row:-}" ]; then first_row=$SECONDS; clock first rows; fi
             if [ "$kill_after" -gt 0 ] && [ -n "${first_row:-}" ] && [ $((SECONDS - first_row)) -ge "$kill_after" ]; then
@@ -97,28 +109,43 @@ while [ $# -gt 0 ]; do
         kill "$watcher"
         tail -n 15 "$out/workflow.log"
         tail -qn 1 logs/sm_90/*/benchmark/*.log
-        tar -czf "$out/journals.tar.gz" results/journals/sm_90/*/*.csv
+        ;;
+    also)
+        workflow "$1" "$2"
+        echo "exit status $?"
+        tail -n 4 "$out/workflow.log"
+        shift 2
+        ;;
+    jobs)
+        python3 benchmarks/gpu/record.py --jobs
+        ;;
+    cache)
+        tar -cf - -C "$state/cache" . | xz -T0 -4 > "$out/cache.tar.xz"
         ;;
     finish)
-        for log in results/journals/sm_90/*/; do
-            op=$(basename "$log")
-            python3 benchmarks/gpu/cudnn_baseline.py --problems "results/problems/$op.parquet" --seconds 100 \
-                --output "$state/$op.cudnn.csv" 2>&1 | sed "s/^/$op: /"
+        gpu=0
+        for op in $(ls results/benchmark/sm_90); do
+            CUDA_VISIBLE_DEVICES=$((gpu++ % gpus)) python3 benchmarks/gpu/cudnn_baseline.py \
+                --problems "results/problems/$op.parquet" --seconds 100 --output "$state/$op.cudnn.csv" 2>&1 | sed "s/^/$op: /" &
+            [ $((gpu % gpus)) -ne 0 ] || wait %%
         done
         python3 benchmarks/gpu/record.py --output "$state/recorded" \
-            --note "gpu=NVIDIA H200, 143771 MiB, SM clock at most 1980 MHz, power limit 700 W, ECC on, clocks not locked" \
+            --note "gpu=$(nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,power.limit --format=csv | sort -u | tr '\n' ';')" \
             --note "gpu_driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)" \
-            --note "compiler=nvcc 13.0.88, flags of tilewright.toolchain.objects" \
+            --note "clocks=not locked" \
+            --note "compiler=$(nvcc --version | tail -1), flags of tilewright.toolchain.objects" \
             --note "kernels=CUTLASS 4.2.0 headers (PyPI nvidia-cutlass 4.2.0.0), 2.x implicit-GEMM templates" \
-            --note "harness=the workflow, $config" --note "logs=benchmarks/gpu/logs/harness"
+            --note "cudnn=benchmarks/gpu/cudnn_baseline.py, after the kernels, on the same machine" \
+            --note "harness=the workflow, $config, commit ${TILEWRIGHT_COMMIT:-unknown}" --note "logs=benchmarks/gpu/logs/workflow"
+        wait
         for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
         tar -cf "$out/recorded.tar" -C "$state" recorded
         tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark
         ;;
     quick)
-        modules=$(ls "$state"/check/cutlass_conv_fwd_bf16_nhwc*.so | head -4 | sed 's/^/--module /')
         for cache in cold warm; do
-            python3 -m tilewright.cli bench --quick --driver "$state/check/driver.so" $modules --cache $cache
+            python3 -m tilewright.cli bench --quick --cache $cache --kernels 6 \
+                --driver results/libraries/sm_90/driver.so --module "$(ls results/libraries/sm_90/forward_bf16/*.so | head -1)"
             echo "exit status $?"
         done
         ;;

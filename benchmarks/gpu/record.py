@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -100,19 +101,25 @@ def kernel_rows(folder: Path) -> pa.Table:
     return pa.table({name: pa.array(column).cast(types[name]) for name, column in columns.items()})
 
 
+def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what the journal of a receipt counts, and what the details log says of every attempt."""
+    vouched = receipt.Receipt.read(path)
+    rows, _ = journal.read(Path(vouched.journal))
+    rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id)).to_pandas()
+    passing = rows["status"].astype(str).isin(receipt.PASSING)
+    rows = pd.concat([rows[~passing], rows[passing]]).drop_duplicates(KEY)
+    return rows[[*KEY, "status", "latency_ms"]], pd.DataFrame(
+        attempts(Path(vouched.journal).with_suffix(".details.jsonl"))
+    )
+
+
 def pair_rows(results: Path, arch: str, operation: str) -> pd.DataFrame:
     """Return one row a measured pair: what the journal counts, with what the details log says of its last attempt."""
-    counted, told = [], []
-    for path in sorted((results / "benchmark" / arch / operation).glob("*.json")):
-        vouched = receipt.Receipt.read(path)
-        rows, _ = journal.read(Path(vouched.journal))
-        rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id)).to_pandas()
-        passing = rows["status"].astype(str).isin(receipt.PASSING)
-        rows = pd.concat([rows[~passing], rows[passing]]).drop_duplicates(KEY)
-        counted.append(rows[[*KEY, "status", "latency_ms"]])
-        told += attempts(Path(vouched.journal).with_suffix(".details.jsonl"))
+    receipts = sorted((results / "benchmark" / arch / operation).glob("*.json"))
+    with ProcessPoolExecutor() as pool:
+        counted, told = zip(*pool.map(chunk_rows, receipts), strict=True)
     # An attempt that was repeated counts where it was the one that the journal has.
-    last = pd.DataFrame(told).assign(latency_ms=lambda t: t["median_us"] / 1000).drop_duplicates(KEY, keep="last")
+    last = pd.concat(told).assign(latency_ms=lambda t: t["median_us"] / 1000).drop_duplicates(KEY, keep="last")
     pairs = pd.concat(counted).merge(last, on=KEY, how="left", suffixes=("", "_told"))
     ok = pairs["status"].astype(str) == "ok"
     apart = ok & ~np.isclose(pairs["latency_ms"], pairs["latency_ms_told"], rtol=1e-4)
@@ -185,9 +192,14 @@ def main() -> None:
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--device", default="sm_90_h200", help="product of config/hardware.yaml")
     parser.add_argument("--note", action="append", default=[], metavar="FIELD=TEXT", help="provenance, repeatable")
-    parser.add_argument("--output", required=True, type=Path)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--output", type=Path, help="folder of the recording")
+    what.add_argument("--jobs", action="store_true", help="print the log of the jobs, record nothing")
     args = parser.parse_args()
 
+    if args.jobs:
+        print(*sessions(args.results, args.arch), sep="\n")
+        return
     operations = sorted(path.name for path in (args.results / "benchmark" / args.arch).iterdir())
     for operation in operations:
         print(record(args.results, args.arch, operation, args.output), flush=True)

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -70,8 +71,11 @@ class NvidiaSmi:
     def read(self, own: Collection[int]) -> Reading:
         """Return the state now."""
         ask = ["nvidia-smi", f"--id={self._uuid}", "--format=csv,noheader,nounits"]
-        state = _run([*ask, f"--query-gpu={','.join(self._FIELDS)}"])
-        users = _run([*ask, "--query-compute-apps=pid"])
+        # Side by side: each takes as long as dozens of pairs.
+        with ThreadPoolExecutor() as pool:
+            state, users = pool.map(
+                _run, ([*ask, f"--query-gpu={','.join(self._FIELDS)}"], [*ask, "--query-compute-apps=pid"])
+            )
         return nvidia_reading(state, users, own)
 
 
