@@ -105,7 +105,7 @@ def facts(driver: str) -> None:
 def faults(driver: str, module: str) -> bool:
     """Measure the faulty kernels, a right one after each; return whether each got what it deserves."""
     how = method(GpuSettings(), SEED)
-    options = {**how.timing, "seed": 1, "rotate_bytes": 0, "cache": 0, "hopeless_ms": 0.0, "reserved": 0}
+    options = {**how.timing, "seed": 1, "rotate_bytes": 0, "cache": 0, "hopeless_ms": 0.0, "verify_millions": 0}
     good = True
     print(f"{'kernel':24} {'status':13} {'seconds':>7}  the right kernel after it; what was said")
     with Supervisor(driver, limits=Limits(pair_s=5.0, kernel_faults=2)) as supervisor:

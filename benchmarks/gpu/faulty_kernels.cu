@@ -20,7 +20,7 @@ __global__ void convolve(Shape shape, std::int64_t count, const Bf16::Bits* inpu
     for(std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
     {
         float value;
-        ForwardReference<Bf16>{shape, input, weight, &value - i}(i);
+        ForwardReference<Bf16>{shape, input, weight, &value - i, 1}(i);
         output[i] = Bf16::from_float(value);
     }
 }

@@ -2,7 +2,8 @@
 # What one call on a GPU machine without a network does, in the root of this repository: harness.sh CARRIED OUT STEP...
 #   check RUN STEP...  check the harness (check_harness.py) with some of its steps; to the end of the line
 #   measure SECONDS KILL  the workflow of TILEWRIGHT_CONFIG up to its models, on all GPUs, for SECONDS at most; with KILL
-#                   above 0 everything is killed after KILL seconds of measuring and goes on; the next call resumes
+#                   above 0 everything is killed after KILL seconds of measuring, until then on TILEWRIGHT_FIRST_GPUS
+#                   GPUs, and goes on; the next call resumes
 #   also CONFIG TARGET  the workflow of another overlay up to a target
 #   quick           tilewright bench --quick with a module of the workflow
 #   jobs            the log of the jobs: which GPU each had when
@@ -21,6 +22,10 @@ gpus=$(nvidia-smi -L | wc -l)
 install() {
     if [ ! -e "$state/site" ]; then
         python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$carried"/whl/*.whl || exit 1
+        # What Python's metadata has of an installed package.
+        mkdir "$state/site/tilewright-0.dist-info"
+        printf 'Metadata-Version: 2.1\nName: tilewright\nVersion: %s\n' "$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
+            > "$state/site/tilewright-0.dist-info/METADATA"
         mkdir "$state/cutlass" && tar -xJf "$carried/cutlass.tar.xz" -C "$state/cutlass" || exit 1
         if [ -e "$carried/cache.tar.xz" ]; then
             mkdir "$state/cache" && tar -xJf "$carried/cache.tar.xz" -C "$state/cache" || exit 1
@@ -94,6 +99,8 @@ while [ $# -gt 0 ]; do
         deadline=$((SECONDS + $1)) kill_after=$2
         shift 2
         watch_gpu "$out/measure.gpu.log"
+        all=$gpus
+        [ "$kill_after" -gt 0 ] && gpus=${TILEWRIGHT_FIRST_GPUS:-$all}
         begin_workflow
         while kill -0 "$workflow" 2> /dev/null; do
             sleep 1
@@ -102,6 +109,7 @@ while [ $# -gt 0 ]; do
             if [ "$kill_after" -gt 0 ] && [ -n "${first_row:-}" ] && [ $((SECONDS - first_row)) -ge "$kill_after" ]; then
                 kill_after=0
                 kill_workflow
+                gpus=$all
                 begin_workflow
             fi
         done
@@ -140,6 +148,7 @@ while [ $# -gt 0 ]; do
         wait
         for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
         tar -cf "$out/recorded.tar" -C "$state" recorded
+        grep -hE '"event": "(session|drift)"' results/journals/sm_90/*/*.details.jsonl | gzip -9 > "$out/sessions.jsonl.gz"
         tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark
         ;;
     quick)

@@ -86,7 +86,7 @@ def problem_rows(path: Path) -> pa.Table:
 
 def kernel_rows(folder: Path) -> pa.Table:
     """Return the kernels of the chunks' build tables, by name."""
-    parts = [parquet.read(path).to_pandas() for path in sorted(folder.glob("*.parquet"))]
+    parts = [parquet.read(path).to_pandas() for path in sorted(folder.glob("*[0-9].parquet"))]
     built = pd.concat(parts).sort_values("kernel", ignore_index=True)
     columns = {
         "kernel": built["kernel"],

@@ -32,9 +32,9 @@ float reference_element(const ConvProblemC& problem, const Tensors& t, std::int6
     float value   = 0;
     switch(problem.direction)
     {
-    case CONV_FORWARD: ForwardReference<Fp32>{shape, a, b, &value - i}(i); break;
-    case CONV_BWD_DATA: BackwardDataReference<Fp32>{shape, a, b, &value - i}(i); break;
-    default: BackwardWeightReference<Fp32>{shape, a, b, &value - i}(i); break;
+    case CONV_FORWARD: ForwardReference<Fp32>{shape, a, b, &value - i, 1}(i); break;
+    case CONV_BWD_DATA: BackwardDataReference<Fp32>{shape, a, b, &value - i, 1}(i); break;
+    default: BackwardWeightReference<Fp32>{shape, a, b, &value - i, 1}(i); break;
     }
     return value;
 }

@@ -21,7 +21,7 @@ from tilewright.errors import UserError
 OPTIONS = {
     "seed": 1, "rotate_bytes": 0, "min_time_ms": 0.2, "max_noise": 0.01, "budget_ms": 50.0, "sample_ms": 0.1,
     "warmup_change": 0.01, "hopeless_ms": 0.0, "settle_ms": 50.0, "min_samples": 4, "max_samples": 50, "cache": 0,
-    "reserved": 0,
+    "verify_millions": 0,
 }  # fmt: skip
 SHAPE = (1, 2, 8, 8, 1, 5, 5, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1)
 DIRECTION = {"good_bwd_data": 1, "good_bwd_weight": 2}
@@ -216,3 +216,18 @@ def test_an_unknown_request_is_our_defect_and_told_as_a_crash(libraries):
 def test_any_error_text_fits_a_journal_field(text):
     assert not set(printable(text)) & set(',"\n\r\x85')
     assert printable(text).isascii() and len(printable(text)) <= 300
+
+
+@pytest.mark.parametrize("kernel", ["good", "good_bwd_data", "good_bwd_weight", "unwritten"])
+def test_of_a_large_problem_a_part_is_compared_and_all_must_be_finite(libraries, kernel):
+    shape = (2, 1, 16, 16, 1, 16, 16, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1)  # 1.2 million multiply-adds
+    outcomes = []
+    for millions in (0, 1):
+        with Supervisor(libraries[0]) as supervisor:
+            outcomes.append(supervisor.measure(request(libraries, kernel, shape, verify_millions=millions)))
+    wrong = kernel == "unwritten"
+    assert [outcome.status for outcome in outcomes] == ["wrong_result" if wrong else "ok"] * 2
+    assert [outcome.reply["check"]["not_finite"] for outcome in outcomes] == [wrong, wrong]
+    # One in two, or the next number that divides no extent of the result.
+    whole, part = (outcome.reply["check"]["elements"] for outcome in outcomes)
+    assert part == -(-whole // (5 if kernel == "good_bwd_weight" else 3))

@@ -86,7 +86,7 @@ typedef struct ConvOptionsC
     int32_t min_samples;
     int32_t max_samples;
     int32_t cache; /* ConvCache */
-    int32_t reserved;
+    int32_t verify_millions; /* multiply-adds of a reference, at most: larger problems are sampled; 0: no limit */
 } ConvOptionsC;
 
 typedef struct ConvResultC
@@ -109,7 +109,7 @@ typedef struct ConvResultC
 
 typedef struct ConvCheckC
 {
-    int64_t elements;
+    int64_t elements;   /* compared with the reference; of the others it is known whether they are finite */
     int64_t not_finite; /* among them the poison of elements that were not written */
     int64_t wrong;      /* elements outside the tolerance, not_finite included */
     int64_t non_zero;

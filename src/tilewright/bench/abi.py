@@ -39,7 +39,7 @@ class Options(ctypes.Structure):
         *((name, c_double) for name in (
             "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "hopeless_ms", "settle_ms",
         )),
-        *((name, c_int32) for name in ("min_samples", "max_samples", "cache", "reserved")),
+        *((name, c_int32) for name in ("min_samples", "max_samples", "cache", "verify_millions")),
     ]  # fmt: skip
 
 

@@ -55,7 +55,7 @@ def launch_options(settings: GpuSettings, cache: str) -> dict[str, Any]:
     how = method(settings, seed=1)
     return {
         **how.timing, "seed": how.seed, "rotate_bytes": how.rotate_bytes, "cache": ("cold", "warm").index(cache),
-        "hopeless_ms": 0.0, "reserved": 0,
+        "hopeless_ms": 0.0, "verify_millions": 0,
     }  # fmt: skip
 
 

@@ -47,6 +47,8 @@ class Method:
     seed: int = 1
     verify: str = "class"
     """``pair``, ``class`` (each kernel once for each class of problems) or ``never``."""
+    verify_millions: int = 0
+    """Multiply-adds that a reference may take, in millions; of larger problems it computes a part. 0: no limit."""
     hopeless_factor: float = 5.0
     """A kernel that is this many times slower than the problem's best so far gets one sample; 0 is never."""
     sentinel_every: int = 64
@@ -70,10 +72,19 @@ class _Batch:
     problems: pd.DataFrame
     candidates: pd.DataFrame
     modules: Sequence[str]
+    rows: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
 
-    def request(self, device: GpuDevice, p: int, c: int) -> Request:
-        problem, candidate = self.problems.iloc[p], self.candidates.iloc[c]
-        return device.request(problem, candidate, self.modules[c])
+    def problem(self, p: int) -> dict[str, Any]:
+        return self._row("problems", self.problems, p)
+
+    def candidate(self, c: int) -> dict[str, Any]:
+        return self._row("candidates", self.candidates, c)
+
+    def _row(self, name: str, table: pd.DataFrame, number: int) -> dict[str, Any]:
+        """Taking a row out of a table costs more than all else that is done here for a pair."""
+        if (name, number) not in self.rows:
+            self.rows[name, number] = {str(column): value for column, value in table.iloc[number].items()}
+        return self.rows[name, number]
 
 
 @dataclass
@@ -136,7 +147,7 @@ class GpuDevice:
         """End the worker."""
         self._supervisor.close()
 
-    def request(self, problem: pd.Series, candidate: pd.Series, module: str) -> Request:
+    def request(self, problem: Mapping[str, Any], candidate: Mapping[str, Any], module: str) -> Request:
         """Return what a worker is told about a pair."""
         m = self._method
         best = self._memory.best_ms.get(str(problem["problem_key"]), math.inf)
@@ -147,15 +158,13 @@ class GpuDevice:
             "rotate_bytes": m.rotate_bytes,
             "cache": abi.CACHES.index(m.cache),
             "hopeless_ms": hopeless,
-            "reserved": 0,
+            "verify_millions": m.verify_millions,
         }
         split_k = int(candidate["split_k"])
         return Request(
             libraries=libraries(self._driver, [module]),
             kernel=str(candidate["kernel"]),
-            problem=problem_numbers(
-                {str(field): value for field, value in problem.items()}, str(problem["variant"]), split_k
-            ),
+            problem=problem_numbers(problem, str(problem["variant"]), split_k),
             options=options,
             verify=self._is_unverified(str(candidate["kernel"]), split_k, problem),
         )
@@ -194,9 +203,9 @@ class GpuDevice:
         return _times([outcomes[position] for position in range(len(pairs))])
 
     def _one(self, batch: _Batch, p: int, c: int) -> Outcome:
-        request = batch.request(self, p, c)
+        problem, candidate = batch.problem(p), batch.candidate(c)
+        request = self.request(problem, candidate, batch.modules[c])
         outcome = self._supervisor.measure(request)
-        problem, candidate = batch.problems.iloc[p], batch.candidates.iloc[c]
         key, split_k = str(problem["problem_key"]), int(candidate["split_k"])
         self._details.write(
             "pair",
@@ -215,13 +224,13 @@ class GpuDevice:
                 self._set_sentinel(request)
         return outcome
 
-    def _is_unverified(self, kernel: str, split_k: int, problem: pd.Series) -> bool:
+    def _is_unverified(self, kernel: str, split_k: int, problem: Mapping[str, Any]) -> bool:
         if self._method.verify != "class":
             return self._method.verify == "pair"
         return (kernel, split_k, self._class_of(problem)) not in self._memory.verified
 
     @staticmethod
-    def _class_of(problem: pd.Series) -> tuple[Any, ...]:
+    def _class_of(problem: Mapping[str, Any]) -> tuple[Any, ...]:
         """What decides which code of a kernel runs: filter, strides, dilations, padding, groups, alignment."""
         padded = any(int(problem[name]) for name in ("pad_d", "pad_h", "pad_w"))
         channels = (int(problem["C"]) // int(problem["G"]), int(problem["K"]) // int(problem["G"]))

@@ -118,6 +118,7 @@ def method(gpu: GpuSettings, seed: int) -> Method:
         rotate_bytes=gpu.rotate_mib << 20,
         seed=seed,
         verify=gpu.verify,
+        verify_millions=gpu.verify_millions,
         hopeless_factor=gpu.hopeless_factor,
         sentinel_every=gpu.sentinel_every,
         drift_limit=gpu.drift_limit,

@@ -38,6 +38,9 @@ class GpuSettings(Section):
     """Wall time that a pair waits at most for the clock to recover from what ran before; 0: it does not wait."""
     verify: Literal["pair", "class", "never"] = "class"
     """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
+    verify_millions: int = Field(0, ge=0, le=2**31 - 1)
+    """Multiply-adds of a reference, in millions, at most: of a larger problem one element in several is compared, and
+    all must be finite. 0: no limit."""
     hopeless_factor: float = Field(5.0, ge=0, strict=False)
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
     sentinel_every: int = Field(64, ge=1)
