@@ -133,9 +133,10 @@ while [ $# -gt 0 ]; do
     finish)
         gpu=0
         for op in $(ls results/benchmark/sm_90); do
-            CUDA_VISIBLE_DEVICES=$((gpu++ % gpus)) python3 benchmarks/gpu/cudnn_baseline.py \
+            CUDA_VISIBLE_DEVICES=$gpu python3 benchmarks/gpu/cudnn_baseline.py \
                 --problems "results/problems/$op.parquet" --seconds 100 --output "$state/$op.cudnn.csv" 2>&1 | sed "s/^/$op: /" &
-            [ $((gpu % gpus)) -ne 0 ] || wait %%
+            gpu=$(((gpu + 1) % gpus))
+            [ "$gpu" -ne 0 ] || wait
         done
         python3 benchmarks/gpu/record.py --output "$state/recorded" \
             --note "gpu=$(nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,power.limit --format=csv | sort -u | tr '\n' ';')" \

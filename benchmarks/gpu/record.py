@@ -157,7 +157,7 @@ def sessions(results: Path, arch: str) -> list[str]:
         found: list[list[Any]] = []
         for event in details.read(log):
             if event["event"] == "session":
-                begin = pd.Timestamp(event["time"])
+                begin = pd.Timestamp(event["time"]) - pd.Timedelta(seconds=event["at"])
                 found.append([begin, begin, event["device"]["uuid"], job, 0])
             found[-1][1] = found[-1][0] + pd.Timedelta(seconds=event["at"])
             found[-1][4] += event["event"] == "pair"

@@ -12,6 +12,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ class Details:
 def provenance() -> dict[str, Any]:
     """Return where and when this runs: host, system, process and time."""
     return {
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "host": platform.node(),
         "system": platform.platform(),
         "python": platform.python_version(),
