@@ -14,8 +14,6 @@ Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 class GpuSettings(Section):
     """How a real GPU is measured; docs/benchmarking.md explains the method."""
 
-    compiler: str | None = None
-    """Compiler of the measuring driver; by default ``nvcc`` or ``hipcc`` from the PATH."""
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
     rotate_mib: int = Field(0, ge=0)
