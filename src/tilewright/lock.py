@@ -64,9 +64,13 @@ def _make_shared(folder: Path) -> None:
     """Make the folder so that every user can lock in it and clear the note of an owner who died."""
     try:
         folder.mkdir(parents=True)
+        folder.chmod(0o777)
     except FileExistsError:
-        return
-    folder.chmod(0o777)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise UserError(
+                f"{folder}: the lock's folder is not writable for user {os.getuid()}; whoever shares the device has to "
+                f"be able to write there: chmod 777 {folder}, or set lock.folder to another one, the same for all users"
+            ) from None
 
 
 def _acquire(locks: Mapping[str, FileLock], notes: Mapping[str, Path], timeout_s: float) -> tuple[str, float]:
@@ -97,6 +101,8 @@ def _leave_note(note: Path) -> None:
     note.unlink(missing_ok=True)
     # A new file: the last owner may have been another user, whose file is not ours to write.
     with note.open("x") as stream:
+        # Whatever the umask: other users are told from it whom they wait for.
+        os.fchmod(stream.fileno(), 0o644)
         json.dump({"pid": os.getpid(), "user": os.getuid(), "since": since}, stream)
 
 

@@ -1,8 +1,14 @@
+import io
+import multiprocessing
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
@@ -77,3 +83,68 @@ def test_of_several_devices_the_first_free_one_is_held(tmp_path):
             pass
     with lock.any_of(["gpu-1", "gpu-2"], tmp_path, 1) as (device, _):
         assert device == "gpu-1"
+
+
+ROOT, NOBODY = 0, 65534
+needs_root = pytest.mark.skipif(os.getuid() != ROOT, reason="only root can become another user")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="tilewright-lock-", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def hold_as(user, folder, told, seconds):
+    """Become a user with a narrow umask, hold the lock, and tell what was printed while it was not free."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    os.umask(0o077)
+    sys.stderr = printed = io.StringIO()
+    try:
+        with lock.exclusive("toy", folder, 60):
+            told.put(printed.getvalue())
+            time.sleep(seconds)
+    except UserError as error:
+        told.put(str(error))
+
+
+def start_as(user, folder, seconds=0.0):
+    # Forked: another user need not be able to read this environment.
+    context = multiprocessing.get_context("fork")
+    told = context.Queue()
+    process = context.Process(target=hold_as, args=(user, folder, told, seconds))
+    process.start()
+    return process, told
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "other"), [(ROOT, NOBODY), (NOBODY, ROOT)])
+def test_two_users_share_a_device(open_folder, owner, other):
+    folder = open_folder / "locks"
+    first, told = start_as(owner, folder, 60)
+    assert told.get(timeout=20) == ""
+    second, heard = start_as(other, folder)
+    time.sleep(0.5)
+    first.kill()
+    first.join()
+    said = heard.get(timeout=20)
+    second.join()
+    holder = rf"held by process {first.pid} of user {owner} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.search(rf"^waiting for toy since 0 s: {holder}$", said, re.M)
+    assert re.search(rf"^took over toy: {holder} and is gone$", said, re.M)
+    assert second.exitcode == 0
+
+
+@needs_root
+def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
+    folder = open_folder / "locks"
+    folder.mkdir(mode=0o755)
+    process, told = start_as(NOBODY, folder)
+    said = told.get(timeout=20)
+    process.join()
+    assert str(folder) in said and "user 65534" in said and "lock.folder" in said
