@@ -18,10 +18,11 @@ from tilewright.bench.receipt import Receipt
 CHUNKED = {
     "headers": "headers/{arch}/{operation}/{chunk}.tar",
     "compile": "build/{arch}/{operation}/{chunk}.parquet",
+    "libraries": "libraries/{arch}/{operation}/{chunk}.so",
     "support": "support/{arch}/{operation}/{chunk}.parquet",
     "benchmark": "benchmark/{arch}/{operation}/{chunk}.json",
 }
-"""Stages that have a file a chunk, below the results folder."""
+"""Stages that have a file a chunk, below the results folder. Libraries are for a real GPU alone."""
 WHOLE = {
     "dataset": "datasets/{arch}/{operation}.parquet",
     "model": "training/{arch}/{operation}/" + model_files.MANIFEST,
@@ -54,7 +55,12 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
     """Return what of an operation is there; a damaged file is a ``UserError``."""
     plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
     chunks = list(plan.read(plan_file)) if plan_file.exists() else []
-    files = {stage: _existing(results, pattern, arch, operation, chunks) for stage, pattern in CHUNKED.items()}
+    measured = (results / "libraries" / arch).is_dir()
+    files = {
+        stage: _existing(results, pattern, arch, operation, chunks)
+        for stage, pattern in CHUNKED.items()
+        if measured or stage != "libraries"
+    }
     receipts = [Receipt.read(path) for path in files["benchmark"]]
     by_status: Counter[str] = Counter()
     for receipt in receipts:

@@ -45,6 +45,18 @@ def test_what_is_there_is_counted(results):
     assert found.stages_done == () and found.mean_efficiency is None
 
 
+def test_libraries_are_counted_where_a_real_gpu_is_measured(results, capsys):
+    cli.main(["status", "--results", str(results)])
+    assert "libraries" not in capsys.readouterr().out
+    (results / f"libraries/gfx950/{OP}").mkdir(parents=True)
+    (results / "libraries/gfx950/driver.so").touch()
+    (results / f"libraries/gfx950/{OP}/1.so").touch()
+    (results / f"libraries/gfx950/{OP}/7.so").touch()  # of a chunk that is no more
+    assert status.of_operation(results, "gfx950", OP).chunks_done["libraries"] == 1
+    cli.main(["status", "--results", str(results)])
+    assert "libraries" in capsys.readouterr().out
+
+
 def test_the_rest_is_estimated_from_the_rate(results):
     before = status.of_operation(results, "gfx950", OP)
     assert status.eta_seconds(before, before, 2.0) is None

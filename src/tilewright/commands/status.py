@@ -69,15 +69,14 @@ def _operations(results: Path, arch: str) -> list[str]:
 
 
 def _table(arch: str, found: list[status.OperationStatus], etas: list[float | None]) -> Table:
-    table = Table(
-        "operation", *status.CHUNKED, "pairs", "failed", "then", "efficiency", "ETA", title=f"{arch}, chunks done"
-    )
+    stages = [stage for stage in status.CHUNKED if any(stage in row.chunks_done for row in found)]
+    table = Table("operation", *stages, "pairs", "failed", "then", "efficiency", "ETA", title=f"{arch}, chunks done")
     for row, eta in zip(found, etas, strict=True):
         done = sum(row.pairs_by_status.values())
         failed = done - row.pairs_by_status.get("ok", 0)
         table.add_row(
             row.operation,
-            *(f"{row.chunks_done[stage]}/{row.chunks}" for stage in status.CHUNKED),
+            *(f"{row.chunks_done.get(stage, 0)}/{row.chunks}" for stage in stages),
             f"{done:,}/{row.pairs_to_measure:,}",
             f"{failed:,}",
             ", ".join(row.stages_done) or "-",
