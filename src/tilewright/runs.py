@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,7 +18,10 @@ from typing import BinaryIO
 
 RUNS, JOBS = "tilewright.runs", "tilewright.jobs"
 """Names of the two lock files in Snakemake's folder; the jobs' one is taken by the shell that a job runs in."""
-POLL_S = 0.2
+SLURM_LOGS = "logs/slurm"
+"""As in profiles/slurm/config.yaml."""
+POLL_S, SLURM_POLL_S = 0.2, 2.0
+SLURM_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 30.0
 
 
@@ -24,7 +29,7 @@ def begin(state: Path) -> BinaryIO:
     """Enter the runs of the folder ``state`` (``.snakemake``); the run lasts as long as the returned file is open.
 
     If the last run was killed, wait until its jobs have ended, since they still write their outputs, and remove the
-    locks that it left. Each of both is said on stderr.
+    locks that it left. Each of both is said on stderr. On a cluster they are also those that wait in the queue.
     """
     state.mkdir(parents=True, exist_ok=True)
     runs = (state / RUNS).open("a+b")
@@ -55,12 +60,33 @@ def _alone(lock: BinaryIO) -> bool:
 def _wait_for_jobs(path: Path) -> None:
     told = -REPORT_EVERY_S
     with path.open("a+b") as jobs:
-        while not _alone(jobs):
+        while (queued := _slurm_jobs(path.parent.parent)) or not _alone(jobs):
             if time.monotonic() - told >= REPORT_EVERY_S:
                 told = time.monotonic()
                 who = ", ".join(str(pid) for pid in _holders(path)) or "on another machine"
-                print(f"waiting for the jobs of a run that was killed: processes {who}", file=sys.stderr, flush=True)
-            time.sleep(POLL_S)
+                text = (
+                    f"SLURM jobs {', '.join(queued)}; or scancel {' '.join(queued)}" if queued else f"processes {who}"
+                )
+                print(f"waiting for the jobs of a run that was killed: {text}", file=sys.stderr, flush=True)
+            time.sleep(SLURM_POLL_S if queued else POLL_S)
+
+
+def _slurm_jobs(folder: Path) -> list[str]:
+    """Return the user's SLURM jobs that were submitted from a folder and have not ended; none where SLURM is not used.
+
+    One that waits, or whose Snakemake is only starting, holds no lock yet.
+    """
+    # The executor makes this folder; without it no job of the folder was one of SLURM's, and none is asked for.
+    if not (folder / SLURM_LOGS).is_dir() or shutil.which("squeue") is None:
+        return []
+    asked = subprocess.run(
+        ["squeue", "--me", "--noheader", "--format=%i|%Z"], capture_output=True, text=True, timeout=SLURM_TIMEOUT_S
+    )
+    if asked.returncode:
+        print(f"squeue failed, so queued jobs are not known: {asked.stderr.strip()}", file=sys.stderr, flush=True)
+        return []
+    jobs = (line.split("|", 1) for line in asked.stdout.splitlines())
+    return [job for job, where in jobs if Path(where).resolve() == folder.resolve()]
 
 
 def _holders(path: Path) -> list[int]:

@@ -94,3 +94,32 @@ def test_the_prefix_is_shell_that_fails_when_the_lock_cannot_be_made(tmp_path):
         cwd=tmp_path, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode and "ran" not in run.stdout
+
+
+def fake_squeue(tmp_path, monkeypatch, text):
+    """A cluster whose queue is what a shell script says; the folder has submitted jobs before."""
+    (tmp_path / "logs/slurm").mkdir(parents=True)
+    program = tmp_path / "bin/squeue"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{text}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    monkeypatch.setattr(runs, "SLURM_POLL_S", 0.05)
+
+
+def test_the_queued_jobs_of_a_killed_run_are_waited_for(state, tmp_path, monkeypatch, capfd):
+    # Another folder's job 9 never ends; ours, 7, has ended when it is asked for the second time.
+    ours = f"[ -e asked ] || echo '7|{tmp_path}'; : > asked; echo '9|/elsewhere'"
+    fake_squeue(tmp_path, monkeypatch, f"cd {shlex.quote(str(tmp_path))}; {ours}")
+    (state / "locks/0.input.lock").write_text("input")
+    runs.begin(state).close()
+    assert not left(state)
+    said = capfd.readouterr().err
+    assert "waiting for the jobs of a run that was killed: SLURM jobs 7; or scancel 7\n" in said
+
+
+def test_a_queue_that_does_not_answer_is_said(state, tmp_path, monkeypatch, capfd):
+    fake_squeue(tmp_path, monkeypatch, "echo 'no controller' >&2; exit 1")
+    (state / "locks/0.input.lock").write_text("input")
+    runs.begin(state).close()
+    assert "squeue failed, so queued jobs are not known: no controller" in capfd.readouterr().err
