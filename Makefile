@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix host-support lock schema problems crawltest counts clean \
-    reproduce reproduce-update slurm-test faults
+    reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
@@ -69,10 +69,15 @@ reproduce: $(READY)
 reproduce-update: $(READY)
 	$(RUN) python tools/reproduce.py --update
 
-# The profile for SLURM, on a real one of three nodes on this machine. Needs root, and installs Debian's packages.
+# The profile for SLURM, on a real one of four nodes on this machine. Needs root, and installs Debian's packages.
 slurm-test: $(READY)
 	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
-	$(RUN) TILEWRIGHT_TEST_SLURM=1 python -m pytest -rs tests/workflow/test_slurm.py
+	$(RUN) TILEWRIGHT_TEST_SLURM=docs/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
+
+# The image of envs/Dockerfile, built without a registry, and `make reproduce` in it. Needs root; installs Debian's packages.
+container-test:
+	apt-get install -y -q --no-install-recommends buildah crun debootstrap
+	sh envs/container_test.sh "$(CURDIR)/.container"
 
 # Hundreds of kills, damaged files, full disks and jumping clocks, counted in docs/faults.md. As root also full disks.
 # It goes on where it was stopped; for a new count remove .faults.
