@@ -64,9 +64,14 @@ class Run:
     output: str
 
     @property
+    def finished(self) -> list[str]:
+        """The rules of the jobs that ran to their end, in that order."""
+        return re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M)
+
+    @property
     def jobs(self) -> Counter:
         """How many jobs of each rule ran to their end."""
-        return Counter(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M))
+        return Counter(self.finished)
 
     @property
     def measured(self) -> int:

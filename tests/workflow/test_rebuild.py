@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from small_workflow import TARGETS
 
 CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
 AFTER_DATASET = {"model": 1, "validation": 1, "serving": 1, "publish": 1, "report": 1}
@@ -60,6 +62,17 @@ def test_a_change_is_noticed_where_results_have_newer_time_stamps(copy):
     assert not copy.make().jobs
 
 
+def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
+    """As on CI: a fresh checkout, results out of a store with the time of unpacking, the profile for CI."""
+    assert fresh.folder != made[0].folder
+    packed = subprocess.run(["tar", "c", "results", ".snakemake"], cwd=made[0].folder, check=True, capture_output=True)
+    subprocess.run(["tar", "xm", "--no-same-owner"], cwd=fresh.folder, check=True, input=packed.stdout)
+    profile = ("--workflow-profile", "profiles/ci", *TARGETS)
+    assert not fresh.make(*profile).jobs
+    fresh.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
+    assert fresh.make(*profile).jobs == {"report": 1}
+
+
 def test_white_space_in_the_arch_specs_stops_at_stage_1(copy):
     copy.edit("config/arch_specs.json", "{", "{\n\n   ")
     assert copy.make().jobs == {"arch_specs": 1}
@@ -95,9 +108,14 @@ def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
     rules = yaml.safe_load(path.read_text())
     gone = "x".join(str(size) for size in rules["tiles"].pop()["tile"])
     path.write_text(yaml.safe_dump(rules))
+    # An upgrade besides: that these stages change is known at once, that the dataset does, only when it is made.
+    for module in ("learn.py", "evaluate.py"):
+        copy.edit(f"src/tilewright/{module}", '"""', '"""Of a later release. ')
     run = copy.make()
     assert run.measured == 0
     assert not any(f"_{gone}_" in kernel for kernel, _, _ in pairs(copy))
+    assert run.finished.index("dataset") < run.finished.index("model") < run.finished.index("validation")
+    assert all(run.jobs[stage] == 1 for stage in ("dataset", *AFTER_DATASET))
 
 
 def test_one_more_problem_measures_only_its_pairs(copy):
