@@ -55,7 +55,7 @@ def metadata(
     files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index["sha256"].items())]
     files.append({"@id": MODELS + model_files.INDEX, "@type": "File", "encodingFormat": "application/json"})
     kinds = sorted({one.measurements.device_kind for one in made.operations.values()})
-    inputs = {path: digest for one in made.operations.values() for path, digest in one.inputs.items()}
+    inputs = made.files | {path: digest for one in made.operations.values() for path, digest in one.inputs.items()}
     root = {
         "@id": "./",
         "@type": "Dataset",

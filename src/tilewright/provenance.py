@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from tilewright import model_files, parquet, seal
 from tilewright.checkout import Source, source_of
 from tilewright.dataset import provenance_of
@@ -27,6 +29,8 @@ PACKAGES = (
 """Packages whose version may change a number or a text of the results."""
 SOURCES = ("Snakefile", "config", "src", "workflow")
 """Folders of a checkout that results depend on."""
+CODE = ("Snakefile", "src/**/*.py", "workflow/**/*")
+"""Files of the workflow's folder that are code: what they hold is told even where there is no commit."""
 
 
 class Measurements(Table):
@@ -61,14 +65,24 @@ class Provenance(Table):
     config: dict[str, Any]
     compiler: dict[str, Any]
     operations: dict[str, Made]
+    code_sha256: str = ""
+    """Digest of the workflow's code, whatever was committed."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of the files that stages read and none made: hardware, rules, problems, recordings, by path."""
 
 
 def collect(
-    arch: str, config: dict[str, Any], compiler: dict[str, Any], inputs: Mapping[str, Sequence[Path]], workflow: Path
+    arch: str,
+    config: dict[str, Any],
+    compiler: dict[str, Any],
+    inputs: Mapping[str, Sequence[Path]],
+    workflow: Path,
+    files: Sequence[Path] = (),
 ) -> Provenance:
     """Return the provenance of the models of one arch.
 
-    ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile.
+    ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile;
+    ``files`` are what stages read and none made.
     """
     return Provenance(
         format=FORMAT,
@@ -80,7 +94,21 @@ def collect(
         config=config,
         compiler=compiler,
         operations={operation: _made(*inputs[operation]) for operation in sorted(inputs)},
+        code_sha256=code_digest(workflow),
+        files={path.as_posix(): _sha256(path) for path in sorted(files)},
     )
+
+
+def code_digest(workflow: Path) -> str:
+    """Return the SHA-256 of the names and contents of the code in the workflow's folder."""
+    code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
+    lines = sorted(f"{path.relative_to(workflow).as_posix()} {_sha256(path)}\n" for path in code)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _made(dataset: Path, *others: Path) -> Made:
@@ -88,7 +116,7 @@ def _made(dataset: Path, *others: Path) -> Made:
     hashes = {}
     for path in (dataset, *others):
         seal.check(path)
-        hashes[path.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+        hashes[path.as_posix()] = _sha256(path)
     return Made(
         measurements=Measurements(
             device=told["device"],

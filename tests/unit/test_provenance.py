@@ -103,6 +103,24 @@ def test_uncommitted_files_are_named(workflow):
     assert source_of(workflow, ("src",)).uncommitted == []
 
 
+def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, tmp_path):
+    table = tmp_path / "hardware.yaml"
+    table.write_text("a: 1\n")
+
+    def told():
+        return provenance.collect("gfx950", {}, {}, inputs, workflow, [table])
+
+    first = told()
+    assert first.files == {table.as_posix(): hashlib.sha256(b"a: 1\n").hexdigest()}
+    (workflow / "src/tilewright").mkdir(parents=True)
+    (workflow / "src/tilewright/features.py").write_text("x = 1\n")
+    second = told()
+    (workflow / "src/tilewright/features.py").write_text("x = 2\n")
+    assert len({first.code_sha256, second.code_sha256, told().code_sha256}) == 3
+    (workflow / "notes.txt").write_text("no code\n")
+    assert told().code_sha256 != second.code_sha256 and told() == told()
+
+
 def test_where_there_is_no_checkout_the_commit_is_unknown(tmp_path):
     assert source_of(tmp_path / "absent").commit is None
 

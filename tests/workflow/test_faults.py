@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -151,6 +152,17 @@ def test_published_models_say_that_they_are_simulated(made):
     index = model_files.verify(workflow.folder / "results/models/gfx950")
     assert index["device_kind"] == "simulated"
     assert b"simulated" in workflow.read("results/reports/gfx950.html")
+    made = json.loads(workflow.read("results/models/gfx950/provenance.json"))
+    assert made["operations"]["forward_bf16"]["measurements"]["device_kind"] == "simulated"
+    read = {
+        "config/arch_specs.json",
+        "config/hardware.yaml",
+        "config/problems/small.csv",
+        "config/rule_sets/small.yaml",
+    }
+    assert read <= set(made["files"])
+    for name, digest in made["files"].items():
+        assert hashlib.sha256(workflow.read(name)).hexdigest() == digest
     folder = workflow.folder / "results/models/gfx950/grouped_conv_forward_bf16_gfx950"
     for name in ("feature_spec.json", "train_manifest.json", "validation.json"):
         assert '"simulated"' in (folder / name).read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -33,6 +34,12 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     assert set(run.jobs) == {"recorded", "problems", "model", "validation", "serving", "publish", "report"}
     index = json.loads(workflow.read("results/models/sm_90/index.json"))
     assert (index["arch"], index["device"], index["device_kind"]) == ("sm_90", "sm_90_h200", "recorded")
+    made = json.loads(workflow.read("results/models/sm_90/provenance.json"))
+    told = made["operations"][OPERATION]["measurements"]
+    assert told["device_kind"] == "recorded" and told["recording"]["provenance"]["compiler"].startswith("nvcc")
+    pairs = f"config/recorded/sm_90/{OPERATION}/pairs.parquet"
+    assert made["files"][pairs] == hashlib.sha256(workflow.read(pairs)).hexdigest()
+    assert "config/arch_specs.json" not in made["files"]
     rows = pq.read_table(workflow.folder / f"results/datasets/sm_90/{OPERATION}.parquet")
     assert json.loads(rows.schema.metadata[b"tilewright"])["device_kind"] == "recorded"
     # Even a model of ten trees has learnt something from measured times.

@@ -118,6 +118,23 @@ def content(*patterns):
     ]
 
 
+def made_by(stage, path, user):
+    """Return an input function: what an earlier stage made for ``user``, ancient unless both are one job of a cluster.
+
+    Snakemake weighs all jobs anew whenever one ends. In a group that runs, ancient() would take out the later stages as
+    soon as the files of the earlier ones are there, and submit those once more, beside the group.
+    """
+
+    def made(wildcards):
+        # The profile's groups; they are not known yet when this file is read.
+        groups = workflow.group_settings.overwrite_groups
+        together = stage in groups and groups[stage] == groups.get(user)
+        found = path.format(**wildcards)
+        return found if together else ancient(found)
+
+    return made
+
+
 @cache
 def _planned(path, modified, size):
     try:
@@ -186,22 +203,29 @@ def product(wildcards):
     return SETTINGS.benchmark.products.get(wildcards.arch, "")
 
 
+def stages_here():
+    """Return the rules of this workflow, without those of one that uses it as a module."""
+    here = Path(HERE, "workflow").resolve()
+    return [rule for rule in workflow.rules if here in Path(rule.snakefile).parents]
+
+
+def sources_of(stage):
+    """Return the files that a stage names as inputs and no stage makes."""
+    return [
+        path
+        for path in stage.input
+        if isinstance(path, str) and not path.startswith("results/")
+    ]
+
+
 def record_sources():
     """Give every stage the content of its sources as a parameter: scripts, tables, templates.
 
     As inputs they count only if they are newer than the outputs. They are not, although changed, where results come
     out of a store that gives new time stamps, and after a clock was set back.
     """
-    for stage in workflow.rules:
-        if Path(HERE, "workflow").resolve() not in Path(stage.snakefile).parents:
-            # Of the workflow that uses this one as a module.
-            continue
-        sources = [
-            path
-            for path in stage.input
-            if isinstance(path, str) and not path.startswith("results/")
-        ]
-        stage.set_params(sources=digest_of_all(sources))
+    for stage in stages_here():
+        stage.set_params(sources=digest_of_all(sources_of(stage)))
 
 
 def made_from(arch, op):
@@ -213,6 +237,31 @@ def made_from(arch, op):
             f"results/configs/{arch}/{op}.parquet",
         ]
     return tables
+
+
+# Stages that run for an arch which is replayed from a recording; its models come from no other.
+REPLAYING = "recorded problems model reference validation serving publish".split()
+
+
+def files_read(wildcards):
+    """Return the tables that the stages of an arch read and none of them made; no scripts, which are code."""
+    recorded = wildcards.arch in SETTINGS.replays
+    named = {
+        path
+        for stage in stages_here()
+        if stage.name in REPLAYING or not recorded
+        for path in sources_of(stage)
+    }
+    found = {
+        path for path in named if not path.startswith(source("workflow") + "/")
+    } | {f"{SETTINGS.model.prior}/{name}" for name in PRIOR}
+    if recorded:
+        found |= {
+            path
+            for op in SETTINGS.operations
+            for path in recording_of(wildcards.arch, op)
+        }
+    return sorted(found)
 
 
 def all_made_from(wildcards):

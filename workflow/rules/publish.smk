@@ -28,6 +28,8 @@ rule publish:
             f"--made-from {op} {' '.join(made_from(wildcards.arch, op))}"
             for op in SETTINGS.operations
         ),
+        # Their paths alone, as parameters; white space in one of them is no reason to publish again.
+        files=files_read,
         config=json.dumps(SETTINGS.portable(), sort_keys=True),
         compiler=lambda wildcards: json.dumps(
             registry.describe(
@@ -41,4 +43,4 @@ rule publish:
     shell:
         "python {input.script} --training {params.training} --validation {input.validation}"
         " --serving {params.serving} --arch {wildcards.arch} {params.made_from} --config {params.config:q}"
-        " --compiler {params.compiler:q} --workflow {params.workflow:q} --output {output} 2>&1 | tee {log}"
+        " --compiler {params.compiler:q} --workflow {params.workflow:q} --files {params.files:q} --output {output} 2>&1 | tee {log}"

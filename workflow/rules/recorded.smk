@@ -6,18 +6,17 @@ RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
 NOT_RECORDED = f"(?!(?:{RECORDED})/)(?:{ARCH_PATTERN})"
 
 
+def recording_of(arch, op):
+    """Return the files of a recording that the dataset of one operation is made from."""
+    tables = (f"{op}/{table}.parquet" for table in ("kernels", "pairs", "problems"))
+    return [
+        os.path.join(RECORDINGS[arch], name) for name in ("recording.json", *tables)
+    ]
+
+
 checkpoint recorded:
     input:
-        lambda wildcards: [
-            os.path.join(RECORDINGS[wildcards.arch], name)
-            for name in (
-                "recording.json",
-                *(
-                    f"{wildcards.op}/{table}.parquet"
-                    for table in ("kernels", "pairs", "problems")
-                ),
-            )
-        ],
+        lambda wildcards: recording_of(wildcards.arch, wildcards.op),
         script=source("workflow/scripts/recorded.py"),
         hardware=SETTINGS.hardware,
     output:

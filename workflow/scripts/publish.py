@@ -28,13 +28,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--config", default="{}", help="settings of the workflow as JSON, for the provenance")
     parser.add_argument("--compiler", default="{}", help="what compiled the kernels as JSON, for the provenance")
     parser.add_argument("--workflow", type=Path, default=Path(), help="folder of the Snakefile, to name its commit")
+    parser.add_argument("--files", nargs="*", default=[], type=Path, help="what stages read, for the provenance")
     args = parser.parse_args(argv)
 
     made = None
     if args.made_from:
         inputs = {operation: [Path(path) for path in paths] for operation, *paths in args.made_from}
         config, compiler = json.loads(args.config), json.loads(args.compiler)
-        made = provenance.collect(args.arch, config, compiler, inputs, args.workflow).model_dump(mode="json")
+        told = provenance.collect(args.arch, config, compiler, inputs, args.workflow, args.files)
+        made = told.model_dump(mode="json")
     index = publish.publish(args.training, args.validation, args.serving, args.output, made)
     model_files.verify(args.output)
     operations = ", ".join(index["operations"])

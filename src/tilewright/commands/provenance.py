@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from tilewright import command_line, crate, provenance
 from tilewright.errors import UserError
@@ -57,6 +58,7 @@ def _lines(made: Provenance) -> Iterator[str]:
         changed = source.uncommitted or []
         yield f"commit     {source.commit} of {source.date}, {len(changed)} files changed since"
         yield from (f"           changed: {name}" for name in changed)
+    yield f"code       {made.code_sha256 or 'digest unknown: published by an earlier release'}"
     yield "compiler   " + ", ".join(f"{name} {value}" for name, value in made.compiler.items())
     yield "packages   " + ", ".join(f"{name} {version}" for name, version in made.packages.items())
     for operation, one in made.operations.items():
@@ -66,5 +68,15 @@ def _lines(made: Provenance) -> Iterator[str]:
         yield "  pairs    " + ", ".join(f"{count:,} {status}" for status, count in told.pairs_by_status.items())
         yield from (f"  input    {digest}  {path}" for path, digest in one.inputs.items())
         if told.recording:
-            yield "  recorded " + ", ".join(f"{name} {value}" for name, value in told.recording.items())
+            yield from (f"  recorded {line}" for line in _flat(told.recording))
+    yield from (f"file       {digest}  {path}" for path, digest in made.files.items())
     yield "configuration: --json"
+
+
+def _flat(told: dict[str, Any], where: str = "") -> Iterator[str]:
+    """Yield a line for each value of nested tables."""
+    for name, value in told.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{where}{name}.")
+        else:
+            yield f"{where}{name}: {', '.join(value) if isinstance(value, list) else value}"
