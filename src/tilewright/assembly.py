@@ -25,7 +25,7 @@ from tilewright.dataset import SCHEMA, SCHEMA_VERSION
 from tilewright.dataset_rows import ROW_GROUP, Rows
 from tilewright.errors import UserError
 
-_MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv")
+_MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
 BEYOND_BUDGET = "beyond the budget"
 _SKIPPED = -2
@@ -111,7 +111,7 @@ def _measured(journal: Path) -> tuple[pa.Table, list[Quarantined]]:
 
 def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
     """Return journal rows with the columns that decide what the dataset says."""
-    columns = [*COUNTED, "measurement_id"]
+    columns = [*COUNTED, "sentinel", "measurement_id"]
     return pa.concat_tables([part.select(columns) for part in (journals.SCHEMA.empty_table(), *parts)])
 
 

@@ -19,7 +19,7 @@ from tilewright.measurements import STATUSES, Measurements
 from tilewright.problem import DIMS
 from tilewright.problem import FIELDS as PROBLEM_FIELDS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
         pa.field("non_zero", pa.int64()),
         pa.field("samples", pa.int32()),
         pa.field("latency_cv", pa.float64()),
+        pa.field("sentinel", pa.float64()),
         pa.field("resources_from", NAME, False),
         pa.field("vgprs", pa.float64()),
         pa.field("lds_bytes", pa.int32()),
@@ -93,6 +94,7 @@ def load(path: Path) -> Measurements:
         latency_ms=table["latency_ms"].to_numpy(),
         tflops=table["tflops"].to_numpy(),
         relative_error=table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1)),
+        sentinel=table["sentinel"].to_numpy(),
     )
 
 

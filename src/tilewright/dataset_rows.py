@@ -22,11 +22,12 @@ ROW = np.dtype(
     [
         ("problem", "<i4"), ("build", "<i4"), ("split_k", "<i4"), ("status", "<i4"), ("reason", "<i4"),
         ("samples", "<i4"), ("non_zero", "<i8"), ("latency_ms", "<f8"), ("tflops", "<f8"), ("latency_cv", "<f8"),
+        ("sentinel", "<f8"),
     ]
 )  # fmt: skip
 """``problem`` is the rank of the problem's key, ``build`` a row of the build tables of all chunks, one after another;
 ``status`` and ``reason`` are numbers of words."""
-NUMBERS = ("split_k", "samples", "non_zero", "latency_ms", "tflops", "latency_cv")
+NUMBERS = ("split_k", "samples", "non_zero", "latency_ms", "tflops", "latency_cv", "sentinel")
 WORDS = ("status", "reason")
 NONE = {"split_k": 0, "samples": -1, "non_zero": np.iinfo(np.int64).min}
 """What stands for a null; for a float it is NaN, which no journal holds."""

@@ -68,7 +68,12 @@ def _picked(
 ) -> np.ndarray:
     """Return the efficiency of the picks on validation problems by a model of the ``known`` rows, float64 [R]."""
     names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    few = replace(measurements, relative_error=None, **{name: getattr(measurements, name)[known] for name in names})
+    few = replace(
+        measurements,
+        relative_error=None,
+        sentinel=None,
+        **{name: getattr(measurements, name)[known] for name in names},
+    )
     data = learn.table(few, learn.training_rows(few, settings), hardware, settings, threads)
     learnt = np.flatnonzero(data.rows.learn)
     booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)

@@ -47,3 +47,6 @@ class Measurements:
     relative_error: np.ndarray | None = None
     """float64, relative standard error of the latency (its coefficient of variation over the root of the samples), NaN
     where it is unknown; None: unknown for all."""
+    sentinel: np.ndarray | None = None
+    """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
+    one's first time, NaN where it is unknown; None: unknown for all."""

@@ -173,6 +173,8 @@ def _rows(
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
     names = ["", *(rule.name for rule in family.rules)]
     reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
+    # A recording from before the workflow's harness has no sentinel.
+    drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
     columns: dict[str, np.ndarray] = {
         **{str(name): column.to_numpy()[p] for name, column in problems.items()},
         **{name: candidates[name].to_numpy()[q] for name in _OF_CANDIDATE},
@@ -184,6 +186,7 @@ def _rows(
         "non_zero": np.full(len(p), np.nan),
         "samples": np.where(ok, pairs["samples"].to_numpy()[at], 0),
         "latency_cv": np.where(ok, pairs["cv"].to_numpy(np.float64)[at], np.nan),
+        "sentinel": np.where(known, drift[at], np.nan),
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
     return pa.table([_column(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)

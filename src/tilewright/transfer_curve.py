@@ -68,7 +68,12 @@ def _hash(text: str) -> int:
 
 def _only(measurements: Measurements, keep: np.ndarray) -> Measurements:
     names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    return replace(measurements, relative_error=None, **{name: getattr(measurements, name)[keep] for name in names})
+    return replace(
+        measurements,
+        relative_error=None,
+        sentinel=None,
+        **{name: getattr(measurements, name)[keep] for name in names},
+    )
 
 
 def _groups(few: Measurements, settings: ModelSettings) -> int:

@@ -121,13 +121,14 @@ def test_drift_of_five_percent_is_noticed(libraries, tmp_path):
     path = tmp_path / "d.jsonl"
     method = replace(METHOD, hopeless_factor=0.0)
     with device(libraries, path, method=method) as gpu:
-        for _ in range(20):
-            measure(gpu, ["drifts"])
+        told = [measure(gpu, ["drifts"])[0].sentinel for _ in range(20)]
     events = details.read(path)
     drifts = [event for event in events if event["event"] == "drift"]
     assert drifts and all(event["lasting"] for event in drifts)
     verdicts = [event for event in events if event["event"] == "batch" and event["verdict"]]
     assert verdicts and all(1.03 < event["drift"] < 1.2 for event in verdicts)
+    closed = [event["drift"] for event in events if event["event"] == "batch"]
+    assert all((ratios == ratios[0]).all() and ratios[0] in closed for ratios in told)
     ratios = [event["drift"] for event in events if event["event"] == "batch"]
     assert max(ratios) == pytest.approx(1.05, abs=0.01)
 

@@ -92,6 +92,7 @@ def measured(variant="forward"):
         arch="gfx950", operation=f"{variant}_bf16", device=device.name, device_kind=device.kind,
         problems=problem_table, candidates=candidate_table, problem=rows, candidate=columns,
         status=times.status, latency_ms=times.latency_ms, tflops=flops[rows] / (times.latency_ms * 1e9),
+        sentinel=times.sentinel,
     )  # fmt: skip
 
 

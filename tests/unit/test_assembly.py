@@ -37,6 +37,7 @@ from tilewright.toolchain.none import NoToolchain
 
 ROOT = Path(__file__).parents[2]
 FORWARD = Operation("forward", "bf16")
+DRIFT = 1.03125
 
 
 class ToyDevice:
@@ -55,7 +56,7 @@ class ToyDevice:
         status[0] = STATUSES.index(self.status)
         latency = np.where(status == 0, 1e-3 * (candidate_index + 1.0), np.nan)
         cv, samples = np.where(status == 0, 0.01, np.nan), np.where(status == 0, 3, 0).astype(np.int32)
-        return Times(status, latency, cv, samples, seconds=self.seconds)
+        return Times(status, latency, cv, samples, sentinel=np.full(len(status), DRIFT), seconds=self.seconds)
 
 
 @pytest.fixture
@@ -121,6 +122,8 @@ def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
         ("unsupported", "vector"): 3,
     }
     assert (rows["tflops"].notna() == (rows["status"] == "ok")).all()
+    sent = rows["status"].isin(["ok", "crash"])
+    assert (rows["sentinel"][sent] == DRIFT).all() and rows["sentinel"][~sent].isna().all()
     ok = rows[rows["status"] == "ok"]
     flops = 2.0 * ok["C"] * 64 * 64
     assert np.allclose(ok["tflops"], flops / ok["latency_ms"] * 1e-9)
@@ -134,6 +137,7 @@ def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
     assert (len(m.problems), len(m.candidates)) == (3, 4)
     names = m.candidates["kernel"].to_numpy()[m.candidate]
     assert names.tolist() == table["kernel"].to_pylist()
+    np.testing.assert_array_equal(m.sentinel, table["sentinel"].to_numpy())
     assert m.problems["problem_key"].to_numpy()[m.problem].tolist() == table["problem_key"].to_pylist()
     assert [STATUSES[code] for code in m.status] == table["status"].to_pylist()
     provenance = json.loads(parquet.read(tmp_path / "d.parquet").schema.metadata[b"tilewright"])
@@ -149,7 +153,7 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     table, quarantine = assembled([files], chunk[3])
     assert table.num_rows == 12
     assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
-    assert "1 fields instead of 37" in quarantine[0].reason
+    assert "1 fields instead of 38" in quarantine[0].reason
 
 
 def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -254,6 +256,21 @@ def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
     assert row["samples"] == pair["samples"] and row["reason"] == ""
     assert rows[rows["status"] == "unsupported"]["reason"].isin([rule.name for rule in support.RULES]).all()
     assert pd.isna(rows[rows["status"] != "ok"]["latency_ms"]).all()
+
+
+def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp_path):
+    operation, folder = Operation.parse("forward_bf16"), small_recording(tmp_path)
+    path = folder / "forward_bf16/pairs.parquet"
+    pairs = pq.read_table(path)
+    pairs = pairs.drop_columns([name for name in ("sentinel",) if name in pairs.column_names])
+    pq.write_table(pairs, path)
+    without = recording.dataset(folder, operation, H200)["sentinel"]
+    assert without.null_count == len(without)
+    drift = 1 + np.arange(pairs.num_rows, dtype=np.float32) / pairs.num_rows
+    pq.write_table(pairs.append_column("sentinel", pa.array(drift)), path)
+    rows = recording.dataset(folder, operation, H200)
+    known = rows.filter(pc.is_valid(rows["sentinel"]))
+    assert np.sort(known["sentinel"].to_numpy()) == pytest.approx(drift)
 
 
 def test_what_is_wrong_with_a_recording_is_said(tmp_path):

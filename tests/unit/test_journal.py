@@ -1,4 +1,5 @@
 import os
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,7 +51,7 @@ def test_what_is_appended_is_read_back_exactly(tmp_path):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("one,two", "2 fields instead of 37"),
+        ("one,two", "2 fields instead of 38"),
         ("", "an empty line"),
         ('"unclosed,quote', "2 fields"),
     ],
@@ -189,18 +190,26 @@ def test_a_line_with_any_one_wrong_bit_is_no_measurement(data, tmp_path_factory)
     assert all(row in sound for row in found.to_pylist())
 
 
-def test_a_journal_without_checksums_is_read_and_gets_them_with_the_next_row(tmp_path):
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_journal_of_an_earlier_release_is_read_and_brought_up_to_date_with_the_next_row(tmp_path, checked):
     path = tmp_path / "j.csv"
-    append(path, measurement(0), measurement(1))
-    old = [line.rpartition(",")[0] for line in path.read_text().splitlines()]
-    path.write_text("\n".join([*old, "torn"]))
+    first, second = (measurement(number, sentinel=None) for number in range(2))
+    append(path, first, second)
+    old = [line.rpartition(",")[0].rpartition(",")[0] for line in path.read_text().splitlines()[1:]]
+    if checked:
+        damaged = f"{old[1].replace('0.01', '0.02')},{zlib.crc32(old[1].encode()):08x}"
+        old = [*(f"{line},{zlib.crc32(line.encode()):08x}" for line in old), damaged]
+    else:
+        damaged = "1,2"
+        old.append(damaged)
+    path.write_text("\n".join([journal.EARLIER_HEADERS[checked], *old, "torn"]))
     found, malformed = journal.read(path)
-    assert found == rows(measurement(0), measurement(1))
-    assert [m.text for m in malformed] == ["torn"]
+    assert found == rows(first, second)
+    assert [(m.line, m.text) for m in malformed] == [(4, damaged), (5, "torn")]
     append(path, measurement(2))
     found, malformed = journal.read(path)
-    assert found == rows(measurement(0), measurement(1), measurement(2))
-    assert [(m.line, m.text) for m in malformed] == [(4, "torn")]
+    assert found == rows(first, second, measurement(2))
+    assert [(m.line, m.text) for m in malformed] == [(4, damaged), (5, "torn")]
     assert path.read_text().splitlines()[0] == journal.HEADER
 
 

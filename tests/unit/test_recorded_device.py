@@ -43,6 +43,14 @@ def test_what_was_recorded_comes_back(tmp_path):
     assert times.non_zero.tolist() == [-1, -1, 40, -1, -1, -1]
 
 
+def test_a_recorded_sentinel_comes_back(tmp_path):
+    p, c = (index.ravel() for index in np.indices((2, 3)))
+    assert RecordedDevice(recording(tmp_path), "toy").measure(PROBLEMS, CANDIDATES, p, c).sentinel is None
+    device = RecordedDevice(recording(tmp_path, ROWS.assign(sentinel=[1.25, 1.0, np.nan])), "toy")
+    drift = device.measure(PROBLEMS, CANDIDATES, p, c).sentinel
+    np.testing.assert_array_equal(drift, [np.nan, 1.0, 1.25, np.nan, np.nan, np.nan])
+
+
 def test_the_order_of_rows_makes_no_other_recording(tmp_path):
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()

@@ -541,6 +541,24 @@ def test_the_times_of_a_library_are_those_of_the_recording(tmp_path):
         results.load(*stages, (), tmp_path / "recorded")
 
 
+def test_drift_is_drawn_by_the_change_of_the_sentinel(shown):
+    sample = learning_samples.measured()
+    ok = np.flatnonzero(sample.status == 0)
+    drift = np.full(len(sample.status), np.nan)
+    drift[ok] = 1.0
+    drift[ok[:2]] = 1.02, 0.5
+    found = measured.of(dataclasses.replace(sample, sentinel=drift), learning_samples.product())
+    result = dataclasses.replace(shown.operations[0], measured=found)
+    (panel,) = figures.drift(dataclasses.replace(shown, operations=(result,)))
+    share = 100 * (len(ok) - 2) / len(ok)
+    assert panel.words == f"For {share:.1f} percent of {len(ok)} pairs the sentinel's time was within 0.3 percent."
+    drawn = json.dumps(panel.chart.to_dict())
+    assert '"+1 to +3"' in drawn and '"below -3"' in drawn and '"above +3"' not in drawn
+    unknown = measured.of(dataclasses.replace(sample, sentinel=None), learning_samples.product())
+    result = dataclasses.replace(result, measured=unknown)
+    assert figures.drift(dataclasses.replace(shown, operations=(result,))) == []
+
+
 def test_failures_are_drawn_as_shares_of_what_was_let_through(shown):
     result = shown.operations[0]
     statuses = pd.DataFrame({"ok": [90, 40], "unsupported": [500, 0], "crash": [10, 0]}, index=["mem", "compv3"])

@@ -213,6 +213,21 @@ def test_reported_scatter_is_the_launch_noise():
     assert (times.latency_cv[ran] / expected).std() == pytest.approx(1 / np.sqrt(2 * 9), rel=0.1)
 
 
+def test_the_sentinel_says_how_far_a_time_drifted():
+    silent = dict.fromkeys(("run_relative", "run_us", "launch_relative", "launch_us", "outlier_rate"), 0.0)
+    noise = COEFFICIENTS.noise.model_copy(update=silent | {"tick_us": 1e-6})
+    drifting = device(coefficients=COEFFICIENTS.model_copy(update={"noise": noise}))
+    problems, candidates = layers(), pool()
+    times = drifting.measure(problems, candidates, *every_pair(problems, candidates))
+    truth = drifting.truth_us(problems, candidates).ravel()
+    ran = times.status == OK
+    assert 0.002 < np.ptp(times.sentinel[ran]) < 0.02
+    # Over the time at the session's begin, which is the truth but for the wave's phase there.
+    ratio = times.latency_ms[ran] * 1000 / truth[ran] / times.sentinel[ran]
+    assert np.ptp(ratio) < 1e-5
+    assert np.isnan(times.sentinel[times.status == UNSUPPORTED]).all()
+
+
 def test_names_of_one_pipeline_share_their_truth():
     names = [*COEFFICIENTS.aliases, *COEFFICIENTS.pipelines]
     candidates = kernel.frame([replace(BASE, pipeline=name) for name in names]).assign(split_k=1)

@@ -28,16 +28,17 @@ from tilewright.problem import DIMS
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
 OWN_COLUMNS = (
     "status", "error", "samples", "latency_cv", "split_k", "kernel_id", "problem_key", "arch", "device",
-    "device_kind", "seed", "measurement_id",
+    "device_kind", "seed", "measurement_id", "sentinel",
 )  # fmt: skip
 COLUMNS = (*REFERENCE_COLUMNS, *OWN_COLUMNS)
 CHECKSUM = "crc32"
 HEADER = ",".join((*COLUMNS, CHECKSUM))
-UNCHECKED_HEADER = ",".join(COLUMNS)
-"""Journals of releases that wrote no checksum; who opens one for appending adds them."""
+_BEFORE = COLUMNS[: COLUMNS.index("sentinel")]
+EARLIER_HEADERS = (",".join(_BEFORE), ",".join((*_BEFORE, CHECKSUM)))
+"""Journals of releases that wrote no checksum, then no sentinel; who opens one for appending adds what is missing."""
 _INTS = frozenset(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"))
-_FLOATS = frozenset(("latency_ms", "tflops", "latency_cv"))
-_MAY_BE_EMPTY = frozenset(("non_zero", "error", "latency_ms", "tflops", "latency_cv"))
+_FLOATS = frozenset(("latency_ms", "tflops", "latency_cv", "sentinel"))
+_MAY_BE_EMPTY = frozenset(("non_zero", "error", *_FLOATS))
 _PATTERNS = {
     "kernel": r"^\w+$",
     "kernel_id": r"^[0-9a-f]{16}$",
@@ -71,8 +72,8 @@ class Journal:
         self._path = path
         if not path.exists() or path.stat().st_size == 0:
             write_text(path, HEADER + "\n")
-        elif header(path) == UNCHECKED_HEADER:
-            _add_checksums(path)
+        elif (found := header(path)) in EARLIER_HEADERS:
+            _bring_up_to_date(path, found.split(","))
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         size = os.fstat(self._file).st_size
         if os.pread(self._file, 1, size - 1) != b"\n":
@@ -110,11 +111,17 @@ def header(path: Path) -> str:
         return stream.readline().decode(errors="replace").rstrip("\r\n")
 
 
-def _add_checksums(path: Path) -> None:
-    """Bring a journal without checksums to the present form; lines that are no measurement stay as they are."""
+def _bring_up_to_date(path: Path, columns: Sequence[str]) -> None:
+    """Bring a journal with other ``columns`` to the present form; lines that are no measurement stay as they are."""
+    checked = columns[-1] == CHECKSUM
+
+    def present(line: bytes) -> bytes:
+        if line.count(b",") != len(columns) - 1 or (checked and not is_whole(line)):
+            return line + b"\n"
+        return _with_checksum((line.rpartition(b",")[0] if checked else line) + b",")
+
     lines = path.read_bytes().splitlines()[1:]
-    done = (_with_checksum(line) if line.count(b",") == len(COLUMNS) - 1 else line + b"\n" for line in lines)
-    write_bytes(path, b"".join((f"{HEADER}\n".encode(), *done)))
+    write_bytes(path, b"".join((f"{HEADER}\n".encode(), *map(present, lines))))
 
 
 def _with_checksum(line: bytes) -> bytes:
@@ -136,7 +143,7 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
 def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
     """Yield what ``read`` returns piece by piece: memory for the text of a few thousand lines is enough."""
     found = header(path)
-    if found not in (HEADER, UNCHECKED_HEADER):
+    if found not in (HEADER, *EARLIER_HEADERS):
         raise UserError(
             f"{path}: line 1: the columns are not those of a journal; "
             "move the file away, and its pairs are measured again"
@@ -211,6 +218,10 @@ def _printable(text: str) -> str:
 def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     """Return the typed rows that fit, and for each row that does not, the first reason."""
     faults: dict[int, str] = {}
+    missing = (column for column in COLUMNS if column not in text.column_names)
+    given = text.column_names
+    for column in missing:
+        text = text.append_column(column, pa.repeat("", text.num_rows))
 
     def refuse(column: str, bad: pa.ChunkedArray | pa.Array, what: str) -> None:
         for row in np.flatnonzero(np.asarray(bad.combine_chunks() if isinstance(bad, pa.ChunkedArray) else bad)):
@@ -237,9 +248,9 @@ def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     ok = pc.equal(text["status"], "ok")
     for column in ("latency_ms", "tflops"):
         refuse(column, pc.xor(ok, pc.not_equal(text[column], "")), "exactly the ok rows have one")
-    if CHECKSUM in text.column_names:
+    if CHECKSUM in given:
         # Last: what is wrong with a field says more.
-        whole = [is_whole(line.encode("latin-1")) for line in _lines(text).to_pylist()]
+        whole = [is_whole(line.encode("latin-1")) for line in _lines(text.select(given)).to_pylist()]
         refuse(CHECKSUM, pc.invert(pa.array(whole, pa.bool_())), "the line was damaged")
     mask = np.ones(text.num_rows, bool)
     mask[list(faults)] = False

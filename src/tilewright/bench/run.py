@@ -123,6 +123,7 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         "device_kind": pa.repeat(batch.device.kind, count),
         "seed": np.full(count, batch.seed, np.int64),
         "measurement_id": pa.repeat(batch.measurement_id, count),
+        "sentinel": _sentinel(times, count),
     }
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
 
@@ -138,6 +139,13 @@ def _non_zero(times: Times, count: int) -> pa.Array:
     if times.non_zero is None:
         return pa.nulls(count, pa.int64())
     return pa.array(times.non_zero, pa.int64(), mask=times.non_zero < 0)
+
+
+def _sentinel(times: Times, count: int) -> pa.Array:
+    if times.sentinel is None:
+        return pa.nulls(count, pa.float64())
+    # More digits than the clock has would only make the journal longer.
+    return pa.array(np.round(times.sentinel, 5), from_pandas=True)
 
 
 def _take(values: pd.Series, index: np.ndarray) -> pa.Array:

@@ -27,6 +27,9 @@ class Times:
     status."""
     non_zero: np.ndarray | None = None
     """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
+    sentinel: np.ndarray | None = None
+    """float64, time of a pair that is measured again and again, over its first one, when each pair was measured: how
+    far the device had drifted. NaN where it is unknown; absent if the device has no such pair."""
     seconds: float | None = None
     """What all this took on a device that lives in a time of its own; absent where the clock on the wall says it."""
 

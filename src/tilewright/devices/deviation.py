@@ -101,8 +101,12 @@ def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) 
 
 def noisy_us(
     time_us: np.ndarray, bits: np.ndarray, seed: int, repeats: int, law: Noise
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
+
+    Third, what a pair without noise would take at the same moments of the session, over its time at the session's
+    begin: the drift, float64 [n].
+    """
     draw = content_hash.mix(bits + np.uint64((seed * _SEED_STRIDE + _PAIR_STREAM) % 2**64))
     session = content_hash.mix(draw ^ _SESSION_STREAM)
     between_launches = np.hypot(np.float32(law.launch_relative), np.float32(law.launch_us) / time_us)
@@ -110,10 +114,13 @@ def noisy_us(
     spread = np.hypot(between_runs, between_launches * np.float32(1 / np.sqrt(repeats)))
     change = spread * content_hash.normal(draw)
     change += _outliers(time_us, content_hash.uniform(draw), repeats, law)
-    change += _drift(content_hash.uniform(session), seed, law)
+    drift = _drift(content_hash.uniform(session), seed, law)
+    change += drift
     tick = law.tick_us / repeats
     ticks = np.maximum(np.round((time_us * np.exp(change)).astype(np.float64) / tick), round(law.least_us / tick))
-    return ticks * tick, between_launches * _sample_scatter(content_hash.normal(session), repeats)
+    cv = between_launches * _sample_scatter(content_hash.normal(session), repeats)
+    begin = _drift(np.zeros(1, np.float32), seed, law)
+    return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
 
 
 def _codes(values: pd.Series, names: tuple[str, ...]) -> np.ndarray:

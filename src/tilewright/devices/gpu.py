@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -200,7 +200,9 @@ class GpuDevice:
         for position in waiting if verdict else ():
             status, _, reason = verdict.partition(": ")
             outcomes[position] = Outcome(status, reason, outcomes[position].reply)
-        return _times([outcomes[position] for position in range(len(pairs))])
+        times = _times([outcomes[position] for position in range(len(pairs))])
+        drift = np.nan if self._sentinel is None else self._sentinel.ratio
+        return replace(times, sentinel=np.full(len(pairs), drift))
 
     def _one(self, batch: _Batch, p: int, c: int) -> Outcome:
         problem, candidate = batch.problem(p), batch.candidate(c)

@@ -26,6 +26,8 @@ COLUMNS = {
     "non_zero": pa.int64(),
 }  # fmt: skip
 KEY = ["kernel", "split_k", "problem_key"]
+SENTINEL = "sentinel"
+"""A column that a recording may have, as ``Times.sentinel`` says."""
 ABSENT = "the pair is not in the recording"
 
 
@@ -51,6 +53,8 @@ class RecordedDevice:
                 "change benchmark.products or benchmark.recordings"
             )
         self._rows = table.select(list(COLUMNS)).cast(pa.schema(COLUMNS.items())).to_pandas()
+        if SENTINEL in table.column_names:
+            self._rows[SENTINEL] = table[SENTINEL].cast(pa.float64()).to_pandas()
         if self._rows.empty:
             raise UserError(f"{path}: the recording is empty")
         if self._rows.duplicated(KEY).any():
@@ -92,13 +96,18 @@ class RecordedDevice:
             samples=np.where(ok, rows["samples"].to_numpy(), 0).astype(np.int32),
             error=np.where(found, rows["error"].to_numpy(), ABSENT).tolist(),
             non_zero=np.where(found, rows["non_zero"].fillna(-1).to_numpy(), -1).astype(np.int64),
+            sentinel=np.where(found, rows[SENTINEL].to_numpy(), np.nan) if SENTINEL in rows else None,
         )
 
 
 def write(path: Path, rows: pd.DataFrame, provenance: dict[str, Any]) -> None:
-    """Write a recording: rows with ``COLUMNS``, sorted by pair; ``provenance`` has at least ``device``."""
-    ordered = rows.sort_values(KEY, ignore_index=True)[list(COLUMNS)]
-    table = pa.Table.from_pandas(ordered, pa.schema(COLUMNS.items()), preserve_index=False)
+    """Write a recording: rows with ``COLUMNS`` and perhaps ``SENTINEL``, sorted by pair.
+
+    ``provenance`` has at least ``device``.
+    """
+    columns = COLUMNS | ({SENTINEL: pa.float64()} if SENTINEL in rows else {})
+    ordered = rows.sort_values(KEY, ignore_index=True)[list(columns)]
+    table = pa.Table.from_pandas(ordered, pa.schema(columns.items()), preserve_index=False)
     parquet.write(table.replace_schema_metadata({"tilewright": json.dumps(provenance, sort_keys=True)}), path)
 
 

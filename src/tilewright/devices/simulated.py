@@ -83,7 +83,9 @@ class SimulatedDevice:
             latency_ms=np.full(n, np.nan),
             latency_cv=np.full(n, np.nan),
             samples=np.zeros(n, np.int32),
+            sentinel=np.full(n, np.nan),
         )
+        assert times.sentinel is not None
         if n == 0:
             return times
         model, p, q = self._model_of_used(problems, candidates, problem_index, candidate_index)
@@ -91,9 +93,10 @@ class SimulatedDevice:
             truth, bits = model.truth_us(p[at], q[at])
             crash = deviation.crashes(bits, self._coefficients)
             times.status[at] = np.where(crash, CRASH, OK)
-            mean, cv = deviation.noisy_us(truth, bits, self._seed, self._repeats, self._coefficients.noise)
+            mean, cv, drift = deviation.noisy_us(truth, bits, self._seed, self._repeats, self._coefficients.noise)
             times.latency_ms[at] = np.where(crash, np.nan, mean / 1000.0)
             times.latency_cv[at] = np.where(crash, np.nan, cv)
+            times.sentinel[at] = drift
             times.samples[at] = np.where(crash, 0, self._repeats)
         return replace(times, seconds=float(np.nansum(times.latency_ms * times.samples)) / 1000 + n * PAIR_OVERHEAD_S)
 

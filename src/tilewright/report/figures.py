@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -20,7 +21,7 @@ import pandas as pd
 import vl_convert
 
 from tilewright.efficiency import PERCENTILES
-from tilewright.report.measured import Measured, records
+from tilewright.report.measured import DRIFT_BANDS, Measured, records
 from tilewright.report.published import EFFICIENCY
 from tilewright.report.results import OperationResult, Results
 
@@ -326,6 +327,40 @@ def _noise(result: OperationResult, measured: Measured | None) -> Panel:
     words = f"Largest median error {most['median']:.2f} percent: {most['pipeline']}, {most['time, ms']} ms."
     chart = _matrix(
         rows, "time, ms", "pipeline", "median", "standard error, %", ["90th percentile:Q", "pairs:Q"], number=".2f"
+    )
+    return Panel(chart, result.label, words)
+
+
+def drift(results: Results) -> list[Panel]:
+    """Draw how far the device had drifted when the pairs of each pipeline were measured; nothing without sentinel."""
+    return [_drift(r, r.measured) for r in results.operations if r.measured is not None and len(r.measured.drift)]
+
+
+def _drift(result: OperationResult, measured: Measured) -> Panel:
+    edges = [f"{100 * edge:+g}" for edge in DRIFT_BANDS]
+    names = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"above {edges[-1]}"]
+    rows: list[dict[str, Any]] = [
+        {
+            "change of the sentinel, %": names[row.band],
+            "pipeline": row.pipeline,
+            "share": round(row.share, 2),
+            "pairs": int(row.pairs),
+        }
+        for row in records(measured.drift.sort_values(["band", "pipeline"]))
+    ]
+    steady = measured.drift["band"] == len(DRIFT_BANDS) // 2
+    total = int(measured.drift["pairs"].sum())
+    inside = 100 * int(measured.drift.loc[steady, "pairs"].sum()) / total
+    words = f"For {inside:.1f} percent of {total} pairs the sentinel's time was within {edges[3][1:]} percent."
+    chart = _matrix(
+        rows,
+        "change of the sentinel, %",
+        "pipeline",
+        "share",
+        "of its pairs, %",
+        ["pairs:Q"],
+        domain=100.0,
+        number=".1f",
     )
     return Panel(chart, result.label, words)
 

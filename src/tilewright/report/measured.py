@@ -36,6 +36,8 @@ PLAIN = "plain"
 """The option of a kernel without any."""
 
 
+DRIFT_BANDS = (-0.03, -0.01, -0.003, 0.003, 0.01, 0.03)
+"""Relative changes of the sentinel's time between which pairs are counted together."""
 BY_A_COMPILER = ("agprs", "vgpr_spills", "scratch_bytes")
 """Resources of a kernel that only its code tells."""
 
@@ -67,6 +69,9 @@ class Measured:
     noise: pd.DataFrame
     """A row a (``pipeline``, ``decade``): ``pairs`` and the ``median`` and ``p90`` of the relative standard error of
     the mean time, percent; ``decade`` is the power of ten of the time in ms. Empty where it is unknown."""
+    drift: pd.DataFrame
+    """A row a (``pipeline``, ``band``) in which a pair ran: ``pairs`` and their ``share`` of the pipeline's, percent;
+    ``band`` counts the ``DRIFT_BANDS`` that the sentinel's change is above. Empty where there is no sentinel."""
     resources: pd.DataFrame
     """A row a candidate that ran on a shape: ``pipeline``, ``vgprs``, ``lds_kib``, ``occupancy``, ``efficiency``, the
     mean over the shapes on which it ran, percent; and what only a compiler knows, NaN where none was asked: ``agprs``,
@@ -92,6 +97,7 @@ def of(measurements: Measurements, hardware: Hardware) -> Measured:
         groups=_groups(measurements, candidates, speed.argmax(axis=1)),
         statuses=_statuses(measurements, candidates),
         noise=_noise(measurements, candidates),
+        drift=_drift(measurements, candidates),
         resources=_resources(candidates, speed),
         resources_from=tuple(sorted(set(candidates["resources_from"]))) if "resources_from" in candidates else (),
         roof=Roof(peak, hardware.hbm_tb_per_s),
@@ -201,6 +207,20 @@ def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame
         for (pipeline, decade), part in table.groupby(["pipeline", "decade"], sort=True)
     ]
     return pd.DataFrame(rows, columns=columns)
+
+
+def _drift(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
+    columns = ["pipeline", "band", "pairs", "share"]
+    if measurements.sentinel is None:
+        return pd.DataFrame(columns=columns)
+    known = np.flatnonzero((measurements.status == efficiency.OK) & np.isfinite(measurements.sentinel))
+    pipeline = candidates["pipeline"].to_numpy()[measurements.candidate[known]]
+    table = pd.DataFrame(
+        {"pipeline": pipeline, "band": np.digitize(measurements.sentinel[known] - 1, DRIFT_BANDS), "pairs": 1}
+    )
+    found = table.groupby(["pipeline", "band"], sort=True, as_index=False).sum()
+    found["share"] = 100 * found["pairs"] / found.groupby("pipeline")["pairs"].transform("sum")
+    return found[columns]
 
 
 def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:

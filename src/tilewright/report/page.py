@@ -135,9 +135,16 @@ SECTIONS = (
     Section(
         "noise",
         "Noise",
-        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones. "
-        "The drift of a GPU between batches is in the details log beside its journal, not in the dataset.",
+        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones.",
         figures.noise,
+    ),
+    Section(
+        "drift",
+        "Drift",
+        "How far the device had drifted while the pairs of each pipeline were measured: the share of its pairs by the "
+        "change of the sentinel's time, that of one pair which is measured again after every batch. Pairs of a batch "
+        "with a larger change than the limit are measured again. The simulated device draws the drift of each pair.",
+        figures.drift,
     ),
     Section(
         "failures",
