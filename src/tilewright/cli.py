@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int | None:
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
     """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
-    top = argparse.ArgumentParser(prog="tilewright", description=f"{(__doc__ or '').split(':')[0]}.")
+    top = command_line.Parser(prog="tilewright", description=f"{(__doc__ or '').split(':')[0]}.")
     top.add_argument("--version", action="version", version=f"tilewright {importlib.metadata.version('tilewright')}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():

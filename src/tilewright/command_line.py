@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from tilewright.errors import UserError
 from tilewright.operation import DTYPES, VARIANTS
@@ -18,6 +18,14 @@ JSON_FORMAT = 1
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 _WIDTH = 100
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, like every other mistake; ``--help`` shows the rest."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print ``message`` and end with exit status 2."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -71,10 +79,9 @@ def parse_dims(text: str) -> dict[str, int]:
 
 def positive(text: str) -> int:
     """Read a whole number from 1."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return value
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:

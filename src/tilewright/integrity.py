@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import chdir
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from tilewright.dataset import CODE, SCHEMA
 from tilewright.errors import UserError
 from tilewright.hardware import get as product
 from tilewright.operation import Operation
+from tilewright.progress import Progress
 from tilewright.selection import Selector
 
 SEAL = ".*.sha256"
@@ -121,17 +123,34 @@ def _sealed(path: Path) -> str:
 def _results(path: Path) -> list[Check]:
     """Check every seal, every dataset against the journals that it was made of, and every model directory."""
     sealed = [found.with_name(found.name[1 : -len(".sha256")]) for found in sorted(path.rglob(SEAL))]
-    checks = [_tried(str(file), partial(_sealed, file)) for file in sealed]
-    broken = [check for check in checks if not check.ok]
-    found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
-    found += broken
-    for file in sorted(path.glob("datasets/*/*.parquet")):
-        found.append(_tried(str(file), partial(_dataset, file)))
-        if found[-1].ok:
-            found.append(_tried(f"{file}, journals", partial(_from_journals, path, file)))
-    for index in sorted(path.glob(f"models/*/{model_files.INDEX}")):
-        found += _models(index.parent)
+    datasets = sorted(path.glob("datasets/*/*.parquet"))
+    models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
+    with Progress("verify", len(sealed) + len(datasets) + len(models), "files") as progress:
+
+        def looked(look: Callable[[], list[Check]]) -> list[Check]:
+            begin = time.monotonic()
+            checks = look()
+            progress.add(1, time.monotonic() - begin, int(not all(check.ok for check in checks)))
+            return checks
+
+        checks = [check for file in sealed for check in looked(partial(_sealed_file, file))]
+        broken = [check for check in checks if not check.ok]
+        found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
+        found += broken
+        for file in datasets:
+            found += looked(partial(_dataset_of_results, path, file))
+        for index in models:
+            found += looked(partial(_models, index.parent))
     return found
+
+
+def _sealed_file(file: Path) -> list[Check]:
+    return [_tried(str(file), partial(_sealed, file))]
+
+
+def _dataset_of_results(results: Path, file: Path) -> list[Check]:
+    found = [_tried(str(file), partial(_dataset, file))]
+    return found if not found[0].ok else [*found, _tried(f"{file}, journals", partial(_from_journals, results, file))]
 
 
 def _from_journals(results: Path, file: Path) -> str:

@@ -1,7 +1,9 @@
-"""The learning curve of active measuring: what models of the pairs of the first rounds would have picked."""
+"""Learning curves: what models of a part of the training problems, or of the first rounds of measuring, would pick."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +46,38 @@ def of_rounds(
             }
         )
     return {"supported_training_pairs": total, "rounds": entries}
+
+
+def of_shares(
+    measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: ModelSettings, threads: int
+) -> list[dict[str, Any]]:
+    """Return one entry a share of the training problems: its problems and pairs, and the efficiency of a model of it.
+
+    Layer families are drawn by their names, so a larger share holds a smaller one; a layer's batch sizes stay together.
+    A share of fewer families than cross-validation has folds is left out. The models have ``cv_estimators`` trees, as
+    those of ``of_rounds``.
+    """
+    train = (measurements.problems["split"] == "train").to_numpy()
+    names = measurements.problems["layer_family"].astype(str)
+    drawn = np.array([int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32 for name in names])
+    entries = []
+    for share in sorted(shares):
+        known = train & (drawn < share)
+        rows = known[measurements.problem]
+        ran = np.unique(measurements.problem[rows & (measurements.status == efficiency.OK)])
+        if measurements.problems["layer_family"].iloc[ran].nunique() < settings.folds:
+            continue
+        picked = _picked(measurements, rows, hardware, settings, threads)
+        entries.append(
+            {
+                "share": efficiency.percent(share),
+                "problems": int(known.sum()),
+                "pairs": int(rows.sum()),
+                "efficiency": efficiency.summary(picked),
+                "interval": bootstrap.intervals(picked),
+            }
+        )
+    return entries
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:

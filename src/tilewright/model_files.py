@@ -94,6 +94,8 @@ def verify(models: Path) -> dict[str, Any]:
 
 def read_json(path: Path) -> Any:
     """Return the content of a JSON file; ``UserError`` if it is missing or damaged."""
+    if path.parent.is_file():
+        raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     seal.check(path)
     try:
         return json.loads(path.read_text(encoding="utf-8"))

@@ -29,6 +29,7 @@ class Progress:
         self.failed = 0
         self._title, self._total, self._unit, self._budget_s = title, total, unit, budget_s
         self._best = ""
+        self._waited_s = 0.0
         self._spent_s = 0.0
         self._stream = sys.stderr if stream is None else stream
         self._last = time.monotonic()
@@ -49,11 +50,15 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def add(self, count: int, seconds: float, failed: int = 0, best: str = "") -> None:
-        """Say that ``count`` more are done after ``seconds``; ``best`` is the best so far, with its unit."""
+    def add(self, count: int, seconds: float, failed: int = 0, best: str = "", charged_s: float | None = None) -> None:
+        """Say that ``count`` more are done after ``seconds``; ``best`` is the best so far, with its unit.
+
+        ``charged_s``: what they cost of the budget, where that is not the time that a person waits.
+        """
         self.done += count
         self.failed += failed
-        self._spent_s += seconds
+        self._waited_s += seconds
+        self._spent_s += seconds if charged_s is None else charged_s
         self._best = best or self._best
         now = time.monotonic()
         if self._bar is not None:
@@ -70,8 +75,8 @@ class Progress:
     def text(self) -> str:
         """Return everything in one line."""
         words = [f"{self.done:,} of {self._total:,} {self._unit}"]
-        if self.done and self._spent_s > 0:
-            rate = self.done / self._spent_s
+        if self.done and self._waited_s > 0:
+            rate = self.done / self._waited_s
             words.append(f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each")
             words.append(f"{_duration((self._total - self.done) / rate)} left")
         if self._budget_s is not None:

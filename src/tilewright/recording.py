@@ -87,6 +87,10 @@ class Recording(Table):
     provenance: dict[str, str]
     """Everything else that a number depends on, in words."""
 
+    def told(self) -> dict[str, str]:
+        """Return all that a reader of the times wants to know."""
+        return {"times": self.latency, **self.provenance}
+
 
 def load(folder: Path) -> Recording:
     """Read what a recording says of itself; ``UserError`` where it is damaged."""

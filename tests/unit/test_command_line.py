@@ -145,3 +145,48 @@ def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
     assert {"pick", "config"} <= completed("tilewright", "explain", "''")
     assert completed("tilewright", "select", "--conf") == {"--confidence"}
     assert completed("tilewright", "select", "--dtype", "b") == {"bf16"}
+
+
+MISTAKES = (
+    ("selct", "invalid choice: 'selct'"),
+    ("select", "the following arguments are required: MODEL_DIR; see tilewright select --help"),
+    ("select nowhere --problem N=8", "nowhere/index.json: there is no such file; is this the right directory?"),
+    ("select a.txt --problem N=8", "a.txt: is a file; give the folder that holds index.json"),
+    ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
+    ("provenance a.txt", "a.txt: is a file; give the folder that holds index.json"),
+    ("compare a.txt nowhere", "nowhere: there is no such file or folder; give two model directories or two datasets"),
+    ("cache stats --folder a.txt", "--folder: a.txt is no folder"),
+    ("cache gc --max-gib x", "argument --max-gib: 'x' is no number from 0"),
+    ("cache gc --max-gib nan", "argument --max-gib: 'nan' is no number from 0"),
+    ("bench --quick --kernels 0", "argument --kernels: '0' is no whole number from 1"),
+    ("bench --quick --kernels many", "argument --kernels: 'many' is no whole number from 1"),
+    ("bench --quick --product gfx942_mi300x", "--product: gfx942_mi300x is a gfx942, but --arch is gfx950"),
+    ("bench --quick --arch gfx908", "no product stands for gfx908; add --product"),
+    ("bench --problem N=8,Q=3", "unknown field 'Q'"),
+    ("verify nowhere", "nowhere: there is no such file or folder"),
+    ("status nowhere", "nowhere: there is no plan of any operation; run snakemake"),
+    ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
+    ("new-arch foo --like gfx942", "'foo' is no name of a target"),
+    ("completion csh", "argument shell: invalid choice: 'csh'"),
+)
+
+
+@pytest.mark.parametrize(("call", "told"), MISTAKES, ids=[call for call, _ in MISTAKES])
+def test_a_mistake_is_told_in_one_line(call, told, tmp_path, capsys, monkeypatch):
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    (tmp_path / "a.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = cli.main(call.split())
+    except SystemExit as end:
+        status = end.code
+    printed = capsys.readouterr()
+    assert status == 2 and printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert told in printed.err
+
+
+def test_the_product_of_the_simulated_device_follows_the_arch(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert cli.main(["bench", "--quick", "--arch", "gfx942", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == "gfx942_mi300x, SIMULATED"

@@ -7,7 +7,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import cross_validation, efficiency, learn
+from tilewright import cross_validation, efficiency, learn, learning_curve
 from tilewright.errors import UserError
 from tilewright.settings.model import ModelSettings
 
@@ -216,6 +216,22 @@ def test_candidates_that_never_ran_are_not_published(trained):
     )  # fmt: skip
     published = learn.train(broken, samples.product(), samples.SMALL).candidates["candidate"]
     assert set(trained.candidates["candidate"]) - set(published) == {data.candidates["candidate"][2]}
+
+
+def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
+    data = samples.measured()
+    found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.product(), samples.SMALL, threads=1)
+    assert [entry["share"] for entry in found] == [50.0, 100.0]
+    half, whole = found
+    train = (data.problems["split"] == "train").to_numpy()
+    assert 0 < half["problems"] < whole["problems"] == np.count_nonzero(train)
+    assert whole["pairs"] == np.count_nonzero(train[data.problem])
+    # What validation problems take is not learnt from: nothing changes but how the picks score.
+    held_out = ~train[data.problem]
+    names = ("latency_ms", "tflops")
+    faster = {name: np.where(held_out, getattr(data, name) * 2, getattr(data, name)) for name in names}
+    altered = dataclasses.replace(data, **faster)
+    assert learning_curve.of_shares(altered, [1.0], samples.product(), samples.SMALL, 1) == [whole]
 
 
 def test_nothing_to_learn_from_is_a_user_error():

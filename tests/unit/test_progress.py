@@ -51,3 +51,9 @@ def test_a_budget_ends(spent, over):
     shown = Progress("gfx950", 10, "pairs", budget_s=2.0, stream=io.StringIO())
     shown.add(1, spent)
     assert shown.is_spent is over and "of the budget left" in shown.text()
+
+
+def test_what_is_charged_to_the_budget_is_not_what_a_person_waits():
+    shown = Progress("gfx950", 100, "pairs", budget_s=60.0, stream=io.StringIO())
+    shown.add(50, 5.0, charged_s=20.0)
+    assert shown.text() == "50 of 100 pairs, 10 a second, 5 s left, 40 s of the budget left, 0 failed"

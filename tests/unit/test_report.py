@@ -101,6 +101,16 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, "n_problems": 7, "efficiency": summary(95.0)},
             {"above": None, "up_to": None, "of_a_known_kind": False, "n_problems": 3, "efficiency": summary(65.0)},
         ],
+        "learning_curve": [
+            {
+                "share": s,
+                "problems": 10 * n,
+                "pairs": 1000 * n,
+                "efficiency": summary(80.0 + n),
+                "interval": {"mean": [79.5, 91.5]},
+            }
+            for n, s in enumerate((10.0, 100.0), 1)
+        ],
         "active": {
             "supported_training_pairs": 1000,
             "rounds": [
@@ -330,7 +340,7 @@ def test_whole_networks_and_the_distance_to_training_are_drawn(shown):
     assert ">88.1<" in drawn and ">resnet50, training<" in drawn
     near = network_figures.coverage(shown)[0]
     assert "above 0.5, up to 1: 7 problems, mean 95.0" in near.words
-    assert near.words.endswith("no training problem of the kind: 3 problems, mean 65.0.")
+    assert near.words.endswith("kind not trained on: 3 problems, mean 65.0.")
     assert figures.svg(near, "x").count('aria-roledescription="bar"') == 2
 
 
@@ -425,7 +435,9 @@ def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_
     reports, trainings = write_stages(tmp_path)
     content = json.loads(reports[0].read_text())
     for path in reports[1:]:
-        path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "active"}))
+        known = json.loads(path.read_text())
+        path.write_text(json.dumps({k: v for k, v in known.items() if k not in ("active", "learning_curve")}))
+    del content["learning_curve"]
     rounds = [
         {"round": i + 1, "pairs": 50 * i + 50, "share": 5.0 * i + 5, "efficiency": summary(90.0 + i)} for i in (0, 1)
     ]
@@ -466,7 +478,7 @@ def test_options_are_named(shown):
     words = measured.options(candidates)
     assert all(("split-K" in text) == (split > 1) for text, split in zip(words, candidates["split_k"], strict=True))
     one = candidates.iloc[:1].assign(double_smem_buffer=False, num_groups_to_merge=4, two_stage=True, split_k=1)
-    assert measured.options(one) == ["two stages, 4 groups merged"]
+    assert measured.options(one) == ["two-stage, 4 groups merged"]
 
 
 def test_the_roof_is_the_product_s(shown):
@@ -532,13 +544,27 @@ def test_what_only_a_compiler_knows_is_shown_where_it_is_known(shown):
 def test_the_times_of_a_library_are_those_of_the_recording(tmp_path):
     stages = write_stages(tmp_path)
     (tmp_path / "recorded/forward_bf16").mkdir(parents=True)
+    about = {"arch": "gfx950", "device": "x", "operations": ["forward_bf16"], "latency": "a median"}
+    (tmp_path / "recorded/recording.json").write_text(json.dumps(about | {"provenance": {"gpu": "one of them"}}))
     table = tmp_path / "recorded/forward_bf16/cudnn.csv"
     table.write_text("problem_key,samples,median_us\nabc,15,21.25\ndef,0,\n")
     found = results.load(*stages, (), tmp_path / "recorded")
+    (told,) = tables.recorded(found)
+    assert told.rows == (("times", "a median"), ("gpu", "one of them"))
+    assert tables.recorded(results.load(*stages)) == []
     assert [result.library_us for result in found.operations] == [{"abc": 21.25}, {}, {}]
     table.write_text("problem_key,samples\nabc,15\n")
     with pytest.raises(UserError, match="median_us"):
         results.load(*stages, (), tmp_path / "recorded")
+
+
+def test_the_learning_curve_is_that_of_measuring_or_of_shares_of_the_problems(shown):
+    panels = figures.learning_curve(shown)
+    assert panels[0].words == "After 300 of 1000 pairs, mean 82.0 percent."
+    result = shown.operations[0]
+    passive = dataclasses.replace(result, validation=result.validation.model_copy(update={"active": None}))
+    (panel,) = figures.learning_curve(dataclasses.replace(shown, operations=(passive,)))
+    assert panel.words == "With 20 training problems, mean 82.0 percent."
 
 
 def test_drift_is_drawn_by_the_change_of_the_sentinel(shown):

@@ -10,7 +10,12 @@ rule report:
         interaction=source("workflow/templates/report.js"),
         validation=each_operation("results/validation/{arch}/{op}.json"),
         dataset=each_operation("results/datasets/{arch}/{op}.parquet"),
-        # What a recording's kernels are compared with, where it has that.
+        # How a recording was made, and what its kernels are compared with, where it has that.
+        recorded=lambda wildcards: (
+            [os.path.join(RECORDINGS[wildcards.arch], "recording.json")]
+            if wildcards.arch in RECORDINGS
+            else []
+        ),
         library=lambda wildcards: [
             table
             for op in SETTINGS.operations

@@ -87,6 +87,12 @@ def main(argv: list[str] | None = None) -> None:
     if spec["params"].get("prior"):
         fitted = ModelSettings(**spec["params"])
         report["transfer"] = transfer_curve.of_shares(measurements, hardware, fitted, args.threads)
+    # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
+    elif settings.learning_shares and not args.chosen:
+        fitted = ModelSettings(**spec["params"])
+        report["learning_curve"] = learning_curve.of_shares(
+            measurements, settings.learning_shares, hardware, fitted, args.threads
+        )
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])

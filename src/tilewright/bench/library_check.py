@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from tilewright.bench.supervisor import Request, Supervisor, libraries, problem_
 from tilewright.devices.registry import method
 from tilewright.errors import UserError
 from tilewright.problem import Problem
+from tilewright.progress import Progress
 from tilewright.settings.benchmark import GpuSettings
 
 ANSWER_S = 60.0
@@ -41,12 +43,16 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()
         found = []
-        for name in supporting(loaded, numbers):
-            outcome = supervisor.measure(Request(loaded, name, numbers, options))
-            check = outcome.reply.get("check") or {}
-            elements, worst = int(check.get("elements", 0)), check.get("worst")
-            said = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
-            found.append(Verdict(name, outcome.status, said, elements, worst))
+        names = supporting(loaded, numbers)
+        with Progress("verify", len(names), "kernels") as progress:
+            for name in names:
+                begin = time.monotonic()
+                outcome = supervisor.measure(Request(loaded, name, numbers, options))
+                check = outcome.reply.get("check") or {}
+                elements, worst = int(check.get("elements", 0)), check.get("worst")
+                said = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
+                found.append(Verdict(name, outcome.status, said, elements, worst))
+                progress.add(1, time.monotonic() - begin, int(outcome.status != "ok"))
     return f"{told['name']} ({told['backend']})", found
 
 

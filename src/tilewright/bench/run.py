@@ -82,9 +82,9 @@ def measure(
                 if rounds is not None:
                     rounds.learn(p[part], c[part], times.latency_ms)
                 best = max(best, _best_tflops(flops[p[part]], times.latency_ms))
-                seconds = time.monotonic() - begin if times.seconds is None else times.seconds
                 failed = int(np.count_nonzero(times.status))
-                progress.add(len(p[part]), seconds, failed, f"{best:,.1f} TFLOPS" if best else "")
+                shown = f"{best:,.1f} TFLOPS" if best else ""
+                progress.add(len(p[part]), time.monotonic() - begin, failed, shown, times.seconds)
                 if progress.is_spent:
                     return progress.done
     return progress.done

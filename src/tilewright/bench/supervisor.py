@@ -105,7 +105,8 @@ class Supervisor:
             except Fault as fault:
                 raise UserError(f"{self._driver}: {fault}") from None
         if answer["code"] != abi.OK:
-            raise UserError(f"{self._driver}: {answer['error']}")
+            # The system's own message begins with the file.
+            raise UserError(f"{self._driver}: {answer['error'].removeprefix(f'{self._driver}: ')}")
         return answer
 
     def measure(self, request: Request) -> Outcome:

@@ -22,7 +22,7 @@ from tilewright.operation import Operation
 from tilewright.problem import DIMS, Problem, frame
 from tilewright.progress import Progress
 from tilewright.rules import sweep
-from tilewright.settings.benchmark import GpuSettings
+from tilewright.settings.benchmark import BenchmarkSettings, GpuSettings
 
 QUICK = "N=8,C=64,K=64,Hi=28,Wi=28,Y=3,X=3,pad_h=1,pad_w=1"
 Row = tuple[str, str, float, int, str]
@@ -40,12 +40,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--quick", action="store_true", help=f"the convolution {QUICK}")
     command_line.add_problem(parser)
-    parser.add_argument("--kernels", type=int, default=10, help="how many kernels at most (default: 10)")
+    parser.add_argument(
+        "--kernels", type=command_line.positive, default=10, help="how many kernels at most (default: 10)"
+    )
     parser.add_argument("--driver", type=Path, help="measuring driver, a library: measure for real")
     parser.add_argument("--module", type=Path, action="append", default=[], help="library with kernels, repeatable")
     parser.add_argument("--cache", choices=("cold", "warm"), default="cold", help="operands (default: cold)")
     parser.add_argument("--arch", default="gfx950", help="arch of the simulated device (default: gfx950)")
-    parser.add_argument("--product", default="gfx950_mi355x", help="product of the simulated device")
+    parser.add_argument("--product", help="product of the simulated device (default: the one that stands for its arch)")
     command_line.add_tables(parser)
     command_line.add_json(parser)
 
@@ -75,12 +77,22 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
     few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
     if not few:
         raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")
-    gpu = hardware.get(args.config / "hardware.yaml", args.product)
+    products = BenchmarkSettings().products
+    if args.product is None and args.arch not in products:
+        raise UserError(f"no product stands for {args.arch}; add --product, a name of {args.config}/hardware.yaml")
+    gpu = hardware.get(args.config / "hardware.yaml", args.product or products[args.arch])
+    if gpu.arch != args.arch:
+        raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
     device = SimulatedDevice(gpu, load_coefficients(args.config / "simulated_device.yaml"), seed=1)
     table = kernel.frame(few).assign(split_k=1)
-    times = device.measure(frame([problem]), table, np.zeros(len(few), int), np.arange(len(few)))
-    columns = (table["kernel"], times.status, times.latency_ms, times.samples)
-    rows = [(str(k), STATUSES[s], float(ms), int(n), "") for k, s, ms, n in zip(*columns, strict=True)]
+    rows: list[Row] = []
+    with Progress("bench", len(table), "kernels") as progress:
+        for number, name in enumerate(table["kernel"]):
+            begin = time.monotonic()
+            times = device.measure(frame([problem]), table, np.zeros(1, int), np.array([number]))
+            milliseconds, samples = float(times.latency_ms[0]), int(times.samples[0])
+            rows.append((str(name), STATUSES[times.status[0]], milliseconds, samples, ""))
+            _tell(progress, rows, time.monotonic() - begin)
     return f"{device.name}, SIMULATED", rows
 
 
@@ -97,10 +109,14 @@ def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row
             for name in names:
                 begin = time.monotonic()
                 rows.append(_row(name, supervisor.measure(Request(loaded, name, numbers, options))))
-                best = min((row[2] for row in rows if row[1] == "ok"), default=None)
-                shown = "" if best is None else f"{best:.4f} ms"
-                progress.add(1, time.monotonic() - begin, int(rows[-1][1] != "ok"), shown)
+                _tell(progress, rows, time.monotonic() - begin)
     return f"{told['name']} ({told['backend']}, operands {args.cache})", rows
+
+
+def _tell(progress: Progress, rows: Sequence[Row], seconds: float) -> None:
+    """Count the last row."""
+    best = min((milliseconds for _, status, milliseconds, *_ in rows if status == "ok"), default=None)
+    progress.add(1, seconds, int(rows[-1][1] != "ok"), "" if best is None else f"{best:.4f} ms")
 
 
 def _row(name: str, outcome: Outcome) -> Row:

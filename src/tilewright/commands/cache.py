@@ -40,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the action on the cache of the configuration or of ``--folder``."""
     settings = _settings()
     folder = os.path.abspath(args.folder) if args.folder else settings.folder
+    if args.folder and os.path.exists(args.folder) and not os.path.isdir(args.folder):
+        raise UserError(f"--folder: {args.folder} is no folder")
     cache = open_cache(folder, settings.max_gib)
     return {"stats": _stats, "gc": _gc, "verify": _verify}[args.action](cache, args)
 
@@ -97,8 +99,12 @@ def _mib(size: int) -> str:
 
 
 def _size(text: str) -> float:
-    value = float(text)
+    wrong = argparse.ArgumentTypeError(f"{text!r} is no number from 0")
+    try:
+        value = float(text)
+    except ValueError:
+        raise wrong from None
     # ``not >=`` so that nan is refused as well.
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError("must be a number, not negative")
+        raise wrong
     return value

@@ -54,6 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> compare.Comparison:
+    for path in (args.a, args.b):
+        if not path.exists():
+            raise UserError(f"{path}: there is no such file or folder; give two model directories or two datasets")
     are_models = [compare.is_models(path) for path in (args.a, args.b)]
     if all(are_models):
         if args.measured is None:

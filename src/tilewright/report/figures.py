@@ -9,7 +9,7 @@ its numbers count through the process, and the same results have to give the sam
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import pairwise
@@ -21,9 +21,9 @@ import pandas as pd
 import vl_convert
 
 from tilewright.efficiency import PERCENTILES
-from tilewright.report.measured import DRIFT_BANDS, Measured, records
+from tilewright.report.measured import DRIFT_BANDS, Measured, kernels, records
 from tilewright.report.published import EFFICIENCY
-from tilewright.report.results import OperationResult, Results
+from tilewright.report.results import OperationResult, Results, Summary
 
 NO_FAILURE = ("unsupported", "skipped")
 """Statuses of pairs that were not run."""
@@ -230,18 +230,21 @@ def _importances(result: OperationResult) -> Panel:
 
 def wins(results: Results) -> list[Panel]:
     """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
-    return [_wins(result, result.measured) for result in results.operations if result.measured]
+    shown = [(result, result.measured) for result in results.operations if result.measured]
+    # A pipeline has one number and one colour in all panels.
+    numbers = {name: i for i, name in enumerate(sorted({n for _, found in shown for n in found.shapes["pipeline"]}))}
+    return [_wins(result, found, numbers) for result, found in shown]
 
 
-def _wins(result: OperationResult, measured: Measured) -> Panel:
+def _wins(result: OperationResult, measured: Measured, numbers: Mapping[str, int]) -> Panel:
     names = sorted(set(measured.shapes["pipeline"]))
     table = measured.shapes.assign(m=_octaves(measured.shapes["gemm_m"], 2), k=_octaves(measured.shapes["gemm_k"], 2))
     rows = [
         {
             "rows (M), from 2^": int(m),
             "reduction (K), from 2^": int(k),
-            "wins most": f"{names.index(most) + 1} {most}",
-            "number": names.index(most) + 1,
+            "wins most": f"{numbers[most] + 1} {most}",
+            "number": numbers[most] + 1,
             "share": round(100 * float((part["pipeline"] == most).mean()), 1),
             "shapes": len(part),
             "tile most often": _most(part["tile"]),
@@ -249,7 +252,7 @@ def _wins(result: OperationResult, measured: Measured) -> Panel:
         for (m, k), part in _cells(table, "m", "k")
         for most in [_most(part["pipeline"])]
     ]
-    labels = [f"{i + 1} {name}" for i, name in enumerate(names)]
+    labels = [f"{numbers[name] + 1} {name}" for name in names]
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("rows (M), from 2^:O", title="rows of the matrix product (M), from 2^", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("reduction (K), from 2^:O", title="reduction (K), from 2^", sort="descending"),
@@ -260,7 +263,7 @@ def _wins(result: OperationResult, measured: Measured) -> Panel:
     )  # fmt: skip
     colour = alt.Color(
         "wins most:N",
-        scale=alt.Scale(domain=labels, range=COLOURS[: len(labels)]),
+        scale=alt.Scale(domain=labels, range=[COLOURS[numbers[name] % len(COLOURS)] for name in names]),
         legend=alt.Legend(title=None, orient="bottom", columns=3, labelColor=INK, symbolOpacity=0.7),
     )
     chart = alt.layer(
@@ -283,7 +286,7 @@ def support(results: Results) -> list[Panel]:
 def _support(result: OperationResult, measured: Measured) -> Panel:
     rows: list[dict[str, Any]] = [
         {
-            "kernels": f"{group.pipeline} {group.scheduler}",
+            "kernels": kernels(group),
             "options": group.options,
             "supported": round(group.supported, 1),
             "candidates": int(group.candidates),
@@ -407,7 +410,7 @@ def _matrix(
             title=None if x == "kernels" else x,
             axis=alt.Axis(labelAngle=-40, orient="bottom", labelLimit=110),
         ),
-        y=alt.Y(f"{y}:N", title=None),
+        y=alt.Y(f"{y}:N", title=None, axis=alt.Axis(labelLimit=220)),
         tooltip=[f"{y}:N", f"{x}:N", alt.Tooltip(f"{value}:Q", title=title), *more],
     )
     top = domain or max(row[value] for row in rows) or 1.0
@@ -449,7 +452,7 @@ def _resources(result: OperationResult, measured: Measured) -> Panel:
         .mark_rect(color=MODEL)
         .encode(
             x=alt.X("VGPRs, from:O", title="vector registers a lane, from", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("LDS KiB, from:O", title="LDS a block, KiB, from", sort="descending"),
+            y=alt.Y("LDS KiB, from:O", title="LDS or shared memory a block, KiB, from", sort="descending"),
             opacity=alt.Opacity(
                 "mean efficiency, %:Q",
                 scale=alt.Scale(domain=[0, 100], range=[0.03, 1.0]),
@@ -491,8 +494,9 @@ def _roofline(result: OperationResult, measured: Measured) -> Panel:
     corners = sorted({low / 1.2, min(max(ridge, low), high * 1.2), high * 1.2})
     limits = [{"x": _digits(x), "y": _digits(min(roof.peak_tflops, x * roof.memory_tb_per_s))} for x in corners]
     logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
-    x = alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=alt.Axis(tickCount=6))
-    y = alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=alt.Axis(tickCount=6))
+    axis = alt.Axis(tickCount=6, labelExpr="format(datum.value, datum.value < 1 ? '.2~g' : ',')")
+    x = alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis)
+    y = alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis)
     dots = (
         alt.Chart(alt.Data(values=rows))
         .mark_circle(color=MODEL, opacity=0.5)
@@ -516,35 +520,44 @@ def _roofline(result: OperationResult, measured: Measured) -> Panel:
 
 
 def learning_curve(results: Results) -> list[Panel]:
-    """Draw the efficiency of models of the pairs of the first rounds of active measuring."""
-    return [_learning_curve(result) for result in results.operations if result.validation.active]
+    """Draw the efficiency of models of some of the training problems, or of the first rounds of active measuring."""
+    panels = []
+    for result in results.operations:
+        shown = result.validation
+        if shown.active:
+            known = [(entry.pairs, entry.share, entry.efficiency) for entry in shown.active.rounds]
+            words = f"After {known[-1][0]} of {shown.active.supported_training_pairs} pairs"
+            panels.append(_learning_curve(result, "pairs measured", known, words))
+        elif shown.learning_curve:
+            known = [(entry.problems, entry.share, entry.efficiency) for entry in shown.learning_curve]
+            panels.append(_learning_curve(result, "training problems", known, f"With {known[-1][0]} training problems"))
+    return panels
 
 
-def _learning_curve(result: OperationResult) -> Panel:
-    active = result.validation.active
-    assert active is not None
+def _learning_curve(
+    result: OperationResult, what: str, known: Sequence[tuple[int, float, Summary]], words: str
+) -> Panel:
+    """Return the curve of (number of ``what``, share in percent, efficiency); ``words`` say what the last one has."""
     rows = [
-        {"pairs": entry.pairs, "share, %": entry.share, "round": entry.round, "which": which, "efficiency": value}
-        for entry in active.rounds
-        for which, value in (("mean", entry.efficiency.mean), ("10th percentile", entry.efficiency.p10))
+        {what: number, "share, %": share, "which": which, "efficiency": value}
+        for number, share, summary in known
+        for which, value in (("mean", summary.mean), ("10th percentile", summary.p10))
     ]
     chart = (
         alt.Chart(alt.Data(values=rows))
         .mark_line(point=True)
         .encode(
-            x=alt.X("pairs:Q", title="pairs measured", axis=alt.Axis(tickCount=4)),
+            x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
             y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
             color=alt.Color(
                 "which:N",
                 scale=alt.Scale(domain=["mean", "10th percentile"], range=[MODEL, BASELINE]),
                 legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
             ),
-            tooltip=["round:Q", "pairs:Q", "share, %:Q", "which:N", "efficiency:Q"],
+            tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
         )
     )
-    last = active.rounds[-1]
-    words = f"After {last.pairs} of {active.supported_training_pairs} pairs, mean {last.efficiency.mean:.1f} percent."
-    return Panel(sized(chart, 13, 16), result.label, words)
+    return Panel(sized(chart, 13, 16), result.label, f"{words}, mean {known[-1][2].mean:.1f} percent.")
 
 
 def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:

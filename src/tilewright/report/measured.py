@@ -21,8 +21,8 @@ from tilewright.measurements import STATUSES, Measurements
 from tilewright.problem import DIMS
 
 _FLAGS = {
-    "double_smem_buffer": "double LDS buffer",
-    "two_stage": "two stages",
+    "double_smem_buffer": "double LDS",
+    "two_stage": "two-stage",
     "split_image": "split image",
     "explicit_gemm": "explicit GEMM",
 }
@@ -115,6 +115,11 @@ def options(candidates: pd.DataFrame) -> list[str]:
 def records(table: pd.DataFrame) -> list[Any]:
     """Return the rows of a table, their columns as attributes."""
     return list(table.itertuples(index=False))
+
+
+def kernels(group: Any) -> str:
+    """Return the name of a row of ``Measured.groups``: its pipeline, and its scheduler if its family has several."""
+    return str(group.pipeline) if group.scheduler == NO_SCHEDULER else f"{group.pipeline} {group.scheduler}"
 
 
 def _words(fields: Mapping[Any, Any]) -> str:

@@ -55,7 +55,7 @@ def _coverage(result: OperationResult) -> Panel:
 def octaves(distance: Distance) -> str:
     """Return the class of a distance in words."""
     if not distance.of_a_known_kind:
-        return "no training problem of the kind"
+        return "kind not trained on"
     if distance.above is None:
         return "unknown"
     return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")

@@ -119,9 +119,9 @@ SECTIONS = (
     Section(
         "resources",
         "Resources and speed",
-        "Mean efficiency of the candidates, over the shapes on which they run, by the registers and the LDS that they "
-        "use. Provenance says whether these were read from code objects or estimated; spills, scratch and accumulation "
-        "registers are known of compiled kernels only.",
+        "Mean efficiency of the candidates, over the shapes on which they run, by the registers and the LDS (shared "
+        "memory) that they use. Provenance says whether these were read from code objects or estimated; spills, "
+        "scratch and accumulation registers are known of compiled kernels only.",
         figures.resources,
         (tables.resources,),
     ),
@@ -135,7 +135,7 @@ SECTIONS = (
     Section(
         "noise",
         "Noise",
-        "Median relative standard error of the mean of the timed launches. Short times are the noisier ones.",
+        "Median relative standard error of the time, from its launches or samples. Short times are the noisier ones.",
         figures.noise,
     ),
     Section(
@@ -149,16 +149,17 @@ SECTIONS = (
     Section(
         "failures",
         "Failures",
-        "What became of all pairs; drawn is the share that failed of those that the support rules let through. A pick "
-        "that crashes, times out or gives a wrong result scores 0.",
+        "What became of all pairs. Where any failed, their share of those that the support rules let through is drawn. "
+        "A pick that crashes, times out or gives a wrong result scores 0.",
         figures.failures,
         (tables.failures,),
     ),
     Section(
         "learning-curve",
         "Learning curve",
-        "Models of the pairs of the first rounds of active measuring, on the validation problems; they have fewer "
-        "trees than the published model.",
+        "Models of a part of the training problems, or of the pairs of the first rounds of active measuring, on the "
+        "validation problems: where the line is still steep, more problems help. They have fewer trees than the "
+        "published model.",
         figures.learning_curve,
         (tables.learning_curve,),
     ),
@@ -182,7 +183,12 @@ SECTIONS = (
         "are those of the model's target, a logarithm.",
         tabulate=(tables.cross_validation,),
     ),
-    Section("provenance", "Provenance", "Where the numbers of this page come from.", tabulate=(tables.provenance,)),
+    Section(
+        "provenance",
+        "Provenance",
+        "Where the numbers of this page come from.",
+        tabulate=(tables.provenance, tables.recorded),
+    ),
 )
 """The report in reading order. A new figure is a function in ``figures`` and an entry here."""
 
@@ -210,7 +216,10 @@ DEVICE_NOTES = {
     ),
     "recorded": DeviceNote(
         "recorded – times replayed from a stored table",
-        ("No GPU was used for this report. The times are as good as the table that they were read from.",),
+        (
+            "No GPU was used for this report: the times were measured before, and are as good as the table that they "
+            "were read from. Provenance says how it was made, as far as that is known.",
+        ),
     ),
     "measured": DeviceNote("measured on a GPU"),
 }

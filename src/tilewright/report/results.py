@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tilewright import dataset, model_files
+from tilewright import dataset, model_files, recording
 from tilewright.efficiency import PERCENTILES
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -186,6 +186,16 @@ class ActiveMeasuring(_Part):
     rounds: list[ActiveRound]
 
 
+class LearningShare(_Part):
+    """A model of a share of the training problems, percent."""
+
+    share: float
+    problems: int
+    pairs: int
+    efficiency: Summary
+    interval: dict[str, list[float]]
+
+
 class Learnt(_Part):
     """A model of a part of the training rows."""
 
@@ -246,6 +256,7 @@ class Validation(_Origin):
     oracle: Oracle | None = None
     end_to_end: list[RunCost] = []
     by_distance: list[Distance] = []
+    learning_curve: list[LearningShare] = []
     active: ActiveMeasuring | None = None
     transfer: Transfer | None = None
     picks: dict[str, Pick] = {}
@@ -309,6 +320,8 @@ class Results:
     device: str
     device_kind: str
     operations: tuple[OperationResult, ...]
+    recorded_with: dict[str, str] = dataclasses.field(default_factory=dict)
+    """What a recording says of its making, in words; empty without one."""
 
 
 class _Folds(BaseModel):
@@ -324,9 +337,9 @@ def load(
 ) -> Results:
     """Read validation reports, the training folders of their models and their datasets, in any order.
 
-    ``recorded`` is the folder of a recording, for cuDNN's times. Datasets are not needed, but there is no more than
-    one an operation. ``UserError`` when a file is missing or has another form, when a report and a training have no
-    partner, or when they differ in arch, device or device kind.
+    ``recorded`` is the folder of a recording, for its making and for cuDNN's times. Datasets are not needed, but there
+    is no more than one an operation. ``UserError`` when a file is missing or has another form, when a report and a
+    training have no partner, or when they differ in arch, device or device kind.
     """
     reports = [(path, checked(model_files.read_json(path), Validation, str(path))) for path in validations]
     trained = {}
@@ -353,7 +366,8 @@ def load(
         _operation(r, *trained[r.operation], shown.get(r.operation), _library_times(recorded, r.operation))
         for _, r in reports
     ]
-    return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)))
+    told = {} if recorded is None else recording.load(recorded).told()
+    return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), told)
 
 
 def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:

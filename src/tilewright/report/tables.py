@@ -8,10 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.report.measured import records
+from tilewright.report.measured import kernels, records
 from tilewright.report.network_figures import octaves
 from tilewright.report.published import EFFICIENCY, SOURCE
-from tilewright.report.results import Learnt, OperationResult, Results, Stratum, Summary, Validation, WorstPick
+from tilewright.report.results import (
+    LearningShare,
+    Learnt,
+    OperationResult,
+    Results,
+    Stratum,
+    Summary,
+    Validation,
+    WorstPick,
+)
 
 Cell = str | int | float
 SUMMARY = ("mean", "median", "p10", "min")
@@ -95,8 +104,17 @@ def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
 
 
 def learning_curve(results: Results) -> list[Table]:
-    """Return the learning curve of active measuring; nothing where all pairs were measured."""
-    return [
+    """Return the learning curves: of shares of the training problems, and of active measuring."""
+    shares = [
+        Table(
+            f"Models of a part of the training problems, {result.label}",
+            ("training problems", "of all, about, %", "pairs", *_percents(), "interval of the mean"),
+            tuple(_of_share(share) for share in result.validation.learning_curve),
+        )
+        for result in results.operations
+        if result.validation.learning_curve
+    ]
+    return shares + [
         Table(
             f"Active measuring: models of the pairs of the first rounds, {result.label}",
             ("round", "training pairs", "of the supported, %", *_percents()),
@@ -105,6 +123,11 @@ def learning_curve(results: Results) -> list[Table]:
         for result in results.operations
         if result.validation.active is not None
     ]
+
+
+def _of_share(share: LearningShare) -> tuple[Cell, ...]:
+    low, high = share.interval["mean"]
+    return f"{share.problems:,}", share.share, share.pairs, *_row(share.efficiency), f"{low:.1f} to {high:.1f}"
 
 
 def transfer(results: Results) -> list[Table]:
@@ -295,7 +318,7 @@ def support(results: Results) -> list[Table]:
             ("kernels", "options", "candidates", "pairs", "supported, %", "of these ran, %", "shapes won"),
             tuple(
                 (
-                    f"{group.pipeline} {group.scheduler}", group.options, int(group.candidates), int(group.pairs),
+                    kernels(group), group.options, int(group.candidates), int(group.pairs),
                     float(group.supported), float(group.ok), int(group.wins),
                 )
                 for group in records(result.measured.groups)
@@ -362,6 +385,13 @@ def provenance(results: Results) -> list[Table]:
             tuple(_provenance(result) for result in results.operations),
         )
     ]  # fmt: skip
+
+
+def recorded(results: Results) -> list[Table]:
+    """Return what a recording says of its making; nothing without one."""
+    caption = f"How the times were recorded, {results.arch} ({results.device_kind})"
+    rows = tuple(results.recorded_with.items())
+    return [Table(caption, ("what", "how"), rows)] if rows else []
 
 
 def _provenance(result: OperationResult) -> tuple[Cell, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from tilewright.settings.section import Section
@@ -12,6 +14,8 @@ class ValidationSettings(Section):
 
     network_folds: int = Field(5, ge=0)
     """Parts in which network families are left out in turn, while the others join the training problems; 0: not."""
+    learning_shares: list[Annotated[float, Field(gt=0, le=1, strict=False)]] = Field([0.1, 0.3, 1.0])
+    """Shares of the training problems of which models are trained for the learning curve; empty: none."""
     reference_trainer: bool = False
     """Train the reference's model (97 features, log1p(TFLOPS), 2000 trees of 255 leaves) on the same rows and show it
     beside ours. It takes several times as long as ours."""
