@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -15,34 +15,44 @@ DISTANCES = (0.5, 1.0, 1.5, 2.0, 3.0)
 """Octaves to the nearest training problem (``design.distances``) that bound the classes of ``by_distance``."""
 
 
-def of_runs(uses: pd.DataFrame, keys: pd.Series, gflop: np.ndarray, best: np.ndarray, picked: np.ndarray) -> Any:
+def of_runs(
+    uses: pd.DataFrame, keys: pd.Series, gflop: np.ndarray, best: np.ndarray, picked: np.ndarray,
+    floors: Mapping[str, np.ndarray],
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return what the picks cost each run of a network, worst first; percentages have four decimals.
 
     ``uses`` has the columns of ``problem_table.USES``. ``keys`` names the scored problems, ``gflop`` [R] is their work,
     ``best`` [R] the best TFLOPS and ``picked`` [R] the efficiency of the pick. ``end_to_end`` is the time of the best
     candidates over that of the picks, each layer as often as it occurs, over the layers whose pick ran; it is 0 when
     none did. ``flop_weighted`` is the mean efficiency weighted by FLOP, where a pick that failed counts 0.
-    ``flop_scored`` is the share of the run's FLOP in its scored layers: on the others nothing can run.
+    ``flop_scored`` is the share of the run's FLOP in its scored layers: on the others nothing can run. ``noise_floor``
+    has both figures of the selectors ``floors`` (name to the efficiency of their picks, [R]).
     """
-    scored = pd.DataFrame({"problem_key": list(keys), "best_ms": gflop / best, "picked": picked})
+    scored = pd.DataFrame({"problem_key": list(keys), "best_ms": gflop / best, "picked": picked, **floors})
     table = uses.merge(scored, on="problem_key", how="inner")
-    rows = [_run(name, part) for name, part in table.groupby(["network", "run"], sort=True)]
+    rows = [_run(name, part, list(floors)) for name, part in table.groupby(["network", "run"], sort=True)]
     return sorted(rows, key=lambda row: (row["end_to_end"], row["network"], row["run"]))
 
 
-def _run(name: Any, part: pd.DataFrame) -> dict[str, Any]:
-    ran = part[part["picked"] > 0]
-    best = (ran["occurrences"] * ran["best_ms"]).sum()
-    taken = (ran["occurrences"] * ran["best_ms"] / ran["picked"]).sum()
-    share = part["flop_share"].sum()
+def _run(name: Any, part: pd.DataFrame, floors: Sequence[str]) -> dict[str, Any]:
     return {
         "network": str(name[0]),
         "run": str(name[1]),
         "n_layers": len(part),
-        "n_failed": len(part) - len(ran),
-        "end_to_end": efficiency.percent(best / taken if len(ran) else 0.0),
-        "flop_weighted": efficiency.percent((part["flop_share"] * part["picked"]).sum() / share),
-        "flop_scored": efficiency.percent(share),
+        "n_failed": int((part["picked"] <= 0).sum()),
+        **_costs(part, part["picked"]),
+        "flop_scored": efficiency.percent(part["flop_share"].sum()),
+        "noise_floor": {floor: _costs(part, part[floor]) for floor in floors},
+    }
+
+
+def _costs(part: pd.DataFrame, picked: pd.Series) -> dict[str, float]:
+    ran = picked > 0
+    best = (part["occurrences"] * part["best_ms"])[ran]
+    taken = (best / picked[ran]).sum()
+    return {
+        "end_to_end": efficiency.percent(best.sum() / taken if ran.any() else 0.0),
+        "flop_weighted": efficiency.percent((part["flop_share"] * picked).sum() / part["flop_share"].sum()),
     }
 
 

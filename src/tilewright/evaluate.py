@@ -177,7 +177,7 @@ def evaluate(
         "by_distance_to_training": {
             name: _stratum(scored.picked, floor, part) for name, part in novelty.quarters().items() if part.any()
         },
-        "baselines": _baselines(measurements, scored.rows, scored.achieved, supported, hardware),
+        "baselines": _baselines(measurements, scored, floor, supported, hardware),
         **(
             {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
         ),
@@ -196,7 +196,7 @@ def _networks(
     gflop = np.array([problem.flop for problem in from_frame(problems)]) / 1e9
     best = efficiency.problem_best(measurements)[scored.rows]
     return {
-        "end_to_end": end_to_end.of_runs(uses, keys, gflop, best, scored.picked),
+        "end_to_end": end_to_end.of_runs(uses, keys, gflop, best, scored.picked, floor.selectors()),
         "by_distance": end_to_end.by_distance(uses, keys, lambda part: _stratum(scored.picked, floor, part)),
     }
 
@@ -236,11 +236,15 @@ def _floor_report(scored: Scored, floor: noise_floor.Floor) -> dict[str, Any]:
     """Return what selectors that know more score, and the picks against the best true time."""
     at_best = np.take_along_axis(floor.true, scored.achieved.argmax(axis=1)[:, None], axis=1)[:, 0]
     picked = np.take_along_axis(np.where(scored.pool, floor.true, 0.0), scored.picks[:, None], axis=1)[:, 0]
-    known = {"perfect_selector": (PERFECT_SELECTOR, floor.perfect)}
-    if floor.knowing is not None:
-        known["perfect_model"] = (PERFECT_MODEL, floor.knowing)
+    meanings = {"perfect_selector": PERFECT_SELECTOR, "perfect_model": PERFECT_MODEL}
+    known = {name: (meanings[name], values) for name, values in floor.selectors().items()}
     known["luckiest_sample"] = (LUCKIEST_SAMPLE, at_best)
     known["against_true_best"] = (AGAINST_TRUE_BEST, picked)
+    few = {
+        name: {f"efficiency_best_of_{first}": efficiency.summary(floor.selectors(first)[name]) for first in (3, 5)}
+        for name in meanings
+        if name in known
+    }
     return {
         "basis": floor.basis,
         **{
@@ -250,6 +254,7 @@ def _floor_report(scored: Scored, floor: noise_floor.Floor) -> dict[str, Any]:
                 "interval": bootstrap.intervals(values),
                 "within_2_percent": efficiency.percent(np.mean(values >= WITHIN)),
                 "top1": efficiency.percent(np.mean(values >= 1.0)),
+                **few.get(name, {}),
             }
             for name, (meaning, values) in known.items()
         },
@@ -311,41 +316,47 @@ def _parts(labels: pd.Series) -> list[tuple[Any, np.ndarray]]:
 
 def _stratum(picked: np.ndarray, floor: noise_floor.Floor, part: np.ndarray) -> dict[str, Any]:
     """Return the figures of some of the problems, each with its interval and its floors."""
-    floors = {"perfect_selector": floor.perfect, "perfect_model": floor.knowing}
     return {
         "n_problems": int(part.sum()),
         "efficiency": efficiency.summary(picked[part]),
         "interval": bootstrap.intervals(picked[part]),
         "within_2_percent": efficiency.percent(np.mean(picked[part] >= WITHIN)),
-        "noise_floor": {
-            name: efficiency.summary(values[part]) for name, values in floors.items() if values is not None
-        },
+        "noise_floor": _floors(floor, part),
     }
 
 
+def _floors(floor: noise_floor.Floor, part: np.ndarray) -> dict[str, Any]:
+    """Return what the selectors that know more score on some of the problems."""
+    return {name: efficiency.summary(values[part]) for name, values in floor.selectors().items()}
+
+
 def _baselines(
-    measurements: Measurements, rows: np.ndarray, achieved: np.ndarray, supported: np.ndarray, hardware: Hardware
+    measurements: Measurements, scored: Scored, floor: noise_floor.Floor, supported: np.ndarray, hardware: Hardware
 ) -> dict[str, Any]:
-    """Return what choosing without a model achieves, each with the efficiency keys of the model."""
-    pool = supported[rows]
-    possible = np.where(pool, achieved, 0.0)
+    """Return what choosing without a model achieves, each with the efficiency keys and the floors of the model."""
+    rows, pool = scored.rows, scored.pool
+    possible = np.where(pool, scored.achieved, 0.0)
     single, names = _best_single(measurements, supported)
     fixed = single[measurements.problems["ndim"].to_numpy()[rows]]
     ruled = np.argmax(np.where(pool, hand_rule(measurements, rows, hardware), -np.inf), axis=1)
     everything = np.arange(len(rows))
+    floors = {"noise_floor": _floors(floor, np.ones(len(rows), bool))}
     return {
         "best_single_kernel": {
             "meaning": "the candidate with the best mean efficiency on the training problems, one a dimensionality",
             "candidates": names,
             **_figures(possible[everything, fixed]),
+            **floors,
         },
         "random_supported": {
             "meaning": "expectation over the supported candidates of each problem",
             **_figures(possible.sum(axis=1) / np.maximum(pool.sum(axis=1), 1)),
+            **floors,
         },
         "hand_rule": {
             "meaning": "largest tile reuse times tile fill times compute units kept busy, then the widest vectors",
             **_figures(possible[everything, ruled]),
+            **floors,
         },
     }
 

@@ -22,6 +22,8 @@ from tilewright.hardware import Hardware
 
 DRAWS = 64
 SEED = 1
+FIRST = 5
+"""How many of the first picks of a selector are told."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,29 @@ class Floor:
 
     basis: str
     """Where true times come from, in words."""
-    perfect: np.ndarray
-    """[R] Measured efficiency of the selector that knows every true time, and which pairs fail."""
-    knowing: np.ndarray | None
-    """[R] Measured efficiency of the selector that knows everything but what is drawn for each single pair (its
-    deviation, whether it crashes): what a perfect model scores. None where nobody knows it."""
+    perfect_first: np.ndarray
+    """[R, FIRST] Measured efficiency of the best of the first 1, 2, ... picks of the selector that knows every true
+    time, and which pairs fail."""
+    knowing_first: np.ndarray | None
+    """[R, FIRST] The same of the selector that knows everything but what is drawn for each single pair (its deviation,
+    whether it crashes): what a perfect model scores. None where nobody knows it."""
     true: np.ndarray
     """[R, Q] Efficiency against the best true time: exact, or with the best corrected for the winner's curse."""
+
+    @property
+    def perfect(self) -> np.ndarray:
+        """[R] Measured efficiency of the one pick of the selector that knows every true time."""
+        return self.perfect_first[:, 0]
+
+    @property
+    def knowing(self) -> np.ndarray | None:
+        """[R] The same of the selector that knows all but what is drawn for a single pair."""
+        return None if self.knowing_first is None else self.knowing_first[:, 0]
+
+    def selectors(self, first: int = 1) -> dict[str, np.ndarray]:
+        """Return, of each selector that is known, the efficiency of the best of its ``first`` picks, [R] by name."""
+        known = {"perfect_selector": self.perfect_first, "perfect_model": self.knowing_first}
+        return {name: values[:, first - 1] for name, values in known.items() if values is not None}
 
 
 def of_simulation(
@@ -55,8 +73,8 @@ def of_simulation(
     truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
     return Floor(
         basis="noise-free times of the simulated device",
-        perfect=_at(measured, np.where(offered, truth, np.inf).argmin(axis=1)),
-        knowing=_at(measured, np.where(offered & ~np.isnan(expected), expected, np.inf).argmin(axis=1)),
+        perfect_first=_best_of_first(measured, np.where(offered, truth, np.inf)),
+        knowing_first=_best_of_first(measured, np.where(offered & ~np.isnan(expected), expected, np.inf)),
         true=truth.min(axis=1, keepdims=True) / truth,
     )
 
@@ -67,21 +85,35 @@ def of_errors(measured: np.ndarray, error: np.ndarray) -> Floor:
     ran = measured > 0
     spread = np.where(ran & np.isfinite(error), error, 0.0)
     log_speed = np.log(np.where(ran, measured, 1.0))
-    best = np.where(ran, measured, -np.inf).argmax(axis=1)
-    perfect, curse = np.zeros(len(measured)), np.zeros(len(measured))
+    order = np.argsort(np.where(ran, -measured, np.inf), axis=1, kind="stable")[:, :FIRST]
+    perfect, curse = np.zeros((len(measured), FIRST)), np.zeros(len(measured))
     for _ in range(DRAWS):
         again = np.where(ran, log_speed + spread * draw.standard_normal(measured.shape), -np.inf)
         lucky = again.argmax(axis=1)
-        perfect += np.exp(_at(again, best) - _at(again, lucky))
+        behind = np.take_along_axis(again, order, axis=1) - _at(again, lucky)[:, None]
+        perfect += _whole(np.exp(np.maximum.accumulate(behind, axis=1)))
         curse += _at(again, lucky) - _at(log_speed, lucky)
     # How much too fast the luckiest is on average; the best true time is slower than the best measured by as much.
     corrected = np.minimum(measured * np.exp(curse / DRAWS)[:, None], 1.0)
     return Floor(
         basis="spread of the timed launches, drawn again around the measured times",
-        perfect=perfect / DRAWS,
-        knowing=None,
+        perfect_first=perfect / DRAWS,
+        knowing_first=None,
         true=corrected,
     )
+
+
+def _best_of_first(measured: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Return the measured efficiency of the best of the first picks by ``time``, [R, FIRST]; inf is not offered."""
+    order = np.argsort(time, axis=1, kind="stable")[:, :FIRST]
+    offered = np.isfinite(np.take_along_axis(time, order, axis=1))
+    picked = np.where(offered, np.take_along_axis(measured, order, axis=1), 0.0)
+    return _whole(np.maximum.accumulate(picked, axis=1))
+
+
+def _whole(first: np.ndarray) -> np.ndarray:
+    """Return ``FIRST`` columns: of a smaller pool the last is repeated, for there is nothing more to pick."""
+    return np.pad(first, ((0, 0), (0, FIRST - first.shape[1])), mode="edge")
 
 
 def _at(table: np.ndarray, column: np.ndarray) -> np.ndarray:

@@ -16,7 +16,9 @@ def uses(**columns):
 
 def runs(picked, table=None, keys=("a", "b", "c")):
     work, best = np.full(len(keys), 10.0), np.full(len(keys), 5.0)
-    return end_to_end.of_runs(uses() if table is None else table, pd.Series(keys), work, best, np.array(picked))
+    floors = {"perfect_selector": np.ones(len(keys)), "perfect_model": np.full(len(keys), 0.5)}
+    uses_ = uses() if table is None else table
+    return end_to_end.of_runs(uses_, pd.Series(keys), work, best, np.array(picked), floors)
 
 
 def test_the_time_of_a_network_counts_each_layer_as_often_as_it_occurs():
@@ -31,6 +33,12 @@ def test_a_pick_that_failed_is_counted_and_weighs_nothing_in_the_time():
     assert (run["end_to_end"], run["n_failed"], run["flop_weighted"]) == (100.0, 1, 40.0)
     (run,) = runs([0.0, 0.0, 0.0])
     assert (run["end_to_end"], run["n_failed"]) == (0.0, 3)
+
+
+def test_every_run_has_its_noise_floors():
+    (run,) = runs([1.0, 0.0, 1.0])
+    assert run["noise_floor"]["perfect_selector"] == {"end_to_end": 100.0, "flop_weighted": 100.0}
+    assert run["noise_floor"]["perfect_model"] == {"end_to_end": 50.0, "flop_weighted": 50.0}
 
 
 def test_layers_without_measurement_are_told_by_the_share_of_flop():

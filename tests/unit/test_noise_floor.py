@@ -78,6 +78,22 @@ def test_of_the_simulator_the_floor_is_exact(simulated):
     np.testing.assert_array_equal(measured[solvable][np.arange(len(picked)), picked], floor.perfect[solvable])
 
 
+def test_more_picks_of_a_selector_are_never_worse_and_a_small_pool_ends_with_its_best(simulated):
+    floor, _ = simulated
+    assert floor.perfect_first.shape[1] == floor.knowing_first.shape[1] == noise_floor.FIRST
+    assert (np.diff(floor.knowing_first, axis=1) >= 0).all()
+    assert floor.selectors(3)["perfect_model"].mean() > floor.selectors()["perfect_model"].mean()
+    two = noise_floor.of_errors(np.array([[0.5, 1.0]]), np.zeros((1, 2)))
+    np.testing.assert_allclose(two.perfect_first, np.ones((1, noise_floor.FIRST)))
+
+
+def test_noise_of_equals_matters_less_to_who_may_time_several():
+    measured = np.ones((200, 60))
+    floor = noise_floor.of_errors(measured, np.full_like(measured, 0.02))
+    one, three = (floor.selectors(first)["perfect_selector"].mean() for first in (1, 3))
+    assert one + 0.005 < three < 1.0
+
+
 def test_the_report_has_floors_intervals_and_reasons():
     data = samples.measured()
     trained = learn.train(data, samples.product(), samples.SMALL)
@@ -96,6 +112,10 @@ def test_the_report_has_floors_intervals_and_reasons():
     assert sum(part["n_problems"] for part in found["by_layer_kind"].values()) == found["n_problems"]
     assert sum(part["n_problems"] for part in found["by_distance_to_training"].values()) == found["n_problems"]
     assert found["oracle"]["mean_coverage"] > 95
+    perfect_model = floors["perfect_model"]
+    for baseline in found["baselines"].values():
+        assert baseline["noise_floor"]["perfect_model"] == perfect_model["efficiency"]
+    assert perfect_model["efficiency_best_of_5"]["mean"] >= perfect_model["efficiency_best_of_3"]["mean"]
     # A pick that is the best has nothing to explain; others have.
     assert all(bool(entry["spoke_for_the_pick"]) == (entry["pick"] != entry["best"]) for entry in found["worst"])
 

@@ -73,7 +73,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "noise_floor": {
             "basis": "noise-free times",
             **{
-                name: {"meaning": f"the {name}", **of(99.5)}
+                name: {"meaning": f"the {name}", **of(99.5), "efficiency_best_of_3": summary(99.75)}
                 for name in ("perfect_selector", "perfect_model", "against_true_best")
             },
         },
@@ -95,6 +95,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
                 "end_to_end": 88.125,
                 "flop_weighted": 85.625,
                 "flop_scored": 99.875,
+                "noise_floor": {"perfect_model": {"end_to_end": 90.375, "flop_weighted": 88.625}},
             }
         ],
         "by_distance": [
@@ -113,6 +114,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         ],
         "active": {
             "supported_training_pairs": 1000,
+            "noise_floor": {"perfect_model": summary(96.375)},
             "rounds": [
                 {"round": i + 1, "pairs": 100 * (i + 1), "share": 10.0 * (i + 1), "efficiency": summary(80.0 + i)}
                 for i in range(3)
@@ -429,6 +431,15 @@ def test_what_is_not_known_is_not_shown(tmp_path):
         path.write_text(json.dumps(content))
     table = tables.bounds(results.load(reports, trainings))[0]
     assert [row[0] for row in table.rows] == ["model", "perfect selector", "against true best"]
+
+
+def test_the_noise_floor_stands_beside_baselines_networks_and_learning_curves(shown):
+    [table, *_] = tables.choosers(shown)
+    floor = {row[0]: row[-1] for row in table.rows}
+    assert floor["model"] == floor["best single kernel"] == 99.5
+    assert floor["best of the model's top 3"] == 99.75 and floor["best of the model's top 5"] == ""
+    assert tables.runs(shown)[0].rows[0][3:7] == (88.125, 90.375, 85.625, 88.625)
+    assert {row[-1] for row in tables.learning_curve(shown)[0].rows} == {96.375}
 
 
 def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_path):

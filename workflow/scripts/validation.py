@@ -79,11 +79,6 @@ def main(argv: list[str] | None = None) -> None:
             args.threads,
             families,
         )
-        # The problems are the same, so their floors are.
-        known_floors = ("perfect_selector", "perfect_model")
-        report["leave_network_out"]["noise_floor"] = {
-            name: report["noise_floor"][name]["efficiency"] for name in known_floors if name in report["noise_floor"]
-        }
     if spec["params"].get("prior"):
         fitted = ModelSettings(**spec["params"])
         report["transfer"] = transfer_curve.of_shares(measurements, hardware, fitted, args.threads)
@@ -97,6 +92,11 @@ def main(argv: list[str] | None = None) -> None:
         chosen = chosen_pairs.read(args.chosen)
         fitted = ModelSettings(**spec["params"])
         report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
+    # The problems of all curves are the same, so their floors are.
+    floors = report["baselines"]["best_single_kernel"]["noise_floor"]
+    for name in ("leave_network_out", "transfer", "active"):
+        if name in report:
+            report[name]["noise_floor"] = floors
     write_text(args.output, model_files.json_text(report), sealed=True)
     summary = report["efficiency"]
     floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"

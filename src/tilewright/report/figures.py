@@ -106,7 +106,7 @@ def choosers(results: Results) -> list[Panel]:
 
 
 def _choosers(result: OperationResult) -> Panel:
-    summaries = result.validation.choosers()
+    summaries = {name: summary for name, (summary, _) in result.validation.choosers().items()}
     rows: list[dict[str, Any]] = [
         {"chooser": name, "colour": BASELINE if i > 2 else MODEL, **summary.model_dump()}
         for i, (name, summary) in enumerate(summaries.items())

@@ -98,6 +98,13 @@ class Pick(_Part):
     efficiency: float
 
 
+class RunFloor(_Part):
+    """What a selector that knows more than a model would cost a run, percent."""
+
+    end_to_end: float
+    flop_weighted: float
+
+
 class RunCost(_Part):
     """What the picks cost one run of a network; shares in percent."""
 
@@ -108,6 +115,7 @@ class RunCost(_Part):
     end_to_end: float
     flop_weighted: float
     flop_scored: float
+    noise_floor: dict[str, RunFloor] = {}
 
 
 class Distance(_Part):
@@ -133,6 +141,8 @@ class Floor(_Part):
 
     meaning: str
     efficiency: Summary
+    efficiency_best_of_3: Summary | None = None
+    efficiency_best_of_5: Summary | None = None
 
 
 class NoiseFloor(_Part):
@@ -184,6 +194,7 @@ class ActiveMeasuring(_Part):
 
     supported_training_pairs: int
     rounds: list[ActiveRound]
+    noise_floor: dict[str, Summary] = {}
 
 
 class LearningShare(_Part):
@@ -217,6 +228,7 @@ class Transfer(_Part):
 
     prior: dict[str, str]
     shares: list[TransferShare]
+    noise_floor: dict[str, Summary] = {}
 
 
 class _Origin(_Part):
@@ -261,13 +273,14 @@ class Validation(_Origin):
     transfer: Transfer | None = None
     picks: dict[str, Pick] = {}
 
-    def choosers(self) -> dict[str, Summary]:
-        """Return the efficiency of each way to choose: the model, the model with measurements, the baselines."""
+    def choosers(self) -> dict[str, tuple[Summary, Summary | None]]:
+        """Return the efficiency of each way to choose and of its floor: the model, with measurements, the baselines."""
+        best = self.noise_floor.perfect_model or self.noise_floor.perfect_selector
         return {
-            "model": self.efficiency,
-            "best of the model's top 3": self.efficiency_best_of_3,
-            "best of the model's top 5": self.efficiency_best_of_5,
-            **{name.replace("_", " "): baseline.efficiency for name, baseline in self.baselines.items()},
+            "model": (self.efficiency, best.efficiency),
+            "best of the model's top 3": (self.efficiency_best_of_3, best.efficiency_best_of_3),
+            "best of the model's top 5": (self.efficiency_best_of_5, best.efficiency_best_of_5),
+            **{name.replace("_", " "): (b.efficiency, best.efficiency) for name, b in self.baselines.items()},
         }
 
     def distributions(self) -> dict[str, list[float]]:

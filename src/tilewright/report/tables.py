@@ -16,6 +16,7 @@ from tilewright.report.results import (
     Learnt,
     OperationResult,
     Results,
+    RunCost,
     Stratum,
     Summary,
     Validation,
@@ -117,11 +118,11 @@ def learning_curve(results: Results) -> list[Table]:
     return shares + [
         Table(
             f"Active measuring: models of the pairs of the first rounds, {result.label}",
-            ("round", "training pairs", "of the supported, %", *_percents()),
-            tuple((str(r.round), r.pairs, r.share, *_row(r.efficiency)) for r in result.validation.active.rounds),
+            ("round", "training pairs", "of the supported, %", *_percents(), FLOOR),
+            tuple((str(r.round), r.pairs, r.share, *_row(r.efficiency), _floor(a.noise_floor)) for r in a.rounds),
         )
         for result in results.operations
-        if result.validation.active is not None
+        if (a := result.validation.active) is not None
     ]
 
 
@@ -137,8 +138,11 @@ def transfer(results: Results) -> list[Table]:
             f"Models of few measured pairs, prior of {' '.join(t.prior[name] for name in ('operation', 'arch'))} "
             f"({t.prior['device_kind']}), {result.label}",
             ("training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
-             "mean without it, %", "its interval", "p10, %"),
-            tuple((str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior)) for s in t.shares),
+             "mean without it, %", "its interval", "p10, %", FLOOR),
+            tuple(
+                (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))
+                for s in t.shares
+            ),
         )
         for result in results.operations
         if (t := result.validation.transfer) is not None
@@ -169,8 +173,11 @@ def choosers(results: Results) -> list[Table]:
     return [
         Table(
             f"Efficiency of each way to choose, {result.label}",
-            ("way to choose", *_percents()),
-            tuple((name, *_row(summary)) for name, summary in result.validation.choosers().items()),
+            ("way to choose", *_percents(), FLOOR),
+            tuple(
+                (name, *_row(summary), "" if floor is None else floor.mean)
+                for name, (summary, floor) in result.validation.choosers().items()
+            ),
         )
         for result in results.operations
     ]
@@ -348,9 +355,11 @@ def runs(results: Results) -> list[Table]:
         Table(
             f"Whole networks, {result.label}",
             ("run", "layers", "picks that failed", "time of the best over time of the picks, %",
-             "efficiency weighted by FLOP, %", "FLOP scored, %"),
+             "the same of the noise floor, %", "efficiency weighted by FLOP, %", "of the noise floor, %",
+             "FLOP scored, %"),
             tuple(
-                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, r.flop_weighted, r.flop_scored)
+                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, _run_floor(r, "end_to_end"),
+                 r.flop_weighted, _run_floor(r, "flop_weighted"), r.flop_scored)
                 for r in result.validation.end_to_end
             ),
         )
@@ -445,6 +454,11 @@ def _floor(known: Mapping[str, Summary]) -> Cell:
     """Return the mean of the best that a model can do, or of the selector that knows every true time."""
     best = known.get("perfect_model") or known.get("perfect_selector")
     return "" if best is None else best.mean
+
+
+def _run_floor(run: RunCost, figure: str) -> Cell:
+    best = run.noise_floor.get("perfect_model") or run.noise_floor.get("perfect_selector")
+    return "" if best is None else float(getattr(best, figure))
 
 
 def _percents() -> tuple[str, ...]:
