@@ -1,4 +1,4 @@
-"""Kernel names of the reference's other schemes, completed to whole kernels.
+"""Kernel names as others write them, completed to whole kernels.
 
 The reference calls one kernel by three names. The generator's says every field (``kernel.parse``). The benchmark's
 
@@ -11,6 +11,8 @@ says neither waves, warp tile, vectors nor epilogue, and the shared library's
 no vectors and no epilogue. What a name leaves out is what the reference's tables give it, and is listed with the
 kernel, so that a reader knows what was assumed. Where the reference builds another kernel than the name says, the
 kernel is the one that is built.
+
+The kernels of another family have one name each, which says every field.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tilewright import depthwise, kernel
+from tilewright import depthwise, families, kernel
 from tilewright.errors import UserError
+from tilewright.families import kernels
+from tilewright.gemm_kernel import GemmKernel
 from tilewright.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
 from tilewright.operation import DTYPES, VARIANTS
 
@@ -73,7 +77,7 @@ _LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
 class Named:
     """What a name stands for."""
 
-    kernel: KernelConfig
+    kernel: GemmKernel
     split_k: int
     assumed: str
     """What the name does not say or says otherwise, as ``field=value`` words; empty for a complete name."""
@@ -82,12 +86,17 @@ class Named:
 def read(text: str, arch: str) -> Named:
     """Return the kernel that ``text`` stands for on ``arch``; ``UserError`` if it follows none of the schemes.
 
-    Schemes: the generator's and ours, with ``@splitkN`` for a split reduction; the benchmark's; the library's. The
-    ending of a header, source or library file is ignored.
+    Schemes of CK Tile: the generator's and ours, with ``@splitkN`` for a split reduction; the benchmark's; the
+    library's. The ending of a header, source or library file is ignored.
     """
     name = _stem(text)
     launch = _LAUNCH.fullmatch(name)
     name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
+    family = families.of_arch(arch)
+    if family is not families.CK_TILE:
+        if not name.startswith(family.prefix):
+            raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
+        return Named(kernels.parse([name])[0], split_k, "")
     match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name)
     if match:
         built, assumed = _completed(match, arch)
@@ -109,7 +118,7 @@ def is_depthwise(text: str) -> bool:
 
 
 def _stem(text: str) -> str:
-    return re.sub(r"\.(hpp|cpp|so|o)$", "", text.strip())
+    return re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
 
 
 def _relabelled(found: KernelConfig, split_k: int) -> Named:

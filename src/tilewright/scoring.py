@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import candidates, features, foreign_problems, kernel, learn, model_files, resources, support
+from tilewright import candidates, families, features, foreign_problems, learn, model_files, resources
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
+from tilewright.families import learning
 from tilewright.foreign_names import Named, is_depthwise, read
 from tilewright.operation import ELEMENT_BYTES, Operation
 from tilewright.prior import OFFSET
@@ -205,7 +206,7 @@ def _score_operation(
     pool, in_pool = _pool(selector, [pairs.kernels[i] for i in used], models)
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=wanted.variant, dtype=wanted.dtype, ndim=np.where(_is_3d(problems), 3, 2))
-    verdicts = support.check(problems, pool, wanted.variant, wave_size=selector.hardware.wave_size)
+    verdicts = learning.check(problems, pool, wanted.variant, selector.hardware.wave_size)
     verdict = verdicts[local_problem, local_name]
     values.rule[rows] = verdict
     values.supported[rows] = verdict == 0
@@ -219,15 +220,17 @@ def _score_operation(
 def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.DataFrame, np.ndarray]:
     """Return kernels as a pool: resources and offset of the published pool where it has them, else estimates and 0."""
     table = candidates.with_fields(
-        pd.DataFrame({"kernel": [kernel.name(n.kernel) for n in named], "split_k": [n.split_k for n in named]})
-    )
-    folder = models / model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"]
-    path = folder / model_files.ESTIMATES
-    estimate = resources.estimate(
-        table, selector.hardware, checked(model_files.read_json(path), Coefficients, str(path))
+        pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
     known = selector.candidates.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
+    if families.of_arch(selector.spec["arch"]) is families.CK_TILE:
+        folder = models / model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"]
+        path = folder / model_files.ESTIMATES
+        coefficients = checked(model_files.read_json(path), Coefficients, str(path))
+        estimate = resources.estimate(table, selector.hardware, coefficients)
+    else:
+        estimate = _of_most_alike(table, selector)
     own = known.reindex(table["candidate"])
     for column in candidates.RESOURCES:
         table[column] = np.where(in_pool, own[column].to_numpy(float), estimate[column].to_numpy(float))
@@ -236,6 +239,18 @@ def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.Data
         table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
     table[OFFSET] = np.where(in_pool, own[OFFSET].to_numpy(float), 0.0)
     return table, in_pool
+
+
+def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:
+    """Return the resources of the candidate of the pool that shares the most fields with each kernel.
+
+    There are formulas for the registers of CK Tile kernels only; of others the pool is all that is known.
+    """
+    pool = selector.candidates
+    same = np.zeros((len(table), len(pool)), np.int64)
+    for field in (*learning.of_arch(selector.spec["arch"]).fields, "split_k"):
+        same += table[field].to_numpy()[:, None] == pool[field].to_numpy()[None, :]
+    return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
 
 def _is_3d(dims: pd.DataFrame) -> np.ndarray:
@@ -274,11 +289,11 @@ def _table(pairs: Pairs, operations: list[str], values: _Values, index: dict[str
         "dtype": word([o.dtype for o in parsed], pairs.name),
         "ndim": np.array([n.kernel.ndim for n in pairs.kernels], np.int32)[pairs.name],
         **{name: dims[name].to_numpy(np.int32) for name in DIMS},
-        "candidate": word([candidates.label(kernel.name(n.kernel), n.split_k) for n in pairs.kernels], pairs.name),
+        "candidate": word([candidates.label(n.kernel.name, n.split_k) for n in pairs.kernels], pairs.name),
         "assumed": word([n.assumed for n in pairs.kernels], pairs.name),
         "in_pool": values.in_pool,
         "supported": values.supported,
-        "rule": word(["", *(rule.name for rule in support.RULES)], values.rule),
+        "rule": word(["", *(rule.name for rule in learning.of_arch(str(index["arch"])).rules)], values.rule),
         "score": values.score,
         "rank": values.rank,
         "model_operation": word(values.model.tolist(), np.arange(len(every))),

@@ -1,19 +1,23 @@
 """What a dispatcher of CUTLASS kernels runs: the header, the table and the list of a recorded arch."""
 
+import dataclasses
+
 import learning_samples as samples
 import numpy as np
 import pytest
 from test_publish import API, SMALL_SERVING, TEMPLATE
 from test_serving import SHAPES, picks_of_cpp, random_shapes
 
-from tilewright import dataset, evaluate, hardware, learn, model_files, parquet, publish, recording
+from tilewright import cli, dataset, evaluate, hardware, learn, model_files, parquet, publish, recording
 from tilewright.families import learning
+from tilewright.families.cutlass import kernel as cutlass
 from tilewright.operation import Operation
-from tilewright.problem import DIMS
+from tilewright.problem import DIMS, from_frame
 from tilewright.selection import NO_CANDIDATE, Selector, load_booster
 from tilewright.serving import artefacts
 
 H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
+RULES = {rule.name for rule in learning.of_arch("sm_90").rules}
 SETTINGS = samples.SMALL.model_copy(update={"features": "cutlass"})
 
 
@@ -64,3 +68,31 @@ def test_the_kernel_list_names_the_files_of_the_kernels(published):
     assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)
     assert set(listed["pruned"]) <= set(names)
     assert listed["device_kind"] == "recorded" and operation == listed["operation"]
+
+
+def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_path, capsys):
+    data, folder, operation = published
+    selector = Selector.load(folder / "models", operation)
+    problem = from_frame(data.problems.iloc[[0]])[0]
+    pool = selector.candidates
+    foreign = dataclasses.replace(cutlass.parse(pool["kernel"].iloc[0]), swizzle=1, stages=16).name
+    kernels = pool["candidate"][pool["ndim"] == problem.ndim].tolist()
+    (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
+    (tmp_path / "P.csv").write_text(
+        ",".join(DIMS) + "\n" + ",".join(str(getattr(problem, name)) for name in DIMS) + "\n"
+    )
+    arguments = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt")]
+    out = tmp_path / "S.parquet"
+    assert cli.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
+    table = parquet.read(out).to_pandas()
+    ranked = selector.rank(problem)
+    ours = table[table["supported"] & table["in_pool"]].sort_values("rank")
+    assert ours["candidate"].tolist() == ranked["candidate"].tolist()
+    assert ours["score"].tolist() == ranked["score"].tolist()
+    outside = table[~table["in_pool"]]
+    assert outside["candidate"].tolist() == [foreign] and np.isfinite(outside["score"]).all()
+    assert set(table["device_kind"]) == {"recorded"} and set(table.loc[~table["supported"], "rule"]) <= RULES
+    assert "1 of" in (said := capsys.readouterr()).err and "not in the model's pool" in said.err
+    (tmp_path / "K.txt").write_text("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave\n")
+    assert cli.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
+    assert "K.txt, line 1" in (said := capsys.readouterr()).err and "begin with cutlass_conv_" in said.err
