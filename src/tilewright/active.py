@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from tilewright import features, objectives
+from tilewright import cross_validation, features, objectives
 from tilewright.hardware import Hardware
 from tilewright.objectives import Rows
 from tilewright.settings.benchmark import ActiveSettings
@@ -150,5 +150,7 @@ def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np
     chosen = features.feature_set(MODEL.features)
     settings = MODEL.model_copy(update={"seed": seed})
     data = objectives.table(rows, matrix[known], chosen.names, chosen.categorical, settings, 1)
-    booster = objectives.fit("log_tflops", data, np.arange(len(known)), settings, TREES, 1)
-    return np.asarray(booster.predict(matrix, num_threads=1))
+    learnt = np.arange(len(known))
+    booster = objectives.fit("log_tflops", data, learnt, settings, TREES, 1)
+    own = cross_validation.offsets("log_tflops", booster, data, learnt, len(pool.candidates), settings, 1)
+    return np.asarray(booster.predict(matrix, num_threads=1)) + own[pool.candidate]

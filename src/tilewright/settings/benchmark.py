@@ -60,8 +60,8 @@ class ActiveSettings(Section):
 
     budget: float = Field(0.15, gt=0, le=1, strict=False)
     """Share of the supported pairs of the training problems that is measured at most."""
-    first: float = Field(0.05, gt=0, le=1, strict=False)
-    """Share that is measured first, drawn without a model."""
+    first: float = Field(0.02, gt=0, le=1, strict=False)
+    """Share that is measured first, drawn without a model: what a draw measures is mostly slow, so let it be small."""
     rounds: int = Field(5, ge=1)
     """Rounds, the first included."""
     stable: float = Field(0.02, ge=0, le=1, strict=False)
