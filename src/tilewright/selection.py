@@ -126,8 +126,7 @@ class Selector:
         hardware = read_hardware(folder / model_files.HARDWARE, index["arch"])
         serving = _of_operation(folder / model_files.SERVING, operation, index)
         kernels = _of_operation(folder / model_files.KERNELS, operation, index)
-        fields = learning.of_arch(index["arch"]).fields
-        pool = _table(folder / model_files.CANDIDATES, (*_POOL_COLUMNS, *fields))
+        pool = _pool(folder / model_files.CANDIDATES, index["arch"])
         own = features.feature_set(serving["feature_set"]).names
         served = load_booster(folder / model_files.SERVED_MODEL, {**serving, "feature_names": list(own)})
         return cls(
@@ -141,7 +140,7 @@ class Selector:
             hardware=hardware,
             served=Cascade.of(Operation.parse(operation), hardware, served, serving["short_lists"], pool),
             pruned=pool["kernel"].isin(kernels["pruned"]).to_numpy(),
-            known=_table(folder / model_files.KNOWN, known_problems.SCHEMA.names),
+            known=_known(folder / model_files.KNOWN, pool),
             gaps=serving["guarantee"]["gaps"],
         )
 
@@ -277,6 +276,44 @@ def _of_operation(path: Path, operation: str, index: dict[str, Any]) -> dict[str
                 "publish them again"
             )
     return content
+
+
+def _pool(path: Path, arch: str) -> pd.DataFrame:
+    """Read the candidates that a model chooses from: kernels of the arch's family, as their names say."""
+    family = learning.of_arch(arch)
+    pool = _table(path, (*_POOL_COLUMNS, *family.fields))
+    names = pool["kernel"].astype(str).tolist()
+    foreign = next((name for name in names if not name.startswith(family.family.prefix)), None)
+    if foreign is not None:
+        raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
+    said = family.frame(names)
+    for field in family.fields:
+        wrong = pool[field].to_numpy() != said[field].to_numpy()
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise UserError(
+                f"{path}: {field} of {names[row]} is {pool[field].iloc[row]!r}, its name says "
+                f"{said[field].iloc[row]!r}; publish the models again"
+            )
+    if pool[OFFSET].dtype.kind != "f" or not np.isfinite(pool[OFFSET]).all():
+        raise UserError(f"{path}: column {OFFSET} has to be finite numbers; publish the models again")
+    return pool
+
+
+def _known(path: Path, pool: pd.DataFrame) -> pd.DataFrame:
+    """Read the fastest candidate of the measured problems; they are rows of the pool."""
+    known = _table(path, known_problems.SCHEMA.names)
+    names = pool["candidate"].to_numpy(object)
+    row = known["row"].to_numpy()
+    if (
+        row.dtype.kind not in "iu"
+        or ((row < 0) | (row >= len(names))).any()
+        or (names[row] != known["candidate"]).any()
+    ):
+        raise UserError(
+            f"{path}: its rows are not those of {model_files.CANDIDATES} beside it; publish the models again"
+        )
+    return known
 
 
 def _table(path: Path, columns: Sequence[str]) -> pd.DataFrame:

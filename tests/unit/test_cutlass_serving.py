@@ -75,8 +75,9 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     selector = Selector.load(folder / "models", operation)
     problem = from_frame(data.problems.iloc[[0]])[0]
     pool = selector.candidates
-    foreign = dataclasses.replace(cutlass.parse(pool["kernel"].iloc[0]), swizzle=1, stages=16).name
-    kernels = pool["candidate"][pool["ndim"] == problem.ndim].tolist()
+    of_rank = pool[pool["ndim"] == problem.ndim]
+    foreign = dataclasses.replace(cutlass.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
+    kernels = of_rank["candidate"].tolist()
     (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
     (tmp_path / "P.csv").write_text(
         ",".join(DIMS) + "\n" + ",".join(str(getattr(problem, name)) for name in DIMS) + "\n"

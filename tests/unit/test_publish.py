@@ -4,6 +4,7 @@ import json
 import shutil
 
 import learning_samples as samples
+import pyarrow as pa
 import pytest
 
 from tilewright import evaluate, learn, model_files, parquet, publish
@@ -186,6 +187,47 @@ def test_a_table_without_a_column_and_another_arch_are_refused(models):
     index["sha256"] = model_files.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
     with pytest.raises(UserError, match="column offset is missing"):
+        Selector.load(models, "forward_bf16")
+
+
+def with_table(models, name, column, change):
+    """Change the first value of a column of a published table, and let the hashes fit."""
+    path = models / "grouped_conv_forward_bf16_gfx950" / name
+    table = parquet.read(path)
+    values = change(table[column].to_pylist())
+    parquet.write(table.set_column(table.schema.get_field_index(column), column, pa.array(values)), path)
+    index = json.loads((models / model_files.INDEX).read_text())
+    index["sha256"] = model_files.hashes(models)
+    (models / model_files.INDEX).write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "change", "message"),
+    [
+        (model_files.CANDIDATES, "offset", lambda v: [float("nan"), *v[1:]], "finite numbers"),
+        (model_files.CANDIDATES, "offset", lambda v: list(map(str, v)), "finite numbers"),
+        (model_files.CANDIDATES, "tile_m", lambda v: [v[0] + 16, *v[1:]], "tile_m of grouped_conv.* its name says"),
+        (model_files.CANDIDATES, "kernel", lambda v: ["cutlass_conv_fwd", *v[1:]], "is no kernel of gfx950"),
+        (model_files.KNOWN, "row", lambda v: [len(v) + 10_000, *v[1:]], "rows are not those of candidates"),
+        (model_files.KNOWN, "candidate", lambda v: ["another", *v[1:]], "rows are not those of candidates"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_even_with_new_hashes(models, name, column, change, message):
+    with_table(models, name, column, change)
+    with pytest.raises(UserError, match=message) as refused:
+        Selector.load(models, "forward_bf16")
+    assert "\n" not in str(refused.value) and name in str(refused.value)
+
+
+def test_features_in_another_order_are_refused_even_with_new_hashes(models):
+    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.SPEC
+    spec = json.loads(path.read_text())
+    spec["feature_names"] = spec["feature_names"][::-1]
+    path.write_text(json.dumps(spec))
+    index = json.loads((models / model_files.INDEX).read_text())
+    index["sha256"] = model_files.hashes(models)
+    (models / model_files.INDEX).write_text(json.dumps(index))
+    with pytest.raises(UserError, match="features are not those of feature_spec"):
         Selector.load(models, "forward_bf16")
 
 
