@@ -31,6 +31,13 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     manifest = json.loads(copy.read(f"{TRAINING}/train_manifest.json"))
     assert manifest["target"] == "corrected"
     assert manifest["prior"]["device_kind"] == "simulated"
+    report = json.loads(copy.read(REPORT))
+    curve = report["transfer"]
+    assert curve["shares"][0]["share"] == curve["shares"][0]["pairs"] == 0
+    assert curve["noise_floor"]["perfect_model"] == report["noise_floor"]["perfect_model"]["efficiency"]
+    page = copy.read("results/reports/gfx950.html").decode()
+    assert "prior of forward_bf16 gfx950 (simulated)" in page
+    assert f"{curve['shares'][0]['with_prior']['efficiency']['mean']:.1f}" in page
     assert not copy.make().jobs
     # Another prior in the same place is another model.
     spec = json.loads(copy.read("priors/first/feature_spec.json"))
