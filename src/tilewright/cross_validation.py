@@ -1,7 +1,8 @@
 """Grouped cross-validation inside the training set, and the choice of objective and hyperparameters by it.
 
 Nothing here sees a validation problem. A choice stays with what is configured unless another one is better by more
-than the standard error of the difference over problems: a search among equals would only pick the luckiest.
+than the standard error of the difference over problems: a search among equals would only pick the luckiest. The
+search is among small models, which favours what learns fast: what it finds has to win again at the published size.
 """
 
 from __future__ import annotations
@@ -87,13 +88,17 @@ def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed
 
 
 def out_of_fold(
-    objective: str, data: Table, folds: Folds, candidates: int, settings: ModelSettings, threads: int
-) -> np.ndarray:
-    """Return the score of every row by a model that has not seen the row's group, float64 [n]."""
-    score = np.empty(len(data.rows.problem))
-    for fold in range(len(folds.groups)):
+    objective: str, data: Table, folds: Folds, candidates: int, settings: ModelSettings, trees: int, threads: int,
+    held_out_folds: int | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Return the score of every row by a model that has not seen the row's group, float64 [n].
+
+    Only the first ``held_out_folds`` are held out in turn, if that is given; rows of the others are NaN.
+    """
+    score = np.full(len(data.rows.problem), np.nan)
+    for fold in range(len(folds.groups) if held_out_folds is None else held_out_folds):
         learnt = np.flatnonzero(data.rows.learn & (folds.of_row != fold))
-        booster = objectives.fit(objective, data, learnt, settings, settings.cv_estimators, threads)
+        booster = objectives.fit(objective, data, learnt, settings, trees, threads)
         offset = offsets(objective, booster, data, learnt, candidates, settings, threads)
         held_out = np.flatnonzero(folds.of_row == fold)
         score[held_out] = objectives.predict(booster, data, held_out, threads) + offset[data.rows.candidate[held_out]]
@@ -185,20 +190,46 @@ def choose(
     # An ensemble is tried as it is published, its members sharing the trees: as a sum of whole ones it would be three
     # times as large as what it is compared with.
     names = CHOICES if settings.target == "auto" else (settings.target,)
-    scores = {name: out_of_fold(name, small, folds, candidates, settings, threads) for name in names}
+    trees = settings.cv_estimators
+    scores = {name: out_of_fold(name, small, folds, candidates, settings, trees, threads) for name in names}
     objective = _best(data, scores)
     record: dict[str, Any] = {"objectives": _figures(data, scores, objective)}
     trials: dict[str, np.ndarray] = {"configured": scores[objective]}
     drawn = {"configured": settings, **_trials(settings)}
     for name, trial in drawn.items():
         if name not in trials:
-            trials[name] = out_of_fold(objective, small, folds, candidates, trial, threads)
+            trials[name] = out_of_fold(objective, small, folds, candidates, trial, trees, threads)
     best = _best(data, trials)
     record["hyperparameters"] = [
         {**entry, "values": {field: getattr(drawn[entry["name"]], field) for field in SPACE}}
         for entry in _figures(data, trials, best)
     ]
-    return Choice(objective, drawn[best], trials[best], record, settings.n_estimators)
+    chosen = Choice(objective, drawn[best], trials[best], record, settings.n_estimators)
+    configured = Choice(names[0], settings, scores[names[0]], record, settings.n_estimators)
+    if (objective, best) == (names[0], "configured") or not settings.confirm_folds:
+        return chosen
+    return _confirmed(configured, chosen, data, folds, candidates, threads)
+
+
+def _confirmed(
+    configured: Choice, chosen: Choice, data: Table, folds: Folds, candidates: int, threads: int
+) -> Choice:  # fmt: skip
+    """Return ``chosen`` if it is better than what is configured with all trees and rows too, else the latter."""
+    held_out_folds = min(configured.settings.confirm_folds, len(folds.groups))
+    at = np.flatnonzero(folds.of_row < held_out_folds)
+    achieved = {}
+    for name, choice in (("configured", configured), ("chosen", chosen)):
+        score = out_of_fold(
+            choice.objective, data, folds, candidates, choice.settings, choice.trees, threads, held_out_folds
+        )
+        achieved[name] = data.rows.efficiency[at[picks(data.rows.problem[at], score[at])]]
+    kept = _better(achieved)
+    record = [
+        {**entry, "objective": choice.objective, "trees": choice.trees, "folds": held_out_folds}
+        for entry, choice in zip(_compared(achieved, kept), (configured, chosen), strict=True)
+    ]
+    winner = chosen if kept == "chosen" else configured
+    return replace(winner, record={**chosen.record, "confirmation": record})
 
 
 def fold_metrics(
@@ -259,8 +290,15 @@ def _errors(
 
 
 def _best(data: Table, scores: dict[str, np.ndarray]) -> str:
+    return _better(_achieved(data, scores))
+
+
+def _achieved(data: Table, scores: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: data.rows.efficiency[picks(data.rows.problem, score)] for name, score in scores.items()}
+
+
+def _better(achieved: dict[str, np.ndarray]) -> str:
     """Return the first name, or the best of those that are better than it by more than a standard error."""
-    achieved = {name: data.rows.efficiency[picks(data.rows.problem, score)] for name, score in scores.items()}
     first, *others = achieved
     gains = {name: _gain(achieved[name], achieved[first]) for name in others}
     better = [name for name, (gain, error) in gains.items() if gain > error]
@@ -274,7 +312,10 @@ def _gain(values: np.ndarray, base: np.ndarray) -> tuple[float, float]:
 
 
 def _figures(data: Table, scores: dict[str, np.ndarray], chosen: str) -> list[dict[str, Any]]:
-    achieved = {name: data.rows.efficiency[picks(data.rows.problem, score)] for name, score in scores.items()}
+    return _compared(_achieved(data, scores), chosen)
+
+
+def _compared(achieved: dict[str, np.ndarray], chosen: str) -> list[dict[str, Any]]:
     base = next(iter(achieved.values()))
     return [
         {

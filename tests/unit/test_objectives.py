@@ -68,7 +68,49 @@ def test_auto_reports_every_objective_and_takes_one_of_them():
     trained = learn.train(samples.measured(), samples.product(), changed(target="auto"))
     entries = trained.manifest["choice"]["objectives"]
     assert [entry["name"] for entry in entries] == list(CHOICES)
-    assert [entry["name"] for entry in entries if entry["chosen"]] == [trained.spec["target"]]
+    [preferred] = [entry["name"] for entry in entries if entry["chosen"]]
+    confirmed = trained.manifest["choice"].get("confirmation", [{"objective": preferred, "chosen": True}])
+    assert [entry["objective"] for entry in confirmed if entry["chosen"]] == [trained.spec["target"]]
+
+
+def choose(monkeypatch, small, whole, **settings):
+    """Choose between two objectives of which each is so much better, as small models and with all trees."""
+    data = samples.measured()
+    wanted = changed(target="auto", folds=2, cv_estimators=10, n_estimators=20, **settings)
+    found = learn.training_rows(data, wanted)
+    table = learn.table(data, found, samples.product(), wanted, 1)
+    fitted = []
+
+    def out_of_fold(objective, table, folds, candidates, settings, trees, threads, held_out_folds=None):
+        fitted.append((objective, trees, held_out_folds))
+        gain = (small if trees == 10 else whole)[objective == "lambdarank"]
+        # A score that puts the best candidate first on that share of the problems, and the slowest on the others.
+        return np.where(found.problem % 10 < 10 * gain, 1, -1) * found.efficiency
+
+    monkeypatch.setattr(cross_validation, "out_of_fold", out_of_fold)
+    groups = data.problems["layer_family"].to_numpy()
+    folds = cross_validation.folds_of(found.problem, groups, wanted.folds, wanted.seed)
+    keys = data.problems["problem_key"].to_numpy()
+    return cross_validation.choose(table, folds, len(data.candidates), keys, wanted, 1), fitted
+
+
+def test_what_small_models_prefer_has_to_win_with_all_trees_too(monkeypatch):
+    choice, fitted = choose(monkeypatch, small=(0.4, 0.8), whole=(0.8, 0.4))
+    assert choice.objective == choice.settings.target.replace("auto", "relative") == "relative"
+    assert [entry["chosen"] for entry in choice.record["confirmation"]] == [True, False]
+    assert [entry["objective"] for entry in choice.record["confirmation"]] == ["relative", "lambdarank"]
+    assert fitted[-2:] == [("relative", 20, 2), ("lambdarank", 20, 2)]
+    choice, _ = choose(monkeypatch, small=(0.4, 0.8), whole=(0.4, 0.8))
+    assert choice.objective == "lambdarank"
+    assert [entry["chosen"] for entry in choice.record["confirmation"]] == [False, True]
+
+
+def test_what_is_configured_needs_no_confirmation_and_it_can_be_turned_off(monkeypatch):
+    choice, fitted = choose(monkeypatch, small=(0.8, 0.4), whole=(0.4, 0.8))
+    assert choice.objective == "relative" and "confirmation" not in choice.record
+    assert {trees for _, trees, _ in fitted} == {10}
+    choice, fitted = choose(monkeypatch, small=(0.4, 0.8), whole=(0.8, 0.4), confirm_folds=0)
+    assert choice.objective == "lambdarank" and {trees for _, trees, _ in fitted} == {10}
 
 
 def rows(efficiency):

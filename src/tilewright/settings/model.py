@@ -33,6 +33,9 @@ class ModelSettings(Section):
     """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
+    confirm_folds: int = Field(2, ge=0)
+    """Folds in which an objective or hyperparameters that cross-validation prefers have to be better with all trees
+    and rows as well; 0: small models decide alone."""
     search_trials: int = Field(3, ge=0)
     """Random hyperparameters that cross-validation tries; one is taken only if it is better beyond doubt."""
     num_leaves: int = Field(63, ge=2)
