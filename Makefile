@@ -79,12 +79,14 @@ container-test:
 	apt-get install -y -q --no-install-recommends buildah crun debootstrap
 	sh envs/container_test.sh "$(CURDIR)/.container"
 
-# Hundreds of kills, damaged files, full disks and jumping clocks, counted in docs/faults.md. As root also full disks.
-# It goes on where it was stopped; for a new count remove .faults.
+# Hundreds of kills, damaged files, full disks, compilers that fail and clocks that jump, counted in docs/faults.md. As
+# root also full disks; with Debian's libfaketime also the clocks. It goes on where it was stopped; for a new count
+# remove .faults.
 faults: $(READY)
 	mkdir -p .faults
-	$(RUN) PYTHONPATH=src python tests/workflow/fault_suite.py --stage-kills 200 --damages 200 --whole-disks --clocks 5 \
-	    --run-kills 40 --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/faults.md
+	$(RUN) PYTHONPATH=src python tests/workflow/fault_suite.py --stage-kills 150 --compiler-kills 25 --worker-kills 20 \
+	    --run-kills 16 --damages 100 --compiler-faults 40 --whole-disks --clocks 5 --times 3 \
+	    --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/faults.md
 
 $(READY): envs/requirements.lock pyproject.toml envs/setup.sh
 	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"

@@ -5,6 +5,7 @@
     FOLDER/entries/ab/abcdef...    one entry: a line with key, size and SHA-256 of the content, then the content
     FOLDER/partial/                entries that are being written, of full size from the start
     FOLDER/size, FOLDER/size.lock  the bytes promised to entries, and the lock of that number
+    FOLDER/claims                  empty; its locks say who makes which entry just now (``cache_claims``)
 
 An entry appears by a rename, so a reader finds it whole or not at all, and its content is checked at every read: a
 damaged entry is removed and counts as absent. Who writes reserves the space first, so the bound holds whoever is
@@ -20,13 +21,14 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
+from tilewright import cache_claims
 from tilewright.errors import UserError
 
 KEY = re.compile(r"[0-9a-f]{64}")
@@ -142,6 +144,34 @@ class Cache:
             self._warn(path, error)
             return False
         return True
+
+    def made_once(self, key: str, make: Callable[[], bytes]) -> bytes:
+        """Return what is kept under ``key``; else ``make`` it and keep it, or wait for who makes it already."""
+        kept = self.get(key)
+        if kept is not None:
+            return kept
+        with self.claimed([key], wait=True):
+            kept = self.get(key)
+            if kept is None:
+                kept = make()
+                self.put(key, kept)
+            return kept
+
+    @contextmanager
+    def claimed(self, keys: Sequence[str], wait: bool = False) -> Iterator[set[str]]:
+        """Hold the claims on making some entries; yield the keys that are ours to make (``cache_claims.claimed``).
+
+        Where nothing is kept, or the folder cannot be written, all are ours.
+        """
+        with ExitStack() as stack:
+            ours = set(keys)
+            if self._max_bytes:
+                try:
+                    self._folder.mkdir(parents=True, exist_ok=True)
+                    ours = stack.enter_context(cache_claims.claimed(self._folder / "claims", keys, wait))
+                except OSError as error:
+                    self._warn(self._folder, error)
+            yield ours
 
     def stats(self) -> Stats:
         """Return how many entries there are and how large they are together."""

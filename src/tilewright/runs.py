@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -101,3 +102,10 @@ def _holders(path: Path) -> list[int]:
             # Gone by now, or another user's.
             continue
     return sorted(found - {os.getpid()})
+
+
+def read_only(folder: Path) -> Iterator[Path]:
+    """Yield ``folder`` and the folders below it in which nothing can be written."""
+    for path, _, _ in os.walk(folder):
+        if not os.access(path, os.W_OK):
+            yield Path(path)

@@ -1,7 +1,7 @@
 """Behaves as nvcc does towards the toolchain, without compiling: words in a header say what is to happen.
 
-FAIL a compile error, PTXAS one of the assembler; CODE=n decides the machine code, SPILL=n the spilled bytes. Writes
-one line a run to ``runs`` beside this file, the names of the kernels.
+FAIL a compile error, PTXAS one of the assembler, CUT an object that is cut short; CODE=n decides the machine code,
+SPILL=n the spilled bytes. Writes one line a run to ``runs`` beside this file, the names of the kernels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
                 "ptxas error   : too much shared data in a kernel\nptxas fatal   : Ptx assembly aborted due to errors"
             )
             return 255
-    output.write_bytes(host_object(names))
+    cut = any("CUT" in text for text in texts.values())
+    output.write_bytes(host_object(names)[: 100 if cut else None])
     if "--keep" in arguments:
         Path("unit.cubin").write_bytes(cubin(texts))
         for name, text in texts.items():

@@ -147,17 +147,26 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     workers = [start(target=churn, args=(tmp_path, seed)) for seed in range(4)]
     for worker in workers:
         worker.start()
-    for kill in range(30):
-        time.sleep(draw.uniform(0.005, 0.05))
-        at = draw.randrange(len(workers))
-        os.kill(workers[at].pid, signal.SIGKILL)
-        workers[at].join()
-        assert workers[at].exitcode == -signal.SIGKILL
-        workers[at] = start(target=churn, args=(tmp_path, 100 + kill))
-        workers[at].start()
-    for worker in workers:
-        worker.kill()
-        worker.join()
+    # What `tilewright cache stats|gc|verify` do, in the middle of it.
+    beside = Cache(tmp_path, 40 * 3200)
+    try:
+        for kill in range(30):
+            time.sleep(draw.uniform(0.005, 0.05))
+            at = draw.randrange(len(workers))
+            os.kill(workers[at].pid, signal.SIGKILL)
+            workers[at].join()
+            assert workers[at].exitcode == -signal.SIGKILL
+            workers[at] = start(target=churn, args=(tmp_path, 100 + kill))
+            workers[at].start()
+            assert not beside.verify()
+            # Counted while others write: an entry may be counted and its successor as well.
+            assert beside.stats().entries <= 80
+            if kill % 5 == 0:
+                assert beside.collect(20 * 3200).bytes <= 20 * 3200
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
     cache = Cache(tmp_path, 40 * 3200)
     assert not cache.verify()
     assert held(tmp_path) <= 40 * 3200
@@ -165,6 +174,81 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     cache.collect()
     assert not list((tmp_path / "partial").iterdir())
     assert int((tmp_path / "size").read_text()) == held(tmp_path) == cache.stats().bytes
+
+
+def make_slowly(folder, seconds, mark):
+    """Ask for an entry; making it takes time and leaves a line."""
+
+    def make():
+        with (folder / "made").open("a") as stream:
+            stream.write(f"{mark}\n")
+        time.sleep(seconds)
+        return b"content"
+
+    assert Cache(folder, BIG).made_once(caches.key("one"), make) == b"content"
+
+
+def made_by(folder):
+    return (folder / "made").read_text().split() if (folder / "made").exists() else []
+
+
+def wait_for_the_maker(folder):
+    while not made_by(folder):
+        time.sleep(0.01)
+
+
+def test_what_many_ask_for_at_once_is_made_once(tmp_path):
+    start = multiprocessing.get_context("fork").Process
+    workers = [start(target=make_slowly, args=(tmp_path, 0.3, number)) for number in range(5)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 5
+    assert len(made_by(tmp_path)) == 1
+
+
+def test_who_waits_for_a_maker_that_is_killed_makes_it(tmp_path, capfd):
+    start = multiprocessing.get_context("fork").Process
+    first = start(target=make_slowly, args=(tmp_path, 600, "first"))
+    first.start()
+    wait_for_the_maker(tmp_path)
+    second = start(target=make_slowly, args=(tmp_path, 0, "second"))
+    second.start()
+    time.sleep(0.2)
+    assert made_by(tmp_path) == ["first"]
+    first.kill()
+    second.join()
+    assert second.exitcode == 0
+    assert made_by(tmp_path) == ["first", "second"]
+    assert "waiting for another workflow" in capfd.readouterr().err
+
+
+def test_who_does_not_wait_gets_what_is_free(tmp_path):
+    keys = [caches.key(str(number)) for number in range(3)]
+    first = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path, keys[:2]))
+    first.start()
+    wait_for_the_maker(tmp_path)
+    with Cache(tmp_path, BIG).claimed(keys) as ours:
+        assert ours == {keys[2]}
+    first.kill()
+    first.join()
+    with Cache(tmp_path, BIG).claimed(keys) as ours:
+        assert ours == set(keys)
+
+
+def hold(folder, keys):
+    with Cache(folder, BIG).claimed(keys):
+        (folder / "made").write_text("held")
+        time.sleep(600)
+
+
+def test_without_a_cache_everything_is_ours_to_make(tmp_path, capfd):
+    assert Cache(tmp_path, 0).made_once(caches.key("a"), lambda: b"made") == b"made"
+    (tmp_path / "file").write_text("")
+    with Cache(tmp_path / "file", BIG).claimed([caches.key("a")], wait=True) as ours:
+        assert ours == {caches.key("a")}
+    assert "going on without it" in capfd.readouterr().err
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can write as two users")
@@ -186,7 +270,9 @@ def use_as_several(folder, capfd):
             os.setuid(user)
             cache = Cache(folder, 40 * 3200)
             read = [cache.get(caches.key(str(number))) for number in range(4)]
-            put = all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
+            with cache.claimed([caches.key("a")]) as ours:
+                put = bool(ours)
+            put = put and all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
             put = put and all(cache.put(caches.key(str(number)), content_of(number)) for number in range(4))
             os._exit(0 if put and read in ([None] * 4, [content_of(number) for number in range(4)]) else 1)
         assert os.waitpid(child, 0)[1] == 0, capfd.readouterr().err

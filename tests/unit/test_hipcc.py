@@ -141,7 +141,8 @@ def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
     assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
     runs = len(machine.runs)
     assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
-    assert machine.runs[runs:] == [[name(units("", "")[1].kernel)]]
+    # Twice: once may be the machine's fault.
+    assert machine.runs[runs:] == [[name(units("", "")[1].kernel)]] * 2
 
 
 def test_a_full_disk_is_no_verdict_on_a_kernel(machine):

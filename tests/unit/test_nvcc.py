@@ -130,6 +130,19 @@ def test_one_failing_kernel_leaves_the_others_and_the_library_has_those(machine,
     assert results[2].reason == wanted[word]
 
 
+def test_an_object_that_is_cut_short_costs_its_kernel_and_is_never_kept(machine):
+    texts = ["CODE=1", "CUT", "CODE=2"]
+    results = machine.compile(*texts, batch=50)
+    assert [result.status for result in results] == ["ok", "compile_error", "ok"]
+    assert "twice, but its output cannot be used" in results[1].reason
+    with pytest.raises(UserError, match=r"its object of .* cannot be used: unit.o: it is no ELF file"):
+        machine.module("CUT")
+    runs = len(machine.runs)
+    with pytest.raises(UserError, match="cannot be used"):
+        machine.module("CUT")
+    assert len(machine.runs) == runs + 1
+
+
 @pytest.mark.parametrize("change", ["header", "launcher"])
 def test_what_a_kernel_includes_makes_it_another_one_to_compile(machine, change):
     machine.compile("CODE=1")

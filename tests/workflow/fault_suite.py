@@ -3,456 +3,46 @@
     python tests/workflow/fault_suite.py --stage-kills 200 --run-kills 20 --damages 200 --report docs/faults.md
 
 A fault is *recovered* if a plain rerun ends with the bytes of the undisturbed run; *refused* if the stage stops with a
-message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise.
-
-Most faults go into single stages, which run in a process forked from this one: their imports are done, so a kill hits
-the work and not the start of Python. Whole runs are killed as well: Snakemake, one of its processes, or all.
-The moment of a kill is a drawn share of the CPU time that the victim takes when nobody disturbs it: a busy machine does
-not change that. A victim that was done before its moment was not hit: it is not counted, and another one is drawn.
-Every fault has a random generator of its own, and ``--log`` keeps the outcomes: a suite that was stopped goes on.
+message that names the file, writes nothing, and gives those bytes once the file is as it was; *lost* otherwise. What
+cannot be injected on this machine is counted as that. ``--log`` and ``--folder`` let a suite that was stopped go on.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib
-import json
-import os
-import random
-import re
-import resource
-import runpy
-import shlex
-import shutil
-import signal
-import subprocess
-import sys
+import glob
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
+import compiler_faults
+import worker_faults
+from fault_injection import NOT_INJECTED, PAGE, Suite, entries, may_mount, prepare
 
-from tilewright.bench import journal
-
-OUTPUTS = (
-    "--output", "--out-json", "--out-python", "--kernels", "--rejected", "--plan", "--costs", "--receipt",
-    "--journal", "--quarantine",
-)  # fmt: skip
-DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
-PAGE = 4096
-RUN_CPU_S, SCRIPT_CPU_S = 3.0, 1.2
-"""CPU seconds within which Snakemake, or a script of a whole run, is killed: most of what they take undisturbed."""
+FAKETIME = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/local/lib/faketime/libfaketimeMT.so.1")
+"""Where Debian's package libfaketime, or ``make install`` of its sources, puts the library that moves the clock."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """The command of one job of the undisturbed run."""
-
-    name: str
-    arguments: tuple[str, ...]
-
-    def paths(self, outputs: bool) -> list[str]:
-        """Return the paths below results that the job writes, or that it reads."""
-        found, option = [], ""
-        for word in self.arguments[1:]:
-            if word.startswith("--"):
-                option = word.partition("=")[0]
-            elif word.startswith("results/") and (option in OUTPUTS) == outputs:
-                found.append(word)
-        return found
+def faketime() -> Path | None:
+    """Return the library that moves the clock of a process, if it is installed."""
+    return next((Path(found) for pattern in FAKETIME for found in sorted(glob.glob(pattern))), None)
 
 
-class Suite:
-    """A workflow that has run undisturbed, a copy of it to disturb, and the counts."""
-
-    def __init__(self, made: Workflow, scratch: Workflow, seed: int, log: Path | None) -> None:
-        self.made, self.scratch, self.seed, self.log = made, scratch, seed, log
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.lost: list[str] = []
-        self.done: set[str] = set()
-        self.current = ""
-        if log and log.exists():
-            for line in log.read_text().splitlines():
-                case, fault, outcome = json.loads(line)
-                self.done.add(case)
-                self.counts[fault, outcome] += 1
-        self.stages = stages_of(made.folder)
-        self.seconds = {stage: self._undisturbed(stage) for stage in self.stages}
-
-    def cases(self, kind: str, number: int) -> Iterator[random.Random]:
-        """Yield a random generator for each case of a kind that the log does not hold."""
-        for case in (f"{kind} {index}" for index in range(number)):
-            if case not in self.done:
-                self.current = case
-                yield random.Random(f"{self.seed} {case}")
-
-    def count(self, fault: str, outcome: str, detail: str) -> None:
-        self.counts[fault, outcome] += 1
-        if self.log:
-            with self.log.open("a") as stream:
-                stream.write(json.dumps((self.current, fault, outcome)) + "\n")
-        if outcome == "lost":
-            self.lost.append(f"{fault}: {detail}")
-            print(f"lost: {fault}: {detail}", flush=True)
-
-    def kill_stages(self, number: int) -> None:
-        """Kill one stage at a random moment and run it again."""
-        for draw in self.cases("kill of a stage", number):
-            stage, status = None, 0
-            while status != -signal.SIGKILL:
-                stage = draw.choice(self.stages)
-                self._clear(stage)
-                moment = draw.uniform(0, self.seconds[stage])
-                status, _ = run_stage(stage, self.scratch.folder, moment)
-            self._rerun(stage, f"kill -9 of {stage.name}", f"after {moment:.3f} CPU s")
-
-    def fill_disks(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
-        """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
-        for stage in self.stages:
-            for folder in sorted({str(Path(path).parent) for path in stage.paths(outputs=True)}):
-                for _ in self.cases(f"{fault} {stage.name} {folder}", 1):
-                    self._fill_disk(stage, folder, options, fault)
-
-    def _fill_disk(self, stage: Stage, folder: str, options: str, fault: str) -> None:
-        self._clear(stage)
-        with mounted(self.scratch.folder / folder, options):
-            status, said = run_stage(stage, self.scratch.folder)
-        if status == 0 or "Traceback" in said or not re.search(rf"error: .*{re.escape(folder)}", said):
-            self.count(f"{fault} for {stage.name}", "lost", f"{folder}: status {status}: {said[-500:]}")
-        else:
-            self._rerun(stage, f"{fault} for {stage.name}", said)
-
-    def damage_files(self, number: int) -> None:
-        """Damage one file that a stage reads."""
-        readers = [stage for stage in self.stages if self._readable(stage)]
-        for draw in self.cases("damage", number):
-            stage = draw.choice(readers)
-            path = draw.choice(self._readable(stage))
-            how = draw.choice(DAMAGES)
-            self._clear(stage, keep=path)
-            sound = path.read_bytes()
-            path.write_bytes(damaged(sound, how, draw))
-            if path.read_bytes() == sound:
-                continue
-            self._judge(stage, path, sound, f"{how} in {kind(path)}")
-
-    def kill_runs(self, number: int) -> None:
-        """Kill a run that makes one stage again, up to three times, then let a plain rerun end."""
-        for draw in self.cases("kill of a run", number):
-            stage = draw.choice(self.stages)
-            self._restore()
-            if stage.name == "benchmark":
-                for path in (self.scratch.folder / "results/journals").rglob("*.csv"):
-                    path.write_text(path.read_text().splitlines(keepends=True)[0])
-            victims = []
-            for _ in range(draw.randint(1, 3)):
-                process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
-                if victim := kill_some(process, draw):
-                    victims.append(victim)
-            run = self.scratch.run()
-            same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-            for victim in victims:
-                self.count(
-                    f"kill -9 of {victim}", "recovered" if same else "lost", f"{stage.name}: {run.output[-2000:]}"
-                )
-
-    def fill_disks_of_runs(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
-        """Let a whole run make each stage again on a file system without room, or that is read-only."""
-        for case, stage in enumerate(self.stages):
-            folder = sorted({str(Path(path).parent) for path in stage.paths(outputs=True)})[0]
-            for _ in self.cases(f"{fault} {case}", 1):
-                self._restore()
-                with mounted(self.scratch.folder / folder, options):
-                    run = self.scratch.run()
-                named = re.search(rf"error: .*{re.escape(folder)}", run.output) or "space left" in run.output
-                if not run.status or not named or "Traceback" in run.output:
-                    self.count(f"{fault} in a run, for {stage.name}", "lost", run.output[-1500:])
-                    continue
-                run = self.scratch.run()
-                same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-                self.count(f"{fault} in a run, for {stage.name}", "recovered" if same else "lost", run.output[-1500:])
-
-    def jump_clocks(self, number: int) -> None:
-        """Give some files of a finished run times far in the past and the future; a plain rerun does nothing."""
-        for draw in self.cases("clock", number):
-            self._restore()
-            files = [path for path in sorted(self.scratch.folder.rglob("*")) if path.is_file()]
-            for path in draw.sample(files, k=draw.randint(1, len(files))):
-                moment = time.time() + draw.choice((-1, 1)) * draw.uniform(0, 10 * 365 * 86400)
-                os.utime(path, (moment, moment))
-            run = self.scratch.run()
-            same = run.status == 0 and not run.jobs and fingerprint(self.scratch) == fingerprint(self.made)
-            self.count("times of files that jumped", "recovered" if same else "lost", run.output[-1500:])
-
-    def _judge(self, stage: Stage, path: Path, sound: bytes, fault: str) -> None:
-        status, said = run_stage(stage, self.scratch.folder)
-        where = f"{stage.name} reads {path.relative_to(self.scratch.folder)}"
-        if status == 0:
-            self.count(fault, "recovered" if self._same(stage) else "lost", f"{where}: other results")
-            path.write_bytes(sound)
-            return
-        named = path.name in said and "error: " in said and "Traceback" not in said
-        written = [name for name in stage.paths(outputs=True) if (self.scratch.folder / name).exists()]
-        partial = [name for name in written if "journals" not in name and self.scratch.folder / name != path]
-        path.write_bytes(sound)
-        if not named or partial:
-            self.count(fault, "lost", f"{where}: {partial} {said[-1500:]}")
-        else:
-            self._rerun(stage, fault, where, "refused")
-
-    def _rerun(self, stage: Stage, fault: str, detail: str, outcome: str = "recovered") -> None:
-        status, said = run_stage(stage, self.scratch.folder)
-        if status or not self._same(stage):
-            self.count(fault, "lost", f"{stage.name}: {detail}: the rerun ended with {status}: {said[-1500:]}")
-        else:
-            self.count(fault, outcome, detail)
-
-    def _undisturbed(self, stage: Stage) -> float:
-        self._clear(stage)
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        status, said = run_stage(stage, self.scratch.folder)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        assert status == 0 and self._same(stage), f"{stage.name} alone gives other results: {said}"
-        return seconds
-
-    def _clear(self, stage: Stage, keep: Path | None = None) -> None:
-        """Bring everything to its undisturbed state, but without the outputs of the stage."""
-        shutil.rmtree(self.scratch.folder / "results", ignore_errors=True)
-        shutil.copytree(self.made.folder / "results", self.scratch.folder / "results")
-        for name in stage.paths(outputs=True):
-            path = self.scratch.folder / name
-            if path == keep:
-                continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-    def _restore(self) -> None:
-        """Bring results and Snakemake's records to their undisturbed state."""
-        for name in ("results", ".snakemake"):
-            shutil.rmtree(self.scratch.folder / name, ignore_errors=True)
-            shutil.copytree(self.made.folder / name, self.scratch.folder / name)
-
-    def _readable(self, stage: Stage) -> list[Path]:
-        names = stage.paths(outputs=False)
-        # The journal is read as well as written; the dataset reads it by the name in the receipt.
-        names += [name for name in stage.paths(outputs=True) if "journals" in name]
-        if stage.name == "dataset":
-            names += [
-                path.relative_to(self.made.folder).as_posix()
-                for path in self.made.folder.glob("results/journals/**/*.csv")
-            ]
-        paths = [self.scratch.folder / name for name in names]
-        files = [file for path in paths for file in (sorted(path.glob("[!.]*")) if path.is_dir() else [path])]
-        return [path for path in files if path.suffix != ".py"]
-
-    def _same(self, stage: Stage) -> bool:
-        for name in stage.paths(outputs=True):
-            ours, theirs = (contents(workflow.folder / name) for workflow in (self.scratch, self.made))
-            if ours != theirs:
-                return False
-        return True
-
-
-def stages_of(folder: Path) -> list[Stage]:
-    """Return the commands of the jobs that Snakemake recorded."""
-    commands = {}
-    for path in sorted((folder / ".snakemake/metadata").rglob("*")):
-        if path.is_file():
-            record = json.loads(path.read_text())
-            if record.get("shellcmd"):
-                commands[record["shellcmd"].partition(" 2>&1")[0]] = record["rule"]
-    found = []
-    for command, rule in sorted(commands.items()):
-        words = shlex.split(command)[1:]
-        if rule == "benchmark":
-            # Many small writes, so that a kill can come between two.
-            at = words.index("--settings") + 1
-            words[at] = json.dumps(json.loads(words[at]) | {"batch_pairs": 8})
-        found.append(Stage(rule, tuple(words)))
-    return found
-
-
-def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
-    """Run a stage in a forked process; return its status, negative if it was killed, and what it printed."""
-    with tempfile.TemporaryFile() as log:
-        sys.stdout.flush()
-        child = os.fork()
-        if not child:
-            os.setsid()
-            os.chdir(folder)
-            for number in (1, 2):
-                os.dup2(log.fileno(), number)
-            sys.argv = list(stage.arguments)
-            status = 1
-            try:
-                runpy.run_path(stage.arguments[0], run_name="__main__")
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else int(end.code is not None)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-            finally:
-                sys.stdout.flush()
-                os._exit(status)
-        if kill_after is not None:
-            wait_until_used(child, kill_after)
-            os.killpg(child, signal.SIGKILL)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        log.seek(0)
-        return status, log.read().decode(errors="replace")
-
-
-def wait_until_used(pid: int, cpu_s: float) -> bool:
-    """Wait until a process has used so much CPU time; return False if it ended before."""
-    # The clock of another process: Linux numbers it so (man clock_getcpuclockid).
-    clock = (~pid << 3) | 2
-    while True:
-        try:
-            if time.clock_gettime(clock) >= cpu_s:
-                return True
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return False
-        except OSError:
-            return False
-        time.sleep(0.0005)
-
-
-def kill_some(process: subprocess.Popen, draw: random.Random) -> str:
-    """Kill Snakemake, a script that it runs, or the whole run at a random moment of its work; return which was hit."""
-    victim = draw.choice(("Snakemake", "a script", "a whole run"))
-    if victim == "Snakemake":
-        hit = wait_until_used(process.pid, draw.uniform(0.2, RUN_CPU_S)) and process.poll() is None
-        if hit:
-            process.kill()
-    else:
-        script = None
-        while script is None and process.poll() is None:
-            script = next((pid for pid in descendants(process.pid) if is_script(pid)), None)
-            time.sleep(0.002)
-        hit = script is not None and wait_until_used(script, draw.uniform(0, SCRIPT_CPU_S))
-        if hit:
-            os.kill(script, signal.SIGKILL) if victim == "a script" else os.killpg(process.pid, signal.SIGKILL)
-    if hit and victim == "Snakemake":
-        # Its job lives on and holds the pipe; the next run waits for it.
-        process.wait()
-        process.stdout.close()
-    else:
-        process.communicate()
-    return victim if hit else ""
-
-
-def is_script(pid: int) -> bool:
-    """Return whether a process is the Python of a stage's script."""
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return b"python" in words[0] and any(word.startswith(b"workflow/scripts/") for word in words[1:2])
-
-
-def descendants(pid: int) -> list[int]:
-    """Return the processes below ``pid``, itself included."""
-    try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    except OSError:
-        return []
-    return [pid, *(below for child in children for below in descendants(int(child)))]
-
-
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[None]:
-    """Put a small file system of its own at ``folder``, without room for anything."""
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
-    try:
-        if "ro" not in options.split(","):
-            (folder / "filler").write_bytes(b"x" * PAGE)
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-def may_mount() -> bool:
-    """Return whether we may mount a file system here."""
-    with tempfile.TemporaryDirectory() as folder:
-        tried = subprocess.run(["mount", "-t", "tmpfs", "none", folder], capture_output=True)
-        return not tried.returncode and not subprocess.run(["umount", folder]).returncode
-
-
-def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
-    """Return damaged content."""
-    at = draw.randrange(max(1, len(content)))
-    if how == "cut":
-        return content[:at]
-    if how == "flip":
-        return content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :]
-    if how == "zeros":
-        return content[:at] + bytes(min(512, len(content) - at)) + content[at + 512 :]
-    return b"" if how == "empty" else b"nonsense\n" * 40
-
-
-def kind(path: Path) -> str:
-    """Return what a file is called in the counts."""
-    kinds = {".csv": "a journal", ".parquet": "a Parquet file", ".tar": "a bundle", ".lgbm": "a model"}
-    if path.parent.parent.parent.name == "benchmark":
-        return "a receipt"
-    return kinds.get(path.suffix, "a JSON file" if path.suffix == ".json" else "a text file")
-
-
-def contents(path: Path) -> object:
-    """Return what has to be equal: bytes; of a receipt all but the torn lines; of a journal its whole lines."""
-    if path.is_dir():
-        return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("[!.]*") if file.is_file()}
-    if not path.exists():
-        return None
-    if path.suffix == ".csv":
-        return sorted(line for line in path.read_bytes().splitlines() if journal.is_whole(line))
-    if "benchmark" in path.parts and path.suffix == ".json":
-        return {key: value for key, value in json.loads(path.read_text()).items() if key != "malformed_lines"}
-    if path.name.endswith(".costs.parquet"):
-        # CPU seconds and memory: read by no later stage.
-        return True
-    return path.read_bytes()
-
-
-def fingerprint(workflow: Workflow) -> dict[str, str]:
-    """Return the hashes of datasets, models and report."""
-    folders = ("results/datasets", "results/models", "results/reports")
-    files = [path for folder in folders for path in sorted((workflow.folder / folder).rglob("[!.]*")) if path.is_file()]
-    files = [path for path in files if not path.name.endswith(".quarantine.tsv")]
-    return {
-        path.relative_to(workflow.folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
-    }
-
-
-def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
-    """Run the small workflow undisturbed in ``folder`` and copy it."""
-    made = Workflow(folder / "made")
-    if not (folder / "scratch").exists():
-        made = lay_out(folder / "made")
-        made.configure(configs=CONFIG["configs"] | {"chunks": 1}, benchmark={"seed": 1})
-        made.make()
-        shutil.copytree(made.folder, folder / "scratch")
-    for script in (ROOT / "workflow/scripts").glob("*.py"):
-        for module in re.findall(r"^(?:from|import) (tilewright[\w.]*)", script.read_text(), re.M):
-            importlib.import_module(module)
-    return Suite(made, Workflow(folder / "scratch"), seed, log)
-
-
-def table(suite: Suite) -> str:
+def table(counts: Counter[tuple[str, str]]) -> str:
     """Return the counts as a Markdown table."""
-    lines = ["| fault | injected | recovered | refused with a message | lost |", "|---|---|---|---|---|"]
-    totals = [0, 0, 0]
-    for fault in sorted({fault for fault, _ in suite.counts}):
-        row = [suite.counts[fault, outcome] for outcome in ("recovered", "refused", "lost")]
-        totals = [total + number for total, number in zip(totals, row, strict=True)]
-        lines.append(f"| {fault} | {sum(row)} | {row[0]} | {row[1]} | {row[2]} |")
-    lines.append(f"| **all** | **{sum(totals)}** | **{totals[0]}** | **{totals[1]}** | **{totals[2]}** |")
+    lines = [
+        "| fault | injected | recovered | refused with a message | lost | not injected |", "|---|---|---|---|---|---|"
+    ]  # fmt: skip
+    rows = {
+        fault: [counts[fault, outcome] for outcome in ("recovered", "refused", "lost", NOT_INJECTED)]
+        for fault in sorted({fault for fault, _ in counts})
+    }
+    kills = [row for fault, row in rows.items() if "kill -9" in fault]
+    rows |= {f"**{name}**": [sum(column) for column in zip(*of, strict=True)]
+             for name, of in (("kills alone", kills), ("all", list(rows.values()))) if of}  # fmt: skip
+    for fault, row in rows.items():
+        lines.append(f"| {fault} | {sum(row[:3])} | {' | '.join(map(str, row))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -462,8 +52,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stage-kills", type=int, default=20)
     parser.add_argument("--run-kills", type=int, default=0)
+    parser.add_argument("--compiler-kills", type=int, default=0, help="of the compile stage, with its compiler")
+    parser.add_argument("--worker-kills", type=int, default=0, help="of workers that measure (needs a C++ compiler)")
     parser.add_argument("--damages", type=int, default=40)
-    parser.add_argument("--clocks", type=int, default=0)
+    parser.add_argument("--compiler-faults", type=int, default=0)
+    parser.add_argument("--times", type=int, default=0, help="finished runs whose files get other times")
+    parser.add_argument("--clocks", type=int, default=0, help="runs whose clock jumps (needs libfaketime)")
     parser.add_argument("--whole-disks", action="store_true", help="fill disks under whole runs, too")
     parser.add_argument("--folder", type=Path, help="where the workflow is, or is to be made; kept for the next call")
     parser.add_argument("--log", type=Path, help="file of outcomes; what it holds is not injected again")
@@ -471,23 +65,43 @@ def main() -> int:
     args = parser.parse_args()
 
     with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as temporary:
-        suite = prepare(args.folder or Path(temporary), args.seed, args.log)
-        suite.kill_stages(args.stage_kills)
-        suite.damage_files(args.damages)
-        for options, fault in ((f"size={PAGE}", "disk full"), ("ro", "read-only folder")) if may_mount() else ():
-            suite.fill_disks(options, fault)
-            if args.whole_disks:
-                suite.fill_disks_of_runs(options, fault)
-        if not may_mount():
-            print("no full disk and no read-only folder: mounting a file system is not permitted here")
-        suite.jump_clocks(args.clocks)
-        suite.kill_runs(args.run_kills)
-    text = table(suite)
+        suites = list(inject(args, args.folder or Path(temporary)))
+    counts = sum((suite.counts for suite in suites), start=Counter())
+    if args.log:
+        counts = Counter((fault, outcome) for _, fault, outcome in entries(args.log))
+    text = table(counts)
     print(text)
     if args.report:
         before, begin, rest = args.report.read_text().partition("<!-- faults -->\n")
         args.report.write_text(before + begin + text + "<!-- end" + rest.partition("<!-- end")[2])
-    return int(bool(suite.lost))
+    return int(any(outcome == "lost" for _, outcome in counts))
+
+
+def inject(args: argparse.Namespace, folder: Path) -> Iterator[Suite]:
+    """Inject what was asked for; yield the suites that did."""
+    if args.compiler_faults or args.compiler_kills:
+        compiling = compiler_faults.prepare(folder, args.seed, args.log)
+        compiler_faults.inject(compiling, args.compiler_faults)
+        compiler_faults.kill_compiling(compiling, args.compiler_kills)
+        yield compiling
+    suite = prepare(folder, args.seed, args.log)
+    yield suite
+    suite.kill_stages(args.stage_kills)
+    suite.damage_files(args.damages)
+    worker_faults.kill_workers(suite, args.worker_kills, folder)
+    for options, fault in ((f"size={PAGE}", "disk full"), ("ro", "read-only folder")) if may_mount() else ():
+        suite.fill_disks(options, fault)
+        if args.whole_disks:
+            suite.fill_disks_of_runs(options, fault)
+    if not may_mount():
+        suite.count("disk full and read-only folder (no right to mount)", NOT_INJECTED, "")
+    if args.clocks and faketime() is None:
+        print(
+            f"no clock jumps: none of {', '.join(FAKETIME)} is there; install libfaketime (apt-get install libfaketime)"
+        )
+    suite.jump_clocks(args.clocks, faketime())
+    suite.jump_times(args.times)
+    suite.kill_runs(args.run_kills)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,11 +89,11 @@ class Workflow:
     def command(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).parent / "snakemake"), "--cores", "2", *arguments]
 
-    def start(self, *arguments: str, **options) -> subprocess.Popen:
-        """Start Snakemake in a process group of its own."""
+    def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen:
+        """Start Snakemake in a process group of its own, with more in its environment."""
         return subprocess.Popen(
-            self.command(*(arguments or TARGETS)), cwd=self.folder, env=environment(), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, **options,
+            self.command(*(arguments or TARGETS)), cwd=self.folder, env=environment() | dict(variables or {}),
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
     def run(self, *arguments: str) -> Run:
@@ -150,3 +151,23 @@ def lay_out(folder: Path) -> Workflow:
     (folder / "config/problems/small.csv").write_text(SMALL_NETWORKS)
     (folder / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
     return Workflow(folder)
+
+
+def with_fake_compiler(workflow: Workflow, folder: Path) -> Path:
+    """Configure the workflow to compile with fake_hipcc.py and its faulty_hipcc.py; kernels of pipeline compv4 fail."""
+    folder.mkdir()
+    compiler = folder / "hipcc"
+    shutil.copy(ROOT / "tests/unit/fake_hipcc.py", folder)
+    compiler.write_text(f"#!{sys.executable}\n{(ROOT / 'tests/unit/faulty_hipcc.py').read_text()}")
+    compiler.chmod(0o755)
+    (folder / "version").write_text("fake hipcc version 1")
+    (folder / "fail").write_text("COMPUTE_V4")
+    tree = folder / "ck/include/ck_tile/ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
+    tree.parent.mkdir(parents=True)
+    tree.write_text("struct FixedGemmParams;")
+    workflow.configure(
+        compile={"toolchain": "hipcc", "compiler": str(compiler)},
+        ck={"root": str(folder / "ck")},
+        cache={"folder": str(folder / "cache")},
+    )
+    return folder

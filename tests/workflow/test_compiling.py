@@ -4,38 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from small_workflow import ROOT
+from small_workflow import with_fake_compiler
 
 from tilewright.problem import Problem
 from tilewright.selection import Selector
 
 MODEL = "results/models/gfx950"
-
-
-def with_fake_compiler(workflow, folder: Path) -> Path:
-    """Configure the workflow to compile with fake_hipcc.py; kernels of pipeline compv4 fail."""
-    folder.mkdir()
-    compiler = folder / "hipcc"
-    text = (ROOT / "tests/unit/fake_hipcc.py").read_text()
-    compiler.write_text(f"#!{sys.executable}\n{text}")
-    compiler.chmod(0o755)
-    (folder / "version").write_text("fake hipcc version 1")
-    (folder / "fail").write_text("COMPUTE_V4")
-    tree = folder / "ck/include/ck_tile/ops/grouped_convolution/utils/grouped_convolution_utils.hpp"
-    tree.parent.mkdir(parents=True)
-    tree.write_text("struct FixedGemmParams;")
-    workflow.configure(
-        compile={"toolchain": "hipcc", "compiler": str(compiler)},
-        ck={"root": str(folder / "ck")},
-        cache={"folder": str(folder / "cache")},
-    )
-    return folder
 
 
 def table(workflow, pattern: str):

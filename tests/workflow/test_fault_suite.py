@@ -7,8 +7,10 @@ from small_workflow import ROOT, environment
 
 
 def test_no_fault_loses_anything():
+    few = {"stage-kills": 8, "damages": 10, "compiler-faults": 4, "compiler-kills": 1, "worker-kills": 1}
+    words = [word for name, number in few.items() for word in (f"--{name}", str(number))]
     run = subprocess.run(
-        [sys.executable, "tests/workflow/fault_suite.py", "--stage-kills", "10", "--damages", "15"],
+        [sys.executable, "tests/workflow/fault_suite.py", *words],
         cwd=ROOT, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout + run.stderr

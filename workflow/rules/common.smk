@@ -20,6 +20,12 @@ from tilewright.errors import UserError
 from tilewright.settings.config import ARCH_PATTERN, check
 from tilewright.toolchain import ck_tree
 
+# Snakemake puts paths into its own formats, where a brace begins a name.
+if set("{}") & set(os.path.abspath(HERE)):
+    raise WorkflowError(
+        f"{os.path.abspath(HERE)}: Snakemake cannot work in a folder with a brace in its path; rename the folder"
+    )
+
 try:
     SETTINGS = check(config).located(HERE)
 except UserError as error:
@@ -39,6 +45,15 @@ try:
     )
 except UserError as error:
     raise WorkflowError(str(error)) from None
+
+
+onstart:
+    # A job would end in a traceback of Snakemake, which removes old outputs first.
+    if folder := next(runs.read_only(Path("results")), None):
+        raise WorkflowError(
+            f"{folder}: the folder is read-only, but results are to be written; make it writable or "
+            "move it out of results"
+        )
 
 
 # The default of the GPU limit, for those who replace the profile's resources by their own.

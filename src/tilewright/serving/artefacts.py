@@ -126,7 +126,7 @@ def write(folder: Path, served: Served) -> None:
         model_files.ESTIMATES: json_text(served.estimates),
     }
     for name, text in texts.items():
-        write_text(folder / name, text)
+        write_text(folder / name, text, sealed=True)
     parquet.write(served.known, folder / model_files.KNOWN)
 
 

@@ -90,6 +90,8 @@ class CompileResult:
     """16 hex digits of the machine code: equal for kernels with identical code; empty if there is none."""
     error_digest: str = ""
     """16 hex digits of the error without names and places: equal for kernels that fail alike."""
+    repeatable: bool = True
+    """Whether another run would end so again; not, for instance, if the time or the memory was too short."""
 
 
 class Toolchain(Protocol):

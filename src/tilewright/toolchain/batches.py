@@ -13,7 +13,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -26,9 +26,17 @@ from tilewright.toolchain import compiler
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources
 from tilewright.toolchain.header_tree import HeaderTree
 
-_DETERMINISTIC = ("ok", "compile_error")
-"""Statuses that another run would give again; a time-out depends on the machine and is not kept."""
-_STATUS = {"error": "compile_error", "timeout": "compile_timeout", "memory": "compile_memory"}
+_STATUS = {
+    "error": "compile_error", "crash": "compile_error", "broken": "compile_error", "timeout": "compile_timeout",
+    "memory": "compile_memory",
+}  # fmt: skip
+_REASONS = {
+    "crash": "the compiler crashed, twice: {}",
+    "broken": "the compiler ended without an error, twice, but its output cannot be used: {}",
+    "timeout": "the compiler was stopped after compile.timeout_seconds",
+    "memory": "the compiler needs more than compile.memory_mib",
+}
+"""Of the outcomes that may be the machine's and not the kernel's: they count when they come twice, and are not kept."""
 _UNKNOWN = Resources("code_object")
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
@@ -79,15 +87,33 @@ class BatchToolchain(ABC):
         missing = {key: unit for key, unit in zip(keys, units, strict=True) if results[key] is None}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         with Progress("compile", len(missing), "kernels") as progress:
-            for batch in self.batches(list(missing.values())):
-                begin = time.monotonic()
-                made = self._compiled(batch)
-                for unit, result in zip(batch, made, strict=True):
-                    results[key_of[unit.kernel.name]] = result
-                    self._keep(key_of[unit.kernel.name], result)
-                failed = sum(result.status != "ok" for result in made)
-                progress.add(len(batch), time.monotonic() - begin, failed)
+            # First what no other workflow compiles just now, then what the others have not kept.
+            pending = list(missing.values())
+            for wait in (False, True):
+                left = []
+                for batch in self.batches(pending):
+                    begin = time.monotonic()
+                    of_batch = {key_of[unit.kernel.name]: unit for unit in batch}
+                    with self._cache.claimed(list(of_batch), wait) as ours:
+                        made = self._make({key: unit for key, unit in of_batch.items() if key in ours})
+                    results |= made
+                    left += [unit for key, unit in of_batch.items() if key not in made]
+                    failed = sum(result.status != "ok" for result in made.values())
+                    progress.add(len(made), time.monotonic() - begin, failed)
+                pending = left
         return [self._in_this_hardware(_found(results[key])) for key in keys]
+
+    def _make(self, units: Mapping[str, CompileUnit]) -> dict[str, CompileResult]:
+        """Return the results of a batch that is ours to compile, and keep them; ``units`` by key."""
+        # Another workflow may have compiled it since we looked.
+        kept = {key: result for key in units if (result := self._kept(key)) is not None}
+        missing = [key for key in units if key not in kept]
+        if not missing:
+            return kept
+        made = dict(zip(missing, self._compiled([units[key] for key in missing]), strict=True))
+        for key, result in made.items():
+            self._keep(key, result)
+        return kept | made
 
     def key(self, unit: CompileUnit) -> str:
         """Return what the result is kept under."""
@@ -102,12 +128,14 @@ class BatchToolchain(ABC):
         size = self._settings.batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
-    def _compiled(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
+    def _compiled(self, units: Sequence[CompileUnit], again: bool = True) -> list[CompileResult]:
         self.runs += 1
         run, built = self.run(units)
         if run.outcome == "ok":
             return built
         if len(units) == 1:
+            if again and run.outcome in _REASONS:
+                return self._compiled(units, again=False)
             return [_failure(units[0], replace(run, log=run.log.replace(f"{self._tree.include}/", "")))]
         suspects = self.suspects(units, run.log) if run.outcome == "error" else set()
         if not suspects or len(suspects) == len(units):
@@ -142,7 +170,7 @@ class BatchToolchain(ABC):
         return None if content is None else _from_json(content)
 
     def _keep(self, key: str, result: CompileResult) -> None:
-        if result.status in _DETERMINISTIC:
+        if result.repeatable:
             self._cache.put(key, _to_json(result))
 
 
@@ -169,17 +197,18 @@ def _found(result: CompileResult | None) -> CompileResult:
 
 
 def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
-    reasons = {"error": first_error(run.log), "timeout": "the compiler was stopped after compile.timeout_seconds"}
-    reasons["memory"] = "the compiler needs more than compile.memory_mib"
-    reason = reasons[run.outcome].replace(unit.kernel.name, "KERNEL")
+    told = first_error(run.log)
+    reason = _REASONS.get(run.outcome, "{}").format(told).replace(unit.kernel.name, "KERNEL")
     return CompileResult(
         status=_STATUS[run.outcome], reason=reason, artefact=None, resources=_UNKNOWN, log=run.log,
         seconds=run.seconds, peak_mib=run.peak_mib, error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16],
+        repeatable=run.outcome not in _REASONS,
     )  # fmt: skip
 
 
 def _to_json(result: CompileResult) -> bytes:
     content = asdict(replace(result, log="", artefact=None))
+    del content["repeatable"]
     return json.dumps(content, sort_keys=True).encode()
 
 

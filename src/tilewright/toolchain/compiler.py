@@ -20,6 +20,11 @@ from tilewright.settings.compile import CompileSettings
 
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")
+_CRASHED = ("PLEASE submit a bug report", "command failed due to signal", "died due to signal")
+"""What the drivers of clang and nvcc say of a part of theirs that a signal ended."""
+_SIGNALS = frozenset(
+    (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGTERM)
+)
 
 
 def rocm_folders() -> list[Path]:
@@ -137,7 +142,7 @@ class Run:
     """What became of one run of the compiler."""
 
     outcome: str
-    """ok, error, timeout or memory."""
+    """ok, error, crash, timeout, memory, or broken: it ended without an error, but what it wrote cannot be used."""
     log: str
     seconds: float
     """CPU seconds of the run and all that it started."""
@@ -192,4 +197,6 @@ def _outcome(status: int, log: str, expired: bool) -> str:
     # The system's own out-of-memory killer leaves no words.
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(words in log for words in _NO_MEMORY):
         return "memory"
+    if -status in _SIGNALS or status - 128 in _SIGNALS or any(words in log for words in _CRASHED):
+        return "crash"
     return "error"

@@ -11,7 +11,7 @@ from pathlib import Path
 from tilewright.errors import UserError
 from tilewright.toolchain import code_object, compiler
 from tilewright.toolchain.base import CompileResult, CompileUnit, InstructionMix, Resources
-from tilewright.toolchain.batches import BatchToolchain, first_error, write_texts
+from tilewright.toolchain.batches import BatchToolchain, write_texts
 from tilewright.toolchain.occupancy import blocks_per_cu
 
 FLAGS = (
@@ -75,16 +75,20 @@ class HipccToolchain(BatchToolchain):
                 self._raise_if_installed_wrong(run, units[0].arch)
                 return run, []
             if not (folder / "unit.s").exists():
-                how = self._compiler.vendor.how
-                raise UserError(f"{self._compiler.path}: it ends without an error and without output; {how}")
+                return replace(run, outcome="broken", log="it wrote nothing"), []
             linked = self.call(
                 ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={units[0].arch}", "unit.s", "-o", "unit.co"],
                 folder, self._settings.timeout_seconds,
             )  # fmt: skip
             if linked.outcome != "ok":
-                raise UserError(f"{self._compiler.path}: assembling its own output fails: {first_error(linked.log)}")
+                # An error in its own output is no error of a kernel's text.
+                outcome = "broken" if linked.outcome == "error" else linked.outcome
+                return replace(linked, outcome=outcome, seconds=run.seconds + linked.seconds), []
             share = replace(run, seconds=(run.seconds + linked.seconds) / len(units))
-            return run, [_result(code, mix, share) for code, mix in _read(folder, len(units))]
+            try:
+                return run, [_result(code, mix, share) for code, mix in _read(folder, len(units))]
+            except ValueError as error:
+                return replace(run, outcome="broken", log=str(error)), []
 
     def _raise_if_installed_wrong(self, run: compiler.Run, arch: str) -> None:
         """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
@@ -100,13 +104,21 @@ class HipccToolchain(BatchToolchain):
 
 
 def _read(folder: Path, count: int) -> list[tuple[code_object.CodeKernel, InstructionMix]]:
-    """Return code and instructions of each probe of a compiled unit."""
-    mixes = code_object.instruction_mixes((folder / "unit.s").read_text())
+    """Return code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
+    try:
+        mixes = code_object.instruction_mixes((folder / "unit.s").read_text())
+        content = (folder / "unit.co").read_bytes()
+    except FileNotFoundError as error:
+        raise ValueError("there is no code object") from error
     found = {}
-    for symbol, kernel in code_object.kernels((folder / "unit.co").read_bytes()).items():
+    for symbol, kernel in code_object.kernels(content).items():
         # The probe's type in the mangled name: its length, then its name.
-        if match := re.search(r"\d+probe_(\d+)5Probe", symbol):
+        match = re.search(r"\d+probe_(\d+)5Probe", symbol)
+        if match and symbol in mixes:
             found[int(match[1])] = kernel, mixes[symbol]
+    missing = [index for index in range(count) if index not in found]
+    if missing:
+        raise ValueError(f"the code object lacks {len(missing)} of {count} kernels")
     return [found[index] for index in range(count)]
 
 

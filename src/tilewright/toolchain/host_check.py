@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from tilewright.kernel import KernelConfig
 from tilewright.problem import Problem
 from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.toolchain import ck_tree, compiler
+from tilewright.toolchain import ck_tree, compiler, elf
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.ck_tree import CkTree
 
@@ -110,6 +110,15 @@ class HostChecks:
         return Launches(*found)
 
 
+_UNDECIDED = {
+    "timeout": "needs more than compile.timeout_seconds; raise it",
+    "memory": "needs more than compile.memory_mib; raise it",
+    "crash": "makes {} crash; run again, or use another compiler",
+    "broken": "makes {} write a library that cannot be loaded; run again, or use another compiler",
+}
+"""What became of a run of the compiler that says nothing of the kernel, and what to do."""
+
+
 class HostCompiler:
     """Compiles host code alone; ``native`` is the folder of hip_stand_in.cpp."""
 
@@ -149,8 +158,8 @@ class HostCompiler:
             return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
         if len(units) == 1:
             if run.outcome != "error":
-                field = {"timeout": "timeout_seconds", "memory": "memory_mib"}[run.outcome]
-                raise UserError(f"{units[0].kernel.name}: its host code needs more than compile.{field}; raise it")
+                what = _UNDECIDED[run.outcome].format(self._compiler.path)
+                raise UserError(f"{units[0].kernel.name}: its host code {what}")
             return np.zeros((len(splits), len(problems), 1), bool)
         half = len(units) // 2
         return np.concatenate([self._verdicts(part, problems, splits) for part in (units[:half], units[half:])], axis=2)
@@ -175,16 +184,28 @@ class HostCompiler:
         text = _text([unit.kernel for unit in units])
         headers = [part for unit in units for part in (unit.header, self._tree.digest(unit.header))]
         key = caches.key(_LIBRARY_FORMAT, self._compiler.version, *HOST_PASS, text, *headers)
-        kept = self._cache.get(key) if self._cache else None
-        if kept is not None:
-            (folder / "unit.so").write_bytes(kept)
-            return compiler.Run("ok", "", 0.0, 0.0)
+        if self._cache is None:
+            return self._made(units, text, folder)
+        with self._cache.claimed([key], wait=True):
+            kept = self._cache.get(key)
+            if kept is not None:
+                (folder / "unit.so").write_bytes(kept)
+                return compiler.Run("ok", "", 0.0, 0.0)
+            run = self._made(units, text, folder)
+            if run.outcome == "ok":
+                self._cache.put(key, (folder / "unit.so").read_bytes())
+        return run
+
+    def _made(self, units: Sequence[CompileUnit], text: str, folder: Path) -> compiler.Run:
+        """Compile the checks of the units to ``folder``/unit.so."""
         for unit in units:
             (folder / f"{unit.kernel.name}.hpp").write_bytes(unit.header)
         (folder / "unit.cpp").write_text(text)
         run = self._run([*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"], folder)
-        if self._cache and run.outcome == "ok":
-            self._cache.put(key, (folder / "unit.so").read_bytes())
+        if run.outcome == "ok":
+            made = folder / "unit.so"
+            if fault := elf.fault(made.read_bytes() if made.exists() else b""):
+                return replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
         return run
 
     def _run(self, arguments: Sequence[str], folder: Path) -> compiler.Run:

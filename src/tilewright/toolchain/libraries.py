@@ -10,7 +10,7 @@ from tilewright import cache as caches
 from tilewright.bench import native
 from tilewright.errors import UserError
 from tilewright.settings.compile import CompileSettings
-from tilewright.toolchain import compiler
+from tilewright.toolchain import compiler, elf
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.header_tree import HeaderTree
 from tilewright.toolchain.objects import Objects, target
@@ -40,16 +40,18 @@ class Libraries:
     def driver(self, arch: str) -> bytes:
         """Return the measuring driver; it is built once for a compiler, an arch and its sources."""
         key = caches.key(_FORMAT, self._compiler.version, arch, native.sources_digest(self._native))
-        kept = self._cache.get(key)
-        if kept is not None:
-            return kept
+        return self._cache.made_once(key, lambda: self._made_driver(arch))
+
+    def _made_driver(self, arch: str) -> bytes:
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             output = Path(temporary) / "driver.so"
             backend = BACKENDS[self._compiler.vendor.program]
             source = self._native / native.DRIVER_SOURCE
             native.build(native.command(backend, str(self._compiler.path), arch, [source], output, self._native))
-            content = output.read_bytes()
-        self._cache.put(key, content)
+            content = output.read_bytes() if output.exists() else b""
+        if fault := elf.fault(content):
+            how = self._compiler.vendor.how
+            raise UserError(f"{self._compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
         return content
 
     def module(self, units: Sequence[CompileUnit]) -> bytes:

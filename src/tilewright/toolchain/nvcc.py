@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tilewright import cache as caches
-from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.settings.compile import CompileSettings
 from tilewright.toolchain import compiler, cubin
@@ -69,11 +68,13 @@ class NvccToolchain(BatchToolchain):
             )
             if run.outcome != "ok":
                 return run, []
-            content = (folder / "unit.o").read_bytes()
-            cubins = sorted(folder.glob("*.cubin"))
-            if len(cubins) != 1:
-                raise UserError(f"{self._compiler.path}: made {len(cubins)} cubin files of one unit for one arch")
-            results = _results(units, content, cubins[0].read_bytes(), run)
+            try:
+                content = (folder / "unit.o").read_bytes()
+                (code,) = (path.read_bytes() for path in folder.glob("*.cubin"))
+                self._objects.check(units, content)
+                results = _results(units, content, code, run)
+            except (FileNotFoundError, ValueError, KeyError) as error:
+                return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
         self._objects.keep(units, content)
         return run, results
 

@@ -11,7 +11,7 @@ from tilewright import cache as caches
 from tilewright.errors import UserError
 from tilewright.families import registration
 from tilewright.settings.compile import CompileSettings
-from tilewright.toolchain import compiler
+from tilewright.toolchain import compiler, elf
 from tilewright.toolchain.base import CompileUnit
 from tilewright.toolchain.header_tree import HeaderTree
 
@@ -85,9 +85,10 @@ class Objects:
         return [self._object(batch) for batch in batches(units, self._settings.batch)]
 
     def _object(self, units: Sequence[CompileUnit]) -> bytes:
-        kept = self._cache.get(self.key(units))
-        if kept is not None:
-            return kept
+        return self._cache.made_once(self.key(units), lambda: self._made(units))
+
+    def _made(self, units: Sequence[CompileUnit]) -> bytes:
+        names = ", ".join(unit.kernel.name for unit in units)
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             folder = Path(temporary)
             for path, text in (self.files(units) | {UNIT: self.source(units)}).items():
@@ -96,11 +97,22 @@ class Objects:
             timeout = 2.0 * self._settings.timeout_seconds * len(units)
             run = compiler.run(command, folder, timeout, self._settings.memory_mib)
             if run.outcome != "ok":
-                names = ", ".join(unit.kernel.name for unit in units)
                 raise UserError(f"{self._compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
-            content = (folder / "unit.o").read_bytes()
-        self._cache.put(self.key(units), content)
+            try:
+                content = (folder / "unit.o").read_bytes()
+                self.check(units, content)
+            except (FileNotFoundError, ValueError) as error:
+                raise UserError(
+                    f"{self._compiler.path}: its object of {names} cannot be used: {error}; run again, and if that "
+                    f"does not help: {self._compiler.vendor.how}"
+                ) from error
         return content
+
+    @staticmethod
+    def check(units: Sequence[CompileUnit], content: bytes) -> None:
+        """Raise ``ValueError`` unless ``content`` is a whole object file with the names of all kernels."""
+        if fault := elf.fault(content, [unit.kernel.name for unit in units]):
+            raise ValueError(f"unit.o: {fault}")
 
 
 def batches(units: Sequence[CompileUnit], size: int) -> list[list[CompileUnit]]:

@@ -1,0 +1,91 @@
+"""A compiler that crashes, is killed, hangs or writes a wrong object: what comes once leaves no trace."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import fake_hipcc
+import faulty_hipcc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_hipcc import Machine, name, units
+
+from tilewright.toolchain import code_object, cubin, elf
+
+TEXTS = ["CODE=1000", "CODE=2000"]
+HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")
+OBJECT = fake_hipcc.code_object([("0", "1000"), ("1", "2000")])
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path)
+    shutil.copy(fake_hipcc.__file__, tmp_path)
+    made.compiler.write_text(f"#!{sys.executable}\n{Path(faulty_hipcc.__file__).read_text()}")
+    return made
+
+
+def compiled(machine):
+    """Compile two kernels in one run; what differs by the machine left out."""
+    made = machine.toolchain(batch=2, timeout_seconds=2).compile(units(*TEXTS))
+    return [replace(result, seconds=0.0, peak_mib=0.0, log="") for result in made]
+
+
+def let(machine, **trouble):
+    (machine.folder / "trouble").write_text(json.dumps({"seed": 1} | trouble))
+
+
+def undisturbed(machine):
+    made = compiled(machine)
+    assert [result.status for result in made] == ["ok"] * 2
+    shutil.rmtree(machine.folder / "cache")
+    return made
+
+
+@pytest.mark.parametrize(("how", "call"), [(how, 1 + index % 2) for index, how in enumerate(HOWS)])
+def test_a_fault_in_one_call_leaves_no_trace(machine, how, call):
+    right = undisturbed(machine)
+    let(machine, how=how, call=call)
+    assert compiled(machine) == right
+    assert (machine.folder / "hit").exists()
+    (machine.folder / "trouble").unlink()
+    runs = len(machine.runs)
+    assert compiled(machine) == right
+    assert len(machine.runs) == runs
+
+
+@pytest.mark.parametrize("how", ["crash", "kill -9", "hang", "nothing", "another kernel"])
+def test_a_fault_that_comes_again_costs_one_kernel_and_is_not_kept(machine, how):
+    right = undisturbed(machine)
+    let(machine, how=how, kernel=name(units(*TEXTS)[1].kernel))
+    made = compiled(machine)
+    assert made[0] == right[0]
+    assert made[1].status == {"hang": "compile_timeout", "kill -9": "compile_memory"}.get(how, "compile_error")
+    assert made[1].reason
+    (machine.folder / "trouble").unlink()
+    assert compiled(machine) == right
+
+
+@given(data=st.data())
+def test_a_damaged_object_is_read_or_refused(data):
+    content = bytearray(OBJECT)
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 50))] = data.draw(st.binary(max_size=50))
+    for read in (code_object.kernels, cubin.code, lambda content: cubin.numbers(content, "block", 2)):
+        try:
+            read(bytes(content))
+        except ValueError as error:
+            assert "object" in str(error) or "cubin" in str(error)
+    elf.fault(bytes(content))
+
+
+@given(st.integers(0, len(OBJECT) - 1))
+def test_an_object_that_is_cut_short_is_seen(size):
+    assert elf.fault(OBJECT[:size])
+    assert not elf.fault(OBJECT, ["probe_0", "probe_1"])
+    assert elf.fault(OBJECT, ["probe_2"]) == "it does not hold probe_2"

@@ -1,0 +1,93 @@
+"""Faults of a compiler for the fault suite: it crashes, is killed, hangs, or writes a wrong object.
+
+The compile stage runs with ``faulty_hipcc.py`` in place of hipcc, and an empty cache. A fault in one call has to leave
+no trace: the same build table, at once or by a plain rerun. A fault in every call that compiles one kernel may cost
+that kernel its row, with a reason, and nothing else; once the compiler is mended, the table is the undisturbed one,
+so nothing of the fault was kept in the cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from fault_injection import Suite, run_stage
+from small_workflow import CONFIG, Workflow, lay_out, with_fake_compiler
+
+HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")
+BATCH = 4
+TABLE = "results/build/gfx950/forward_bf16/0.parquet"
+FAILED = ("compile_error", "compile_timeout", "compile_memory")
+
+
+def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
+    """Compile the kernels of the small workflow undisturbed, and copy its folder."""
+    made = Workflow(folder / "compiled")
+    if not (folder / "compiled copy").exists():
+        made = lay_out(folder / "compiled")
+        made.configure(configs=CONFIG["configs"] | {"chunks": 1})
+        machine = with_fake_compiler(made, folder / "machine")
+        compiling = {"toolchain": "hipcc", "compiler": str(machine / "hipcc"), "batch": BATCH, "timeout_seconds": 3}
+        (machine / "fail").write_text("none of these words")
+        made.configure(compile=compiling)
+        made.make(TABLE)
+        shutil.copytree(made.folder, folder / "compiled copy")
+    # As the workflow tells its jobs.
+    os.environ["TILEWRIGHT_CACHE"] = json.dumps({"folder": str(folder / "machine/cache")})
+    return Suite(made, Workflow(folder / "compiled copy"), seed, log, frozenset({"compile"}))
+
+
+def inject(suite: Suite, number: int) -> None:
+    """Let the compiler fail in one call, or whenever it compiles one kernel."""
+    (stage,) = suite.stages
+    machine = suite.made.folder.parent / "machine"
+    clean = pq.read_table(suite.made.folder / TABLE)
+    kernels = clean["kernel"].to_pylist()
+    # Each run assembles its output as well.
+    calls = 2 * -(-len(kernels) // BATCH)
+    for draw in suite.cases("fault of the compiler", number):
+        (machine / "hit").unlink(missing_ok=True)
+        while not (machine / "hit").exists():
+            how = draw.choice(HOWS)
+            where = {"call": draw.randint(1, calls)} if draw.random() < 0.7 else {"kernel": draw.choice(kernels)}
+            shutil.rmtree(machine / "cache", ignore_errors=True)
+            (machine / "calls").unlink(missing_ok=True)
+            suite.clear(stage)
+            (machine / "trouble").write_text(json.dumps({"how": how, "seed": draw.random()} | where))
+            status, said = run_stage(stage, suite.scratch.folder)
+            (machine / "trouble").unlink()
+        fault = f"compiler: {how}, in {'one call' if 'call' in where else 'all calls for one kernel'}"
+        wrong = _wrong(suite, status, said, where.get("kernel", ""))
+        if wrong:
+            suite.count(fault, "lost", f"{where}: {wrong}: {said[-1500:]}")
+        elif status == 0 and suite.same(stage):
+            suite.count(fault, "recovered", "")
+        else:
+            suite.clear(stage)
+            suite.rerun(stage, fault, str(where), "refused" if status else "recovered")
+
+
+def kill_compiling(suite: Suite, number: int) -> None:
+    """Kill the compile stage while its compiler runs, with an empty cache, and run it again."""
+    machine = suite.made.folder.parent / "machine"
+    suite.kill_stages(number, " while compiling", lambda: shutil.rmtree(machine / "cache", ignore_errors=True))
+
+
+def _wrong(suite: Suite, status: int, said: str, kernel: str) -> str:
+    """Return what is wrong with how the stage ended, apart from rows that a rerun mends; ``kernel`` may have failed."""
+    table = suite.scratch.folder / TABLE
+    if status:
+        if "Traceback" in said or "error: " not in said or "hipcc" not in said:
+            return f"status {status} without a message that names the compiler"
+        return f"it stopped and left {table.name}" if table.exists() else ""
+    rows = {row["kernel"]: row for row in pq.read_table(table).to_pylist()}
+    before = {row["kernel"]: row for row in pq.read_table(suite.made.folder / TABLE).to_pylist()}
+    changed = [name for name in before if rows[name] != before[name]]
+    if [name for name in changed if name != kernel]:
+        return f"rows changed: {changed}"
+    if changed and (rows[kernel]["build_status"] not in FAILED or not rows[kernel]["build_reason"]):
+        return f"{kernel} is {rows[kernel]['build_status']} without a reason"
+    return ""
