@@ -211,9 +211,7 @@ def choose(
     return _confirmed(configured, chosen, data, folds, candidates, threads)
 
 
-def _confirmed(
-    configured: Choice, chosen: Choice, data: Table, folds: Folds, candidates: int, threads: int
-) -> Choice:  # fmt: skip
+def _confirmed(configured: Choice, chosen: Choice, data: Table, folds: Folds, candidates: int, threads: int) -> Choice:
     """Return ``chosen`` if it is better than what is configured with all trees and rows too, else the latter."""
     held_out_folds = min(configured.settings.confirm_folds, len(folds.groups))
     at = np.flatnonzero(folds.of_row < held_out_folds)

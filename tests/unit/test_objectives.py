@@ -99,7 +99,7 @@ def test_what_small_models_prefer_has_to_win_with_all_trees_too(monkeypatch):
     assert choice.objective == choice.settings.target.replace("auto", "relative") == "relative"
     assert [entry["chosen"] for entry in choice.record["confirmation"]] == [True, False]
     assert [entry["objective"] for entry in choice.record["confirmation"]] == ["relative", "lambdarank"]
-    assert fitted[-2:] == [("relative", 20, 2), ("lambdarank", 20, 2)]
+    assert fitted[-2:] == [("relative", 20, 1), ("lambdarank", 20, 1)]
     choice, _ = choose(monkeypatch, small=(0.4, 0.8), whole=(0.4, 0.8))
     assert choice.objective == "lambdarank"
     assert [entry["chosen"] for entry in choice.record["confirmation"]] == [False, True]

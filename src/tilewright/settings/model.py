@@ -33,7 +33,7 @@ class ModelSettings(Section):
     """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
-    confirm_folds: int = Field(2, ge=0)
+    confirm_folds: int = Field(1, ge=0)
     """Folds in which an objective or hyperparameters that cross-validation prefers have to be better with all trees
     and rows as well; 0: small models decide alone."""
     search_trials: int = Field(3, ge=0)
