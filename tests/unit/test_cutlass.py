@@ -241,7 +241,7 @@ def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
     table = recording.dataset(small_recording(tmp_path, drop=5), operation, H200)
     about = json.loads(table.schema.metadata[b"tilewright"])
     assert about["device_kind"] == "recorded" and about["device"] == "sm_90_h200"
-    assert about["recording"]["provenance"]["gpu"].startswith("one NVIDIA H200")
+    assert about["recording"]["provenance"]["gpu"].startswith("4 x NVIDIA H200")
     rows = table.to_pandas()
     counts = rows["status"].value_counts()
     pairs = parquet.read(RECORDED / "forward_bf16/pairs.parquet").to_pandas()
