@@ -21,7 +21,7 @@ test: $(READY)
 lint: $(READY)
 	$(RUN) ruff check --no-cache .
 	$(RUN) ruff format --no-cache --check .
-	$(RUN) snakefmt --check Snakefile workflow/rules
+	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(RUN) mypy
 	$(RUN) snakemake --lint
 
@@ -36,7 +36,7 @@ counts: $(READY)
 format: $(READY)
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
-	$(RUN) snakefmt Snakefile workflow/rules
+	$(RUN) snakefmt Snakefile workflow/Snakefile workflow/rules
 
 # The documentation as a site of static pages, in site/. Searching it needs a server: python -m http.server -d site.
 docs: $(READY)

@@ -147,6 +147,20 @@ def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
     assert completed("tilewright", "select", "--dtype", "b") == {"bf16"}
 
 
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"{shell} is not installed")
+    assert cli.main(["completion", shell]) == 0
+    script = tmp_path / "script"
+    script.write_text(capsys.readouterr().out)
+    read = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert read.returncode == 0 and read.stderr == ""
+    script.write_text(script.read_text() + "\nif (\n")
+    assert subprocess.run([program, "-n", str(script)], capture_output=True, check=False).returncode != 0
+
+
 MISTAKES = (
     ("selct", "invalid choice: 'selct'"),
     ("select", "the following arguments are required: MODEL_DIR; see tilewright select --help"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import pytest
@@ -12,12 +13,12 @@ THEIR_SNAKEFILE = """
 configfile: "config.yaml"
 
 module tilewright:
-    snakefile: "vendor/tilewright/Snakefile"
+    snakefile: "vendor/tilewright/{snakefile}"
     config: config["tilewright"]
 
-use rule * from tilewright exclude all {names}
+use rule * from tilewright exclude {without} {names}
 
-rule everything:
+rule theirs:
     default_target: True
     input: "results/models/gfx950"
     output: "count.txt"
@@ -25,28 +26,40 @@ rule everything:
 """
 
 
-@pytest.mark.parametrize("names", ["", "as kernels_*"])
-def test_a_workflow_that_uses_ours_as_a_module_gets_a_model(tmp_path, names):
+ROOT_FILE = {"snakefile": "Snakefile", "without": "all"}
+CATALOGUE_FILE = {"snakefile": "workflow/Snakefile", "without": "all, everything"}
+
+
+@pytest.mark.parametrize(("where", "names"), [(ROOT_FILE, ""), (CATALOGUE_FILE, "as kernels_*")])
+def test_a_workflow_that_uses_ours_as_a_module_gets_a_model(tmp_path, where, names):
     lay_out(tmp_path / "vendor/tilewright")
     shutil.rmtree(tmp_path / "vendor/tilewright/profiles")
     theirs = Workflow(tmp_path)
-    (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names=names))
+    (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names=names, **where))
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tilewright": CONFIG}))
-    theirs.make("everything")
+    theirs.make("theirs")
     assert (tmp_path / "results/models/gfx950").is_dir()
     assert int((tmp_path / "count.txt").read_text()) > 0
     assert not (tmp_path / "vendor/tilewright/results").exists()
-    assert "Nothing to be done" in theirs.make("everything").output
+    assert "Nothing to be done" in theirs.make("theirs").output
 
 
 def test_their_own_table_goes_before_ours(tmp_path):
     lay_out(tmp_path / "vendor/tilewright")
     theirs = Workflow(tmp_path)
-    (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names=""))
+    (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names="", **ROOT_FILE))
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tilewright": CONFIG}))
     rules = tmp_path / "config/rule_sets/small.yaml"
     rules.parent.mkdir(parents=True)
     rules.write_text("tiles: none\n")
-    run = theirs.run("everything")
+    run = theirs.run("theirs")
     assert run.status != 0
     assert "config/rule_sets/small.yaml: tiles" in run.output
+
+
+def test_the_file_of_the_catalogue_makes_what_the_root_makes(tmp_path):
+    ours = lay_out(tmp_path)
+    runs = [ours.make("--dry-run", "--snakefile", name) for name in ("Snakefile", "workflow/Snakefile")]
+    jobs = [dict(re.findall(r"^(\w+) +(\d+)$", run.output, re.M)) for run in runs]
+    assert jobs[0].pop("all") == jobs[1].pop("everything") == "1"
+    assert int(jobs[0]["total"]) > 5 and jobs[1].pop("all", None) is None and jobs[0] == jobs[1]
