@@ -69,7 +69,7 @@ def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
     if provenance["schema_version"] != SCHEMA_VERSION:
         raise UserError(
             f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again: "
-            "`make clean` keeps what was measured"
+            "give the same command once more, or first `make clean`, which keeps what was measured"
         )
     return provenance
 

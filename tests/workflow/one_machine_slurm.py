@@ -1,4 +1,4 @@
-"""A real SLURM on this machine alone: a controller, two CPU nodes and a GPU node with a GPU that is none.
+"""A real SLURM on this machine alone: a controller, two CPU nodes, one with memory, and one with a GPU that is none.
 
 It needs root and Debian's packages slurmctld, slurmd, slurm-client and munge. All of it listens on the loopback
 interface; everything that is started here is stopped here, by the process ids that the daemons wrote.
@@ -7,18 +7,19 @@ interface; everything that is started here is stopped here, by the process ids t
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SYSTEM = Path("/etc/slurm")
 """Where clients look. The environment variable will not do: the executor plugin removes it before it calls srun."""
-NODES = ("cpu1", "cpu2", "gpu1")
+NODES = ("cpu1", "cpu2", "mem1", "gpu1")
 CLIENT_S = 10
 
 CONF = """\
@@ -27,6 +28,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire=10
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
@@ -49,18 +51,33 @@ SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sc
 MinJobAge=600
 KillWait=2
 ReturnToService=2
-SlurmdTimeout=60
+SlurmdTimeout=15
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+Epilog={folder}/etc/epilog
 MailProg=/bin/true
 GresTypes=gpu
 NodeName=cpu[1-2] NodeHostname={host} NodeAddr=127.0.0.1 Port=[27001-27002] CPUs=16 Sockets=1 CoresPerSocket=16 \
+ThreadsPerCore=1 RealMemory=40000 State=UNKNOWN
+NodeName=mem1 NodeHostname={host} NodeAddr=127.0.0.1 Port=27003 CPUs=16 Sockets=1 CoresPerSocket=16 \
 ThreadsPerCore=1 RealMemory=128000 State=UNKNOWN
-NodeName=gpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port=27003 CPUs=16 Sockets=1 CoresPerSocket=16 \
-ThreadsPerCore=1 RealMemory=128000 Gres=gpu:fake:1 State=UNKNOWN
-PartitionName=cpu Nodes=cpu[1-2] Default=YES MaxTime=INFINITE State=UP
-PartitionName=gpu Nodes=gpu1 MaxTime=INFINITE State=UP
+NodeName=gpu1 NodeHostname={host} NodeAddr=127.0.0.1 Port=27004 CPUs=16 Sockets=1 CoresPerSocket=16 \
+ThreadsPerCore=1 RealMemory=40000 Gres=gpu:fake:1 State=UNKNOWN
+PartitionName=cpu Nodes=cpu[1-2] Default=YES LLN=YES MaxTime=INFINITE State=UP
+PartitionName=memory Nodes=mem1 MaxTime=INFINITE State=UP
+PartitionName=gpu Nodes=gpu1 MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=gpu1 MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
 # A count without a file counts as no GPU at all.
 GRES = "NodeName=gpu1 Name=gpu Type=fake File=/dev/null\n"
+# Runs on the node at the end of each job. It plays a shared file system on which a file is seen late by others: the
+# file that is named in ``late`` goes away.
+EPILOG = """\
+#!/bin/sh
+path=$(cat {folder}/late 2> /dev/null) && [ -e "$path" ] || exit 0
+rm {folder}/late
+mv "$path" {folder}/hidden
+"""
 
 
 class Cluster:
@@ -76,13 +93,39 @@ class Cluster:
         names = ("id", "state", "partition", "node", "comment", "gres")
         return [dict(zip(names, line.split("|"), strict=True)) for line in lines]
 
+    def submit(self, *words: str) -> None:
+        """Call sbatch."""
+        client("sbatch", *words)
+
+    def restarts(self, job: str) -> int:
+        """Return how often SLURM itself started a job again."""
+        return int(re.search(r"Restarts=(\d+)", self.control("show", "job", job))[1])
+
     def control(self, *words: str) -> str:
         """Call scontrol."""
         return client("scontrol", *words)
 
     def fail_node(self, node: str) -> None:
-        """Take a node away as the controller does with one that does not answer; it comes back when it does again."""
-        self.control("update", f"nodename={node}", "state=down", "reason=test")
+        """Kill a node's daemon and everything that runs there, as when its power fails; nobody tells the controller."""
+        # The daemon first: it would report that its jobs ended.
+        daemon = self.folder / f"run/slurmd.{node}.pid"
+        os.kill(int(daemon.read_text()), signal.SIGKILL)
+        daemon.unlink()
+        for job in self.jobs("RUNNING"):
+            if job["node"] == node:
+                _send(signal.SIGKILL, [*_daemons(job["id"]), *_processes(job["id"])])
+
+    def hang(self, job: str) -> None:
+        """Stop all processes of a job, so that it never ends by itself."""
+        _send(signal.SIGSTOP, _processes(job))
+
+    def hide(self, path: Path) -> None:
+        """Let a file vanish when the job that makes it ends."""
+        (self.folder / "late").write_text(str(path))
+
+    def show(self, path: Path) -> None:
+        """Let the hidden file come back."""
+        (self.folder / "hidden").rename(path)
 
     def start_node(self, node: str) -> None:
         """Start the daemon of a node and wait until the controller uses it."""
@@ -91,6 +134,43 @@ class Cluster:
 
     def _state(self, node: str) -> str:
         return client("sinfo", "-h", "-n", node, "-o", "%T").split("\n")[0].strip("*~#")
+
+
+def _daemons(job: str) -> list[int]:
+    """Return the daemons that keep the steps of a job."""
+    return [pid for pid in _pids() if _text(pid, "cmdline").startswith(f"slurmstepd: [{job}.")]
+
+
+def _processes(job: str) -> list[int]:
+    """Return what a job's daemons have started, and what that has started."""
+    children: dict[int, list[int]] = {}
+    for pid in _pids():
+        # The name, in brackets, may hold anything.
+        fields = _text(pid, "stat").rpartition(")")[2].split()
+        if fields:
+            children.setdefault(int(fields[1]), []).append(pid)
+    found = [child for pid in _daemons(job) for child in children.get(pid, [])]
+    for pid in found:
+        found += children.get(pid, [])
+    return found
+
+
+def _send(number: signal.Signals, pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _text(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
+    except OSError:
+        # Ended by now.
+        return ""
 
 
 def client(*command: str) -> str:
@@ -135,6 +215,8 @@ def running(folder: Path) -> Iterator[Cluster]:
     host = socket.gethostname().split(".")[0]
     (folder / "etc/slurm.conf").write_text(CONF.format(host=host, folder=folder))
     (folder / "etc/gres.conf").write_text(GRES)
+    (folder / "etc/epilog").write_text(EPILOG.format(folder=folder))
+    (folder / "etc/epilog").chmod(0o755)
     munge = None
     SYSTEM.mkdir(exist_ok=True)
     links = [SYSTEM / "slurm.conf", SYSTEM / "gres.conf"]

@@ -22,7 +22,9 @@ checkpoint compile:
         # The launchers become part of the objects; of nothing that is only estimated.
         native=NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else [],
         configs=ancient("results/configs/{arch}/{op}.parquet"),
-        headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
+        headers=made_by(
+            "headers", "results/headers/{arch}/{op}/{chunk}.tar", user="compile"
+        ),
     output:
         table="results/build/{arch}/{op}/{chunk}.parquet",
         costs="results/build/{arch}/{op}/{chunk}.costs.parquet",

@@ -21,8 +21,12 @@ checkpoint libraries:
     input:
         script=source("workflow/scripts/libraries.py"),
         native=NATIVE_SOURCES,
-        headers=ancient("results/headers/{arch}/{op}/{chunk}.tar"),
-        build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
+        headers=made_by(
+            "headers", "results/headers/{arch}/{op}/{chunk}.tar", user="libraries"
+        ),
+        build=made_by(
+            "compile", "results/build/{arch}/{op}/{chunk}.parquet", user="libraries"
+        ),
     output:
         "results/libraries/{arch}/{op}/{chunk}.so",
     log:

@@ -21,9 +21,17 @@ checkpoint support:
     input:
         script=source("workflow/scripts/support.py"),
         hardware=SETTINGS.hardware,
-        build=ancient("results/build/{arch}/{op}/{chunk}.parquet"),
+        build=made_by(
+            "compile", "results/build/{arch}/{op}/{chunk}.parquet", user="support"
+        ),
         problems=ancient("results/problems/{op}.parquet"),
-        headers=[ancient("results/headers/{arch}/{op}/{chunk}.tar")] if LIBRARY else [],
+        headers=(
+            made_by(
+                "headers", "results/headers/{arch}/{op}/{chunk}.tar", user="support"
+            )
+            if LIBRARY
+            else []
+        ),
         stand_in=source("workflow/native/hip_stand_in.cpp") if LIBRARY else [],
     output:
         **(
