@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Print the figures of docs/measured-h200.md: the recording, the model's picks against cuDNN, and the noise study.
+"""Print the figures of docs/measured-h200.md about the model's picks, against one kernel and against cuDNN.
 
-It reads ``results/`` after ``snakemake --cores 16 results/models/sm_90``, the recording, and the logs beside this file.
+It reads ``results/`` after ``snakemake --cores 16 results/models/sm_90``, and the recording.
 """
 
 from __future__ import annotations
@@ -68,27 +68,10 @@ def against_cudnn(found: pd.DataFrame, operation: str) -> None:
         )
 
 
-def noise(logs: Path, operation: str) -> None:
-    """Print the difference of the same pairs between two runs on two leases of a machine."""
-    columns = ["p", "q", "status", "code", "n", "min", "p10", "p50", "p90", "mean", "cv", "error", "worst", "brief"]
-    for mode in ("cold", "warm"):
-        runs = [pd.read_csv(logs / f"{operation}.noise.{mode}.{run}.csv", names=columns) for run in (1, 2)]
-        both = runs[0].merge(runs[1], on=["p", "q"])
-        both = both[(both["status_x"] == "ok") & (both["status_y"] == "ok")]
-        change = 100 * (both["p50_y"] / both["p50_x"] - 1).to_numpy()
-        size = np.abs(change)
-        print(
-            f"{operation} {mode}: {len(both)} pairs, signed difference median {np.median(change):+.2f} %, absolute: "
-            f"median {np.median(size):.2f} %, P90 {np.percentile(size, 90):.2f} %, "
-            f"P99 {np.percentile(size, 99):.2f} %, largest {size.max():.2f} %"
-        )
-
-
 def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--logs", type=Path, default=Path(__file__).parent / "logs")
     args = parser.parse_args()
 
     for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
@@ -100,7 +83,6 @@ def main() -> None:
             f"{operation}: slowest / fastest kernel of a problem: {percentiles(found['worst_us'] / found['oracle_us'])}"
         )
         against_cudnn(found, operation)
-        noise(args.logs, operation)
 
 
 if __name__ == "__main__":

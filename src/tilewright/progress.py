@@ -15,6 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+FIRST = 8
+"""Things of a budget that are done before it is known how long one takes."""
 LINE_EVERY_S = 5.0
 """Seconds between two plain lines; work that is done sooner prints none."""
 
@@ -66,6 +68,14 @@ class Progress:
         elif now - self._last >= LINE_EVERY_S:
             self._last = now
             print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
+
+    def affordable(self, most: int) -> int:
+        """Return how many more things, at least one, the rest of the budget pays for at the rate so far."""
+        if self._budget_s is None:
+            return most
+        if self._spent_s <= 0:
+            return min(most, FIRST)
+        return max(1, min(most, int((self._budget_s - self._spent_s) * self.done / self._spent_s)))
 
     @property
     def is_spent(self) -> bool:

@@ -57,3 +57,13 @@ def test_what_is_charged_to_the_budget_is_not_what_a_person_waits():
     shown = Progress("gfx950", 100, "pairs", budget_s=60.0, stream=io.StringIO())
     shown.add(50, 5.0, charged_s=20.0)
     assert shown.text() == "50 of 100 pairs, 10 a second, 5 s left, 40 s of the budget left, 0 failed"
+
+
+def test_a_batch_is_no_larger_than_what_the_budget_pays_for():
+    shown = Progress("sm_90", 1000, "pairs", budget_s=10.0, stream=io.StringIO())
+    assert shown.affordable(256) == 8
+    shown.add(8, 2.0)
+    assert shown.affordable(256) == 32 and shown.affordable(20) == 20
+    shown.add(32, 8.0)
+    assert shown.affordable(256) == 1
+    assert Progress("sm_90", 1000, "pairs", stream=io.StringIO()).affordable(256) == 256

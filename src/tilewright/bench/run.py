@@ -74,8 +74,11 @@ def measure(
     rounds = None if budget_s is None else Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
     with Progress(batch.arch, len(problem), "pairs", budget_s) as progress:
         for p, c in rounds or ((problem, candidate),):
-            for first in range(0, len(p), step):
-                part = slice(first, first + step)
+            done = 0
+            while done < len(p):
+                # No more than the budget still pays for: a batch is not left half measured.
+                part = slice(done, done + progress.affordable(step))
+                done = part.stop
                 begin = time.monotonic()
                 times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
                 journal.append(rows(batch, p[part], c[part], times, flops))
