@@ -48,7 +48,7 @@ MpiDefault=none
 SwitchType=switch/none
 SlurmdParameters=config_overrides
 SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
-MinJobAge=600
+MinJobAge=7200
 KillWait=2
 ReturnToService=2
 SlurmdTimeout=15
