@@ -1,15 +1,15 @@
 """How the dataset is put together, from the journals, the build tables and the support tables of all chunks.
 
 Pairs that the CPU already refused have the status ``unsupported``; every measured pair has the row of its journal.
-Malformed journal lines go to a quarantine file. Chunks are taken one at a time, and what they add waits in a file of
-numbers until it is sorted (``dataset_rows``): the memory is that of the largest chunk, not of the dataset.
+Malformed journal lines go to a quarantine file. Chunks are taken one at a time, a large one in parts (``chunk_parts``),
+and what they add waits in a file of numbers until it is sorted (``dataset_rows``): a setting bounds the memory.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,13 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright import aliases, chosen_pairs, parquet, support_table
+from tilewright import aliases, chosen_pairs, chunk_parts, parquet, support_table
 from tilewright.atomic import naming
 from tilewright.bench import journal as journals
-from tilewright.bench.receipt import COUNTED, Receipt, counted, digest, pair_text
+from tilewright.bench.receipt import COUNTED, Receipt, RowsDigest, counted, pair_text
 from tilewright.dataset import SCHEMA, SCHEMA_VERSION
 from tilewright.dataset_rows import ROW_GROUP, Rows
 from tilewright.errors import UserError
+from tilewright.settings.dataset import DatasetSettings
 
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
@@ -59,14 +60,17 @@ def write(
     output: Path,
     chosen: pa.Table | None = None,
     known: pa.Table | None = None,
+    memory_mib: int = DatasetSettings().memory_mib,
 ) -> tuple[int, list[Quarantined]]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
     With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
-    ``aliases.SCHEMA``) has the rows of the kernel that was measured in its stead.
+    ``aliases.SCHEMA``) has the rows of the kernel that was measured in its stead. The bytes do not depend on
+    ``memory_mib``.
     """
     known = aliases.SCHEMA.empty_table() if known is None else known
     lent = _lent(chunks, known)
+    most_pairs = chunk_parts.pairs_at_once(memory_mib)
     quarantine: list[Quarantined] = []
     receipts = []
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -75,16 +79,22 @@ def write(
         for chunk in chunks:
             receipt = Receipt.read(chunk.receipt)
             receipts.append(receipt)
-            measured, malformed = _measured(Path(receipt.journal))
-            quarantine += malformed
             build = parquet.read(chunk.build)
-            pairs = _pairs(chunk, receipt, measured, build, problems, chosen, known, lent)
-            alias_of = aliases.names(build["kernel"].combine_chunks(), known)
-            rows.add(build.append_column("alias_of", alias_of), pairs)
+            named = build.append_column("alias_of", aliases.names(build["kernel"].combine_chunks(), known))
+            read = _Journal(Path(receipt.journal))
+            vouched = _Vouched(chunk, receipt)
+            support = parquet.read(chunk.support)
+            for pairs, measured in chunk_parts.parts(support, read.rows(), most_pairs, output.parent):
+                wanted = _Wanted(problems, chosen, known, lent)
+                rows.add(named, _pairs(pairs, measured, build, wanted, vouched))
+            vouched.check()
+            quarantine += read.quarantine
         schema = SCHEMA.with_metadata(_provenance(receipts, rows.statuses, arch, operation))
         with parquet.writing(output, schema) as writer:
             for group in rows.groups():
                 writer.write_table(group.cast(schema), row_group_size=ROW_GROUP)
+                # Before the next one is made: two do not fit into the memory.
+                del group
     return rows.length, quarantine
 
 
@@ -93,20 +103,60 @@ def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
     found = [_rows_that_count([])]
     for chunk in chunks if known.num_rows else ():
         receipt = Receipt.read(chunk.receipt)
-        rows = _measured(Path(receipt.journal))[0]
+        rows = pa.concat_tables(_Journal(Path(receipt.journal)).rows())
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
         pairs = parquet.read(chunk.support)
         found.append(counted(rows, receipt.measurement_id, pairs.filter(support_table.supported(pairs))))
     return pa.concat_tables(found)
 
 
-def _measured(journal: Path) -> tuple[pa.Table, list[Quarantined]]:
-    """Return what counts of a journal's rows, and its malformed lines."""
-    parts, quarantine = [], []
-    for rows, malformed in journals.batches(journal):
-        parts.append(_rows_that_count([rows]))
-        quarantine += [Quarantined(journal.as_posix(), m.line, m.reason, m.text) for m in malformed]
-    return pa.concat_tables([_rows_that_count([]), *parts]), quarantine
+class _Journal:
+    """A journal that is read piece by piece; ``quarantine`` grows with the pieces."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.quarantine: list[Quarantined] = []
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Yield what counts of the rows, at least one table."""
+        yield _rows_that_count([])
+        for rows, malformed in journals.batches(self._path):
+            self.quarantine += [Quarantined(self._path.as_posix(), m.line, m.reason, m.text) for m in malformed]
+            yield _rows_that_count([rows])
+
+
+class _Vouched:
+    """What a receipt vouches for, compared with the rows of a chunk's parts."""
+
+    def __init__(self, chunk: Chunk, receipt: Receipt) -> None:
+        self._chunk = chunk
+        self.receipt = receipt
+        self._pairs = 0
+        self._digest = RowsDigest()
+
+    def add(self, rows: pa.Table) -> None:
+        """Count the rows of a part."""
+        self._pairs += rows.num_rows
+        self._digest.update(rows)
+
+    def check(self) -> None:
+        """Raise a ``UserError`` unless the rows are those of the receipt."""
+        if self._pairs != self.receipt.pairs or self._digest.hexdigest() != self.receipt.rows_sha256:
+            raise UserError(
+                f"{self.receipt.journal}: {self._pairs} of the {self.receipt.pairs} pairs that {self._chunk.receipt} "
+                "vouches for are there, or their times were changed; delete the receipt and run again to measure what "
+                "is missing"
+            )
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which pairs were to be measured, and under which name."""
+
+    problems: pa.Table
+    chosen: pa.Table | None
+    known: pa.Table
+    lent: pa.Table
 
 
 def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
@@ -116,24 +166,15 @@ def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def _pairs(
-    chunk: Chunk,
-    receipt: Receipt,
-    measured: pa.Table,
-    build: pa.Table,
-    problems: pa.Table,
-    chosen: pa.Table | None,
-    known: pa.Table,
-    lent: pa.Table,
+    pairs: pa.Table, measured: pa.Table, build: pa.Table, wanted: _Wanted, vouched: _Vouched
 ) -> dict[str, pa.Array]:
-    """Return what ``Rows.add`` takes, for every pair of a chunk's support table that was refused or measured."""
-    pairs = parquet.read(chunk.support)
-    wanted = chosen_pairs.wanted(aliases.as_measured(pairs, known), problems, chosen)
-    left_out = pc.and_not(support_table.supported(pairs), wanted)
+    """Return what ``Rows.add`` takes, for every pair of a part that was refused or measured."""
+    to_measure = chosen_pairs.wanted(aliases.as_measured(pairs, wanted.known), wanted.problems, wanted.chosen)
+    left_out = pc.and_not(support_table.supported(pairs), to_measure)
     pairs = pairs.filter(pc.invert(left_out))
     rule = _text(pairs, "rule")
     supported = support_table.supported(pairs)
-    positions = np.flatnonzero(supported)
-    results = _results(chunk, receipt, measured, pairs.filter(supported), positions, len(rule), known, lent)
+    results = _results(measured, pairs.filter(supported), np.flatnonzero(supported), len(rule), wanted, vouched)
     kernel = pc.index_in(_text(pairs, "kernel_id"), value_set=_text(build, "kernel_id"))
     built = {name: build[name].combine_chunks().take(kernel) for name in ("kernel", "build_status", "build_reason")}
     results = _without_wrong_kernels(results, built["kernel"])
@@ -149,18 +190,13 @@ def _pairs(
 
 
 def _results(
-    chunk: Chunk, receipt: Receipt, measured: pa.Table, wanted: pa.Table, position: np.ndarray, length: int,
-    known: pa.Table, lent: pa.Table,
-) -> dict[str, pa.Array]:  # fmt: skip
-    """Return what was measured, at the positions of the measured pairs among all; nulls elsewhere."""
-    rows = counted(measured, receipt.measurement_id, wanted.filter(aliases.own(wanted, known)))
-    if rows.num_rows != receipt.pairs or digest(rows) != receipt.rows_sha256:
-        raise UserError(
-            f"{receipt.journal}: {rows.num_rows} of the {receipt.pairs} pairs that {chunk.receipt} vouches for are "
-            "there, or their times were changed; delete the receipt and run again to measure what is missing"
-        )
-    rows = pa.concat_tables([rows, lent])
-    found = pc.index_in(pair_text(aliases.as_measured(wanted, known)), value_set=pair_text(rows).combine_chunks())
+    measured: pa.Table, pairs: pa.Table, position: np.ndarray, length: int, wanted: _Wanted, vouched: _Vouched
+) -> dict[str, pa.Array]:
+    """Return what was measured, at the positions of the measured ``pairs`` among all; nulls elsewhere."""
+    rows = counted(measured, vouched.receipt.measurement_id, pairs.filter(aliases.own(pairs, wanted.known)))
+    vouched.add(rows)
+    rows = pa.concat_tables([rows, wanted.lent])
+    found = pc.index_in(pair_text(aliases.as_measured(pairs, wanted.known)), value_set=pair_text(rows).combine_chunks())
     index = np.full(length, -1, np.int64)
     index[position] = pc.fill_null(found, _SKIPPED).to_numpy()
     take = pa.array(index, mask=index < 0)

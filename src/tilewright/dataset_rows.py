@@ -1,13 +1,13 @@
 """The rows of a dataset between two passes: written to a file a chunk at a time, read back in the dataset's order.
 
 A row is numbers only; what it says of its kernel and of its problem stands once, in tables that fit into memory. So
-the memory is that of one chunk and of a few row groups, however many rows there are.
+the memory is that of what is added at a time and of one row group, however many rows there are.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -18,6 +18,8 @@ from tilewright.dataset import BUILD, NAME, PROBLEM, SCHEMA
 
 ROW_GROUP = 1 << 20
 """Rows of a row group of the dataset."""
+SPAN = 1 << 18
+"""Rows that are sorted at a time."""
 ROW = np.dtype(
     [
         ("problem", "<i4"), ("build", "<i4"), ("split_k", "<i4"), ("status", "<i4"), ("reason", "<i4"),
@@ -79,11 +81,8 @@ class Rows:
             words[name] = _typed(pa.table({name: known}), np.ones(len(known), bool))
         kernel = pc.rank(builds["kernel"], tiebreaker="dense").to_numpy()
         for rows in self._sorted(by_problem, kernel):
-            table = {name: _numeric(rows[name], name) for name in NUMBERS}
-            for source, index in ((of_build, "build"), (of_problem, "problem"), *((words[w], w) for w in WORDS)):
-                taken = source.take(pa.array(rows[index]))
-                table |= dict(zip(taken.column_names, taken.columns, strict=True))
-            yield pa.table([table[name] for name in SCHEMA.names], schema=SCHEMA)
+            # Nothing of a group may live on in here while the next one is made.
+            yield _as_arrow(rows, [(of_build, "build"), (of_problem, "problem"), *((words[w], w) for w in WORDS)])
 
     def _rows_by_problem(self) -> np.ndarray:
         total = np.zeros(self._problems.num_rows, np.int64)
@@ -92,17 +91,23 @@ class Rows:
         return total
 
     def _sorted(self, by_problem: np.ndarray, kernel: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield ``ROW_GROUP`` rows at a time, at least once; ``kernel`` ranks the rows of the build tables."""
-        pending = np.empty(0, ROW)
+        """Yield ``ROW_GROUP`` rows at a time, at least once; ``kernel`` ranks the rows of the build tables.
+
+        Each time it is the same memory.
+        """
+        group, filled = np.empty(min(ROW_GROUP, self.length), ROW), 0
         for first, last in _spans(by_problem):
             part = np.concatenate([self._read(start, counts, first, last) for start, counts in self._runs])
-            order = np.lexsort((part["split_k"], kernel[part["build"]], part["problem"]))
-            pending = np.concatenate([pending, part[order]])
-            while len(pending) >= ROW_GROUP:
-                yield pending[:ROW_GROUP]
-                pending = pending[ROW_GROUP:]
-        if len(pending) or not self.length:
-            yield pending
+            part = part[np.lexsort((part["split_k"], kernel[part["build"]], part["problem"]))]
+            while filled + len(part) >= ROW_GROUP:
+                room = ROW_GROUP - filled
+                group[filled:] = part[:room]
+                yield group
+                part, filled = part[room:], 0
+            group[filled : filled + len(part)] = part
+            filled += len(part)
+        if filled or not self.length:
+            yield group[:filled]
 
     def _read(self, start: int, counts: np.ndarray, first: int, last: int) -> np.ndarray:
         """Return the rows of a chunk about some problems: they stand together."""
@@ -110,12 +115,21 @@ class Rows:
         return np.frombuffer(self._file.read(int(counts[first:last].sum()) * ROW.itemsize), ROW)
 
 
+def _as_arrow(rows: np.ndarray, sources: Sequence[tuple[pa.Table, str]]) -> pa.Table:
+    """Return rows in the columns of ``SCHEMA``; each source has some of them, at the numbers of one field."""
+    columns = {name: _numeric(rows[name], name) for name in NUMBERS}
+    for source, index in sources:
+        taken = source.take(pa.array(rows[index]))
+        columns |= dict(zip(taken.column_names, taken.columns, strict=True))
+    return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
 def _spans(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of problems with up to a row group together, or of one problem; ``rows`` are those of each."""
+    """Yield ranges of problems with up to ``SPAN`` rows together, or of one problem; ``rows`` are those of each."""
     ends = np.cumsum(rows)
     first, done = 0, 0
     while first < len(rows):
-        last = max(first + 1, int(np.searchsorted(ends, done + ROW_GROUP, side="right")))
+        last = max(first + 1, int(np.searchsorted(ends, done + SPAN, side="right")))
         yield first, last
         first, done = last, int(ends[last - 1])
 

@@ -15,6 +15,9 @@ checkpoint dataset:
         arch=NOT_RECORDED,
     conda:
         "../../envs/tilewright.yaml"
+    resources:
+        # No parameter: it changes no result. Who gives the job another memory gives it to the stage.
+        mem_mb=SETTINGS.dataset.memory_mib,
     params:
         modules=modules("dataset"),
         # No inputs: who has the receipts has these, and Snakemake would weigh this job anew after each job that makes one.
@@ -32,4 +35,4 @@ checkpoint dataset:
     shell:
         "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
         " --build {params.build} --support {params.support} --receipts {input.receipts} {params.aliases} {params.chosen}"
-        " --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"
+        " --memory-mib {resources.mem_mb} --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"

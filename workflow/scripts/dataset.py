@@ -9,6 +9,7 @@ from pathlib import Path
 from tilewright import aliases, assembly, chosen_pairs, parquet
 from tilewright.atomic import write_text
 from tilewright.errors import reports_user_errors
+from tilewright.settings.dataset import DatasetSettings
 
 
 @reports_user_errors
@@ -23,6 +24,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--receipts", required=True, type=Path, nargs="+", help="receipts, one a chunk")
     parser.add_argument("--aliases", type=Path, help="kernels that show what was measured of another one")
     parser.add_argument("--chosen", type=Path, help="pairs of training problems that were measured; without it, all")
+    parser.add_argument("--memory-mib", type=int, default=DatasetSettings().memory_mib, help="memory of this stage")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--quarantine", required=True, type=Path, help="malformed lines (TSV) to write")
     args = parser.parse_args(argv)
@@ -31,7 +33,9 @@ def main(argv: list[str] | None = None) -> None:
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
     known = aliases.read(args.aliases)
     problems = parquet.read(args.problems)
-    rows, quarantine = assembly.write(chunks, problems, args.arch, args.operation, args.output, chosen, known)
+    rows, quarantine = assembly.write(
+        chunks, problems, args.arch, args.operation, args.output, chosen, known, args.memory_mib
+    )
     lines = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in quarantine]
     write_text(args.quarantine, "journal\tline\treason\ttext\n" + "".join(lines))
     print(f"{args.arch} {args.operation}: {rows:,} rows, {len(quarantine):,} malformed lines in quarantine")

@@ -82,12 +82,34 @@ def passing(rows: pa.Table) -> pa.ChunkedArray:
     return pc.is_in(rows["status"], pa.array(PASSING))
 
 
+class RowsDigest:
+    """SHA-256 of the measurements of some rows as text; it does not depend on their order.
+
+    Rows may come in parts, if those of each part have greater kernel ids than those of the part before.
+    """
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        # As Arrow writes a header.
+        self._digest.update((",".join(f'"{column}"' for column in COUNTED) + "\n").encode())
+
+    def update(self, rows: pa.Table) -> None:
+        """Add a part."""
+        ordered = rows.select(COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
+        text = io.BytesIO()
+        pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none", include_header=False))
+        self._digest.update(text.getvalue())
+
+    def hexdigest(self) -> str:
+        """Return the digest of all parts."""
+        return self._digest.hexdigest()
+
+
 def digest(rows: pa.Table) -> str:
     """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
-    ordered = rows.select(COUNTED).sort_by([(column, "ascending") for column in IDENTITY])
-    text = io.BytesIO()
-    pa_csv.write_csv(ordered, text, pa_csv.WriteOptions(quoting_style="none"))
-    return hashlib.sha256(text.getvalue()).hexdigest()
+    made = RowsDigest()
+    made.update(rows)
+    return made.hexdigest()
 
 
 def status_counts(rows: pa.Table) -> dict[str, int]:

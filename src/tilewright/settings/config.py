@@ -14,6 +14,7 @@ from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
 from tilewright.settings.cache import CacheSettings
 from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
 from tilewright.settings.configs import ConfigsSettings
+from tilewright.settings.dataset import DatasetSettings
 from tilewright.settings.model import ModelSettings
 from tilewright.settings.problems import ProblemsSettings
 from tilewright.settings.section import Section, SourcePath
@@ -49,6 +50,7 @@ class Config(Section):
     benchmark: BenchmarkSettings = BenchmarkSettings()
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
+    dataset: DatasetSettings = DatasetSettings()
     model: ModelSettings = ModelSettings()
     validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
@@ -58,6 +60,7 @@ class Config(Section):
         where: dict[str, Any] = {
             "cache": True,
             "lock": True,
+            "dataset": True,
             "ck": {"root"},
             "cutlass": {"root"},
             "compile": {"compiler"},

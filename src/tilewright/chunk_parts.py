@@ -1,0 +1,76 @@
+"""A chunk in parts of a few kernels each, so that the memory does not depend on how large a chunk is.
+
+The pairs of a part are those of the support table, its measurements the rows of the journal about its kernels. The
+journal is read once; what it says of each part waits in a file of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BASE_MIB = 256
+"""Python, its libraries, and what there is of every chunk."""
+PAIR_BYTES = 2048
+"""Memory of a pair while its part is put together; benchmarks/scale.py has measured 1.7 KB."""
+
+
+def pairs_at_once(memory_mib: int) -> int:
+    """Return how many pairs a part may have, so that the dataset stage takes at most ``memory_mib``."""
+    return max(1, ((memory_mib - BASE_MIB) << 20) // PAIR_BYTES)
+
+
+def parts(
+    pairs: pa.Table, measured: Iterator[pa.Table], most_pairs: int, folder: Path
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield pairs and measurements of some kernels at a time, in the order of the kernel ids.
+
+    A part has at most ``most_pairs`` pairs, or one kernel. ``pairs`` are the rows of a support table, ``measured``
+    those of its journal, piece by piece; both keep their order. Files of parts lie in ``folder``, without names.
+    """
+    ids, part_of = _dealt(pairs["kernel_id"].cast(pa.string()).combine_chunks(), most_pairs)
+    count = int(part_of.max(initial=-1)) + 1
+    if count <= 1:
+        yield pairs, pa.concat_tables(measured)
+        return
+    with ExitStack() as stack:
+        files = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(count)]
+        writers: list[pa.ipc.RecordBatchStreamWriter] = []
+        for rows in measured:
+            writers = writers or [pa.ipc.new_stream(file, rows.schema) for file in files]
+            of_row = _parts_of(rows, ids, part_of)
+            for part in np.unique(of_row[of_row >= 0]):
+                writers[part].write_table(rows.filter(pa.array(of_row == part)))
+        for writer in writers:
+            writer.close()
+        of_pair = _parts_of(pairs, ids, part_of)
+        for part, file in enumerate(files):
+            file.seek(0)
+            yield pairs.filter(pa.array(of_pair == part)), pa.ipc.open_stream(file).read_all()
+
+
+def _dealt(kernel_ids: pa.Array, most_pairs: int) -> tuple[pa.Array, np.ndarray]:
+    """Return the distinct kernel ids in order, and the part of each."""
+    counts = pc.value_counts(kernel_ids)
+    order = pc.sort_indices(counts.field("values"))
+    part_of = np.zeros(len(order), np.int64)
+    part = filled = 0
+    for index, pairs in enumerate(counts.field("counts").take(order).to_pylist()):
+        if filled and filled + pairs > most_pairs:
+            part, filled = part + 1, 0
+        part_of[index] = part
+        filled += pairs
+    return counts.field("values").take(order), part_of
+
+
+def _parts_of(rows: pa.Table, ids: pa.Array, part_of: np.ndarray) -> np.ndarray:
+    """Return the part of each row; -1 for a kernel that the chunk does not have."""
+    found = pc.index_in(rows["kernel_id"].cast(pa.string()).combine_chunks(), value_set=ids)
+    number = pc.fill_null(found, len(ids)).to_numpy(zero_copy_only=False)
+    return np.append(part_of, -1)[number]
