@@ -101,13 +101,14 @@ def graph(kernels: int, chunks: int) -> dict[str, float]:
     }
 
 
-def dataset(pairs: int) -> dict[str, float]:
-    """Return what the dataset stage takes for so many measurements, in chunks of ``PAIRS_A_CHUNK``."""
-    chunks = max(1, pairs // PAIRS_A_CHUNK)
+def dataset(pairs: int, memory_mib: int, pairs_a_chunk: int) -> dict[str, float]:
+    """Return what the dataset stage takes for so many measurements, in chunks of ``pairs_a_chunk``."""
+    chunks = max(1, pairs // pairs_a_chunk)
     with tempfile.TemporaryDirectory(prefix="tilewright-scale-") as name:
         folder = Path(name)
         # In a process of its own: memory that this one has held would count as the stage's.
-        used([sys.executable, __file__, "--make", str(folder), "--measurements", str(pairs)], folder, os.environ)
+        made = ["--make", str(folder), "--measurements", str(pairs), "--pairs-a-chunk", str(pairs_a_chunk)]
+        used([sys.executable, __file__, *made], folder, os.environ)
         files = {
             kind: [f"{kind}/{chunk}.{end}" for chunk in range(chunks)]
             for kind, end in (("build", "parquet"), ("support", "parquet"), ("receipts", "json"))
@@ -115,14 +116,14 @@ def dataset(pairs: int) -> dict[str, float]:
         command = [
             sys.executable, str(ROOT / "workflow/scripts/dataset.py"), "--arch", ARCH, "--operation", OPERATION,
             "--problems", "problems.parquet", *(word for kind in files for word in (f"--{kind}", *files[kind])),
-            "--output", "dataset.parquet", "--quarantine", "quarantine.tsv",
+            "--output", "dataset.parquet", "--quarantine", "quarantine.tsv", "--memory-mib", str(memory_mib),
         ]  # fmt: skip
         spent = used(command, folder, os.environ)
         size = (folder / "dataset.parquet").stat().st_size
-    return {"measurements": pairs, "chunks": chunks, "dataset_mib": size / 2**20} | spent
+    return {"measurements": pairs, "chunks": chunks, "memory_mib": memory_mib, "dataset_mib": size / 2**20} | spent
 
 
-def make_measurements(folder: Path, pairs: int) -> None:
+def make_measurements(folder: Path, pairs: int, pairs_a_chunk: int) -> None:
     """Write the files that the dataset stage reads, for ``pairs`` measurements of ``PROBLEMS`` problems."""
     draw = np.random.default_rng(1)
     shapes = [(8 * c, 64 * k, s) for c in range(1, 11) for k in range(1, 11) for s in range(7, 17)]
@@ -131,7 +132,7 @@ def make_measurements(folder: Path, pairs: int) -> None:
     parquet.write(problems, folder / "problems.parquet")
     keys = problems["problem_key"].to_pylist()
     kernels = pairs // PROBLEMS
-    chunks = max(1, pairs // PAIRS_A_CHUNK)
+    chunks = max(1, pairs // pairs_a_chunk)
     for chunk in range(chunks):
         numbers = range(chunk, kernels, chunks)
         rows = [_built(number) for number in numbers]
@@ -207,12 +208,12 @@ def graph_table(rows: Sequence[Mapping[str, float]]) -> str:
 def dataset_table(rows: Sequence[Mapping[str, float]]) -> str:
     """Return the figures of the dataset stage as a Markdown table."""
     lines = [
-        "| measurements | chunks | CPU s | µs a measurement | memory, MiB | dataset, MiB |",
-        "|---|---|---|---|---|---|",
+        "| measurements | chunks | `memory_mib` | CPU s | µs a measurement | memory, MiB | dataset, MiB |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {r['measurements']:,} | {r['chunks']:,} | {r['cpu_s']:.1f} | {1e6 * r['cpu_s'] / r['measurements']:.0f} "
-        f"| {r['peak_mib']:.0f} | {r['dataset_mib']:.1f} |"
+        f"| {r['measurements']:,} | {r['chunks']:,} | {r['memory_mib']:,} | {r['cpu_s']:.1f} "
+        f"| {1e6 * r['cpu_s'] / r['measurements']:.0f} | {r['peak_mib']:.0f} | {r['dataset_mib']:.1f} |"
         for r in rows
     ]
     return "\n".join(lines) + "\n"
@@ -260,13 +261,15 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, nargs="*", default=[1_000, 10_000, 100_000])
     parser.add_argument("--most-chunks", type=int, default=100, help="a chunk has 100 kernels, or more if this is less")
     parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--pairs-a-chunk", type=int, default=PAIRS_A_CHUNK, help="of the dataset stage")
+    parser.add_argument("--memory-mib", type=int, default=1024, help="setting dataset.memory_mib")
     parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced; the drawing lies beside it")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:
-        make_measurements(args.make, args.measurements[0])
+        make_measurements(args.make, args.measurements[0], args.pairs_a_chunk)
         return
-    datasets = [dataset(pairs) for pairs in args.measurements]
+    datasets = [dataset(pairs, args.memory_mib, args.pairs_a_chunk) for pairs in args.measurements]
     print(dataset_table(datasets), flush=True)
     graphs = [graph(kernels, min(args.most_chunks, max(1, kernels // 100))) for kernels in args.kernels]
     print(graph_table(graphs), flush=True)

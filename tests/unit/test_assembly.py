@@ -14,6 +14,7 @@ from tilewright import (
     assembly,
     build,
     candidates,
+    chunk_parts,
     dataset,
     hardware,
     kernel_table,
@@ -154,6 +155,25 @@ def test_malformed_lines_are_quarantined_with_file_line_and_reason(chunk):
     assert table.num_rows == 12
     assert [(q.journal, q.line, q.text) for q in quarantine] == [(str(path), 3, "half a li")]
     assert "1 fields instead of 38" in quarantine[0].reason
+
+
+def test_the_bytes_do_not_depend_on_the_memory(chunk):
+    files = measured(chunk)
+    path = chunk[4]
+    path.write_text(path.read_text() + "half a li\n")
+    made = []
+    # The least memory has room for one kernel at a time.
+    for memory_mib in (chunk_parts.BASE_MIB, 1024):
+        output = path.with_name("dataset.parquet")
+        rows, quarantine = assembly.write([files], chunk[3], "gfx950", "forward_bf16", output, memory_mib=memory_mib)
+        made.append((rows, quarantine, output.read_bytes()))
+    assert chunk_parts.pairs_at_once(chunk_parts.BASE_MIB) == 1
+    assert made[0] == made[1]
+    assert made[0][0] == 12 and len(made[0][1]) == 1
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:3], *lines[4:]]))
+    with pytest.raises(UserError, match=r"5 of the 6 pairs that .* vouches for"):
+        assembly.write([files], chunk[3], "gfx950", "forward_bf16", output, memory_mib=chunk_parts.BASE_MIB)
 
 
 def test_a_spent_budget_leaves_pairs_skipped_and_a_larger_one_goes_on(chunk):
