@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -217,3 +218,25 @@ def test_a_damaged_table_names_file_and_place(copy):
     assert run.status != 0
     assert "config/arch_specs.json" in run.output
     assert "Traceback" not in run.output
+
+
+def test_a_brace_in_the_folders_name_is_refused_with_one_message(tmp_path):
+    run = lay_out(tmp_path / "a {folder}").run("-n")
+    assert run.status != 0
+    assert "a {folder}: Snakemake cannot work in a folder with a brace in its path; rename the folder" in run.output
+    assert "Traceback" not in run.output
+
+
+def test_read_only_results_are_refused_before_the_first_job(fresh):
+    folder = fresh.folder / "results/problems"
+    folder.mkdir(parents=True)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", folder], capture_output=True).returncode:
+        pytest.skip("a read-only file system cannot be mounted here")
+    try:
+        run = fresh.run("results/problems/forward_bf16.parquet")
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert run.status != 0
+    assert "results/problems: the folder is read-only, but results are to be written" in run.output
+    assert "Traceback" not in run.output
+    assert not run.jobs
