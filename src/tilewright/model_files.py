@@ -98,10 +98,15 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
     seal.check(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():
+            # An escape of half a character, which JSON lets through and no table takes.
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file; is this the right directory?") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeError) as error:
         raise UserError(f"{path}: is not JSON ({error}); make it again") from error
 
 

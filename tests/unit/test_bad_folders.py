@@ -103,7 +103,7 @@ def copied(models, tmp_path):
 
 @settings(FEW, max_examples=15)
 @given(data=st.data())
-def test_damaged_bytes_in_a_model_files_are_always_refused(data, models, tmp_path):
+def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
     folder = copied(models, tmp_path)
     path = data.draw(st.sampled_from(sorted(file for file in folder.rglob("[!.]*") if file.is_file())))
     content = bytearray(path.read_bytes())
@@ -119,7 +119,7 @@ def test_damaged_bytes_in_a_model_files_are_always_refused(data, models, tmp_pat
 
 @settings(FEW, max_examples=40)
 @given(data=st.data())
-def test_a_hostile_value_in_a_model_files_whose_hashes_fit(data, models, tmp_path):
+def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
     folder = copied(models, tmp_path)
     path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
     content = json.loads(path.read_text())

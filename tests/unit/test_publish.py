@@ -116,7 +116,7 @@ def test_a_missing_and_a_foreign_file_are_refused(models):
         model_files.verify(models)
 
 
-def test_what_is_no_model_files_is_refused(tmp_path):
+def test_what_is_no_model_directory_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"index\.json"):
         model_files.verify(tmp_path)
     (tmp_path / "index.json").write_text("{")
@@ -250,3 +250,12 @@ def test_an_index_that_does_not_fit_is_refused(models, change):
 def test_models_are_text_or_arrow(models):
     for name, data in content(models).items():
         assert data.startswith(b"PAR1") if name.endswith(".parquet") else "\0" not in data.decode(), name
+
+
+def test_an_escape_of_half_a_character_is_refused(tmp_path):
+    path = tmp_path / "kernels.json"
+    path.write_text(r'{"pruned": ["\ud800"]}')
+    with pytest.raises(UserError, match=r"kernels\.json: is not JSON"):
+        model_files.read_json(path)
+    path.write_text(r'{"pruned": ["\ud83d\ude00"]}')
+    assert model_files.read_json(path) == {"pruned": ["\U0001f600"]}

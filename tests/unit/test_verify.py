@@ -30,7 +30,7 @@ def test_a_published_directory_is_whole(models, capsys):  # noqa: F811
 
 
 @pytest.mark.parametrize("name", ["feature_spec.json", "candidates.parquet", "selector.hpp", "known_problems.parquet"])
-def test_one_changed_byte_of_a_model_files_is_found(copy, capsys, name):
+def test_one_changed_byte_of_a_model_directory_is_found(copy, capsys, name):
     (path,) = copy.rglob(name)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

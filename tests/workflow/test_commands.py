@@ -70,7 +70,7 @@ def test_the_selection_reads_what_the_workflow_published(made):
     assert run.stdout.count("grouped_conv_fwd_bf16_nhwgc_2d_") == 3
 
 
-def test_a_model_files_compared_with_itself_has_the_same_picks(made):
+def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
     run = subprocess.run(
         [
             "tilewright", "compare", "results/models/gfx950", "results/models/gfx950", "--json",

@@ -159,7 +159,7 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("bench/journal.py", {"benchmark", "dataset"}),
         ("assembly.py", {"dataset"}),
         ("learn.py", {"model", "validation", "serving"}),
-        ("publish.py", {"model", "validation", "serving", "publish", "report"}),
+        ("model_files.py", {"model", "validation", "serving", "publish", "report"}),
         ("evaluate.py", {"validation", "serving"}),
     ],
 )
