@@ -31,7 +31,10 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
 
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a table of an earlier stage; a damaged file is a ``UserError`` that says how to make it again."""
+    """Read a table of an earlier stage; a missing or damaged file is a ``UserError``."""
+    if not path.exists():
+        # Arrow takes a missing file for a damaged one.
+        raise UserError(f"{path}: there is no such file")
     seal.check(path)
     try:
         return pq.read_table(path, columns=columns)

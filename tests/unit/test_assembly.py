@@ -229,3 +229,5 @@ def test_a_file_that_is_no_dataset_is_refused(tmp_path):
     (tmp_path / "y.parquet").write_bytes(b"PAR1 half a file")
     with pytest.raises(UserError, match=r"y\.parquet: this is no readable Parquet file"):
         dataset.load(tmp_path / "y.parquet")
+    with pytest.raises(UserError, match=r"z\.parquet: there is no such file"):
+        dataset.load(tmp_path / "z.parquet")
