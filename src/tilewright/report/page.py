@@ -58,8 +58,8 @@ SECTIONS = (
     Section(
         "pipelines",
         "Pipelines that win and that are picked",
-        "Of how many problems a kernel of each pipeline is the best, and of how many the model picks one. Of kernels with "
-        "the same time the first by name counts as the best, so a pipeline that another one equals may never be.",
+        "Of how many problems a kernel of each pipeline is the best, and of how many the model picks one. Of kernels "
+        "with the same time the first by name counts as the best, so a pipeline that another one equals may never be.",
         figures.pipelines,
     ),
     Section(
