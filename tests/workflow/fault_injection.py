@@ -388,7 +388,10 @@ def is_script(pid: int) -> bool:
 def descendants(pid: int) -> list[int]:
     """Return the processes below ``pid``, itself included."""
     try:
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        # By thread: Snakemake starts its jobs from others than its first.
+        children = [
+            child for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+        ]
     except OSError:
         return []
     return [pid, *(below for child in children for below in descendants(int(child)))]
