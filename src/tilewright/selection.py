@@ -15,7 +15,7 @@ from typing import Annotated, Any, Self
 import lightgbm
 import numpy as np
 import pandas as pd
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tilewright import cross_validation, features, learn, model_files, parquet, problem, seal
 from tilewright.errors import UserError
@@ -45,6 +45,7 @@ def _known_feature_set(name: str) -> str:
 
 
 _FeatureSet = Annotated[str, AfterValidator(_known_feature_set)]
+_Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
 
 
 class _Features(_Document):
@@ -58,7 +59,7 @@ class _Guarantee(_Document):
 
 class _Serving(_Document):
     feature_set: _FeatureSet
-    short_lists: list[list[int]]
+    short_lists: list[Annotated[list[_Positive], Field(min_length=2, max_length=2)]]
     guarantee: _Guarantee
 
 
