@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
@@ -150,8 +151,9 @@ def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
     program = shutil.which(shell)
-    if program is None:
+    if program is None and "CI" not in os.environ:
         pytest.skip(f"{shell} is not installed")
+    assert program is not None
     assert cli.main(["completion", shell]) == 0
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
