@@ -8,7 +8,6 @@ picks on the dataset's validation problems, all of whose pairs were measured.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 
 import lightgbm
@@ -27,12 +26,6 @@ def picked(data, product, settings) -> np.ndarray:
     booster = lightgbm.Booster(model_str=trained.model)
     scores, offered = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, product)
     return evaluate.score(data, scores, offered).picked
-
-
-def only(data, keep: np.ndarray):
-    """Return the measurements with some of their rows."""
-    names = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error")
-    return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
 
 
 def main() -> None:
@@ -67,7 +60,7 @@ def main() -> None:
         keep = np.ones(len(data.problem), bool)
         keep[rows] = False
         keep[rows[chosen]] = True
-        few = picked(only(data, keep), product, settings)
+        few = picked(data.only(keep), product, settings)
         lost = f"{100 * (few - everything).mean():+.2f} points {bootstrap.of_mean(few - everything)}"
         share = f"{len(chosen):,} pairs, {100 * len(chosen) / len(rows):.1f} %"
         print(f"{name}: {share}, {figures(few)}, {lost}", flush=True)

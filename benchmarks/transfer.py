@@ -106,8 +106,7 @@ def sampled(data: Measurements, share: float, seed: int) -> Measurements:
     """Return the measurements with a share of the training rows, drawn, and all validation rows."""
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
-    names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    return Measurements(**{**vars(data), **{name: getattr(data, name)[keep] for name in names}})
+    return data.only(keep)
 
 
 def picked(data: Measurements, product, trained) -> np.ndarray:

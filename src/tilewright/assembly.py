@@ -69,7 +69,7 @@ def write(
     ``memory_mib``.
     """
     known = aliases.SCHEMA.empty_table() if known is None else known
-    lent = _lent(chunks, known)
+    wanted = _Wanted(problems, chosen, known, _lent(chunks, known))
     most_pairs = chunk_parts.pairs_at_once(memory_mib)
     quarantine: list[Quarantined] = []
     receipts = []
@@ -85,7 +85,6 @@ def write(
             vouched = _Vouched(chunk, receipt)
             support = parquet.read(chunk.support)
             for pairs, measured in chunk_parts.parts(support, read.rows(), most_pairs, output.parent):
-                wanted = _Wanted(problems, chosen, known, lent)
                 rows.add(named, _pairs(pairs, measured, build, wanted, vouched))
             vouched.check()
             quarantine += read.quarantine

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,13 +100,7 @@ def _picked(
     measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: ModelSettings, threads: int
 ) -> np.ndarray:
     """Return the efficiency of the picks on validation problems by a model of the ``known`` rows, float64 [R]."""
-    names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    few = replace(
-        measurements,
-        relative_error=None,
-        sentinel=None,
-        **{name: getattr(measurements, name)[known] for name in names},
-    )
+    few = measurements.only(known)
     data = learn.table(few, learn.training_rows(few, settings), hardware, settings, threads)
     learnt = np.flatnonzero(data.rows.learn)
     booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)

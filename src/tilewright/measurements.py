@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,9 @@ STATUSES = (
 DeviceKind = Literal["simulated", "recorded", "measured"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 """Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
+
+_OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel")
+"""Fields of ``Measurements`` with an entry a pair."""
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,9 @@ class Measurements:
     sentinel: np.ndarray | None = None
     """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
     one's first time, NaN where it is unknown; None: unknown for all."""
+
+    def only(self, keep: np.ndarray) -> Measurements:
+        """Return some of the pairs, by mask or by position, of the same problems and candidates."""
+        rows = {name: getattr(self, name) for name in _OF_PAIRS}
+        kept: dict[str, Any] = {name: None if values is None else values[keep] for name, values in rows.items()}
+        return replace(self, **kept)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,7 @@ def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSet
     entries = []
     for share in SHARES:
         keep = ~train | (drawn < share)
-        few = _only(measurements, keep)
+        few = measurements.only(keep)
         if share and _groups(few, settings) < settings.folds:
             continue
         entry: dict[str, Any] = {"share": efficiency.percent(share), "pairs": int(np.count_nonzero(keep & train))}
@@ -64,16 +63,6 @@ def _draw(measurements: Measurements) -> np.ndarray:
 
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-def _only(measurements: Measurements, keep: np.ndarray) -> Measurements:
-    names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    return replace(
-        measurements,
-        relative_error=None,
-        sentinel=None,
-        **{name: getattr(measurements, name)[keep] for name in names},
-    )
 
 
 def _groups(few: Measurements, settings: ModelSettings) -> int:

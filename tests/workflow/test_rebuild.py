@@ -160,6 +160,7 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("assembly.py", {"dataset"}),
         ("learn.py", {"model", "validation", "serving"}),
         ("model_files.py", {"model", "validation", "serving", "publish", "report"}),
+        ("publish.py", {"publish"}),
         ("evaluate.py", {"validation", "serving"}),
     ],
 )

@@ -67,30 +67,28 @@ def main(argv: list[str] | None = None) -> None:
     uses = parquet.read(args.uses).to_pandas()
     report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference, uses)
     settings = ValidationSettings.from_json(args.settings)
+    fitted = ModelSettings(**spec["params"])
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
-    if settings.network_folds and not spec["params"].get("prior"):
+    if settings.network_folds and not fitted.prior:
         families = layers.families(layers.read(args.layers)) if args.layers else {}
         report["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,
             spec["target"],
-            ModelSettings(**spec["params"]),
+            fitted,
             settings.network_folds,
             args.threads,
             families,
         )
-    if spec["params"].get("prior"):
-        fitted = ModelSettings(**spec["params"])
+    if fitted.prior:
         report["transfer"] = transfer_curve.of_shares(measurements, hardware, fitted, args.threads)
     # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
     elif settings.learning_shares and not args.chosen:
-        fitted = ModelSettings(**spec["params"])
         report["learning_curve"] = learning_curve.of_shares(
             measurements, settings.learning_shares, hardware, fitted, args.threads
         )
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)
-        fitted = ModelSettings(**spec["params"])
         report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
     # The problems of all curves are the same, so their floors are.
     floors = report["baselines"]["best_single_kernel"]["noise_floor"]

@@ -218,10 +218,10 @@ def _printable(text: str) -> str:
 def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
     """Return the typed rows that fit, and for each row that does not, the first reason."""
     faults: dict[int, str] = {}
-    missing = (column for column in COLUMNS if column not in text.column_names)
     given = text.column_names
-    for column in missing:
-        text = text.append_column(column, pa.repeat("", text.num_rows))
+    for column in COLUMNS:
+        if column not in given:
+            text = text.append_column(column, pa.repeat("", text.num_rows))
 
     def refuse(column: str, bad: pa.ChunkedArray | pa.Array, what: str) -> None:
         for row in np.flatnonzero(np.asarray(bad.combine_chunks() if isinstance(bad, pa.ChunkedArray) else bad)):

@@ -351,10 +351,12 @@ def _drift(result: OperationResult, measured: Measured) -> Panel:
         }
         for row in records(measured.drift.sort_values(["band", "pipeline"]))
     ]
-    steady = measured.drift["band"] == len(DRIFT_BANDS) // 2
+    middle = len(DRIFT_BANDS) // 2
+    steady = measured.drift["band"] == middle
     total = int(measured.drift["pairs"].sum())
     inside = 100 * int(measured.drift.loc[steady, "pairs"].sum()) / total
-    words = f"For {inside:.1f} percent of {total} pairs the sentinel's time was within {edges[3][1:]} percent."
+    limit = 100 * DRIFT_BANDS[middle]
+    words = f"For {inside:.1f} percent of {total} pairs the sentinel's time was within {limit:g} percent."
     chart = _matrix(
         rows,
         "change of the sentinel, %",

@@ -153,6 +153,11 @@ class NoiseFloor(_Part):
     perfect_model: Floor | None = None
     against_true_best: Floor
 
+    @property
+    def best(self) -> Floor:
+        """What a perfect model scores; where nobody knows that, the selector that knows every true time."""
+        return self.perfect_model or self.perfect_selector
+
     def entries(self) -> dict[str, Floor]:
         """Return the known ones by name."""
         known = {name: getattr(self, name) for name in ("perfect_selector", "perfect_model", "against_true_best")}
@@ -275,7 +280,7 @@ class Validation(_Origin):
 
     def choosers(self) -> dict[str, tuple[Summary, Summary | None]]:
         """Return the efficiency of each way to choose and of its floor: the model, with measurements, the baselines."""
-        best = self.noise_floor.perfect_model or self.noise_floor.perfect_selector
+        best = self.noise_floor.best
         return {
             "model": (self.efficiency, best.efficiency),
             "best of the model's top 3": (self.efficiency_best_of_3, best.efficiency_best_of_3),

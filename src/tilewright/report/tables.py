@@ -110,7 +110,10 @@ def learning_curve(results: Results) -> list[Table]:
         Table(
             f"Models of a part of the training problems, {result.label}",
             ("training problems", "of all, about, %", "pairs", *_percents(), "interval of the mean", FLOOR),
-            tuple((*_of_share(share), _mean_floor(result.validation)) for share in result.validation.learning_curve),
+            tuple(
+                (*_of_share(share), result.validation.noise_floor.best.efficiency.mean)
+                for share in result.validation.learning_curve
+            ),
         )
         for result in results.operations
         if result.validation.learning_curve
@@ -124,12 +127,6 @@ def learning_curve(results: Results) -> list[Table]:
         for result in results.operations
         if (a := result.validation.active) is not None
     ]
-
-
-def _mean_floor(validation: Validation) -> float:
-    """Return the mean of the floor of all validation problems."""
-    floor = validation.noise_floor.perfect_model or validation.noise_floor.perfect_selector
-    return floor.efficiency.mean
 
 
 def _of_share(share: LearningShare) -> tuple[Cell, ...]:
