@@ -11,14 +11,13 @@ and finds those times in the journal chooses the same pairs again.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from tilewright import cross_validation, features, objectives
+from tilewright import cross_validation, features, lots, objectives
 from tilewright.hardware import Hardware
 from tilewright.objectives import Rows
 from tilewright.settings.benchmark import ActiveSettings
@@ -121,19 +120,8 @@ def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.nd
 def _draw(pool: Pool, seed: int) -> np.ndarray:
     """Return a number of each pair that looks drawn and depends on the names of problem and candidate only."""
     tables = (pool.problems["problem_key"], pool.candidates["candidate"])
-    hashes = [
-        np.array([_hash(f"{seed},{name}") for name in table], np.uint64)[index]
-        for table, index in zip(tables, (pool.problem, pool.candidate), strict=True)
-    ]
-    mixed = hashes[0] ^ (hashes[1] * np.uint64(0x9E3779B97F4A7C15))
-    # Finaliser of MurmurHash3: without it, one candidate would come first on many problems.
-    for shift, factor in ((33, 0xFF51AFD7ED558CCD), (33, 0xC4CEB9FE1A85EC53)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(33))
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    problem, candidate = (lots.of_names(f"{seed},{name}" for name in table) for table in tables)
+    return lots.of_pairs(problem[pool.problem], candidate[pool.candidate])
 
 
 def _best_of_each(problem: np.ndarray, score: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tilewright import bootstrap, chosen_pairs, cross_validation, efficiency, evaluate, features, learn, objectives
+from tilewright import (
+    bootstrap,
+    chosen_pairs,
+    cross_validation,
+    efficiency,
+    evaluate,
+    features,
+    learn,
+    lots,
+    objectives,
+)
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.prior import OFFSET
@@ -57,8 +66,7 @@ def of_shares(
     those of ``of_rounds``.
     """
     train = (measurements.problems["split"] == "train").to_numpy()
-    names = measurements.problems["layer_family"].astype(str)
-    drawn = np.array([int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32 for name in names])
+    drawn = lots.shares(lots.of_names(measurements.problems["layer_family"].astype(str)))
     entries = []
     for share in sorted(shares):
         known = train & (drawn < share)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from tilewright import seal
+from tilewright import lots, seal
 
 HEADER = "chunk\tkernels\tdigest\n"
 
@@ -17,7 +17,7 @@ def chunk_of(kernel: str, chunks: int) -> int:
 
     It depends on no other kernel, so that one more kernel changes one chunk.
     """
-    return int.from_bytes(hashlib.sha256(kernel.encode()).digest()[:8], "big") % chunks
+    return lots.of_name(kernel) % chunks
 
 
 def text(kernels: Iterable[tuple[int, str]]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, evaluate, learn
+from tilewright import bootstrap, efficiency, evaluate, learn, lots
 from tilewright import prior as priors
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -54,15 +53,9 @@ def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSet
 
 def _draw(measurements: Measurements) -> np.ndarray:
     """Return a number from 0 to 1 of each row that depends on the names of problem and candidate only."""
-    tables = (measurements.problems["problem_key"], measurements.candidates["candidate"])
-    hashes = [np.array([_hash(name) for name in table], np.uint64) for table in tables]
-    mixed = hashes[0][measurements.problem] ^ (hashes[1][measurements.candidate] * np.uint64(0x9E3779B97F4A7C15))
-    mixed = (mixed ^ (mixed >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    return (mixed ^ (mixed >> np.uint64(33))).astype(np.float64) / 2.0**64
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    problem = lots.of_names(measurements.problems["problem_key"])[measurements.problem]
+    candidate = lots.of_names(measurements.candidates["candidate"])[measurements.candidate]
+    return lots.shares(lots.of_pairs(problem, candidate))
 
 
 def _groups(few: Measurements, settings: ModelSettings) -> int:
