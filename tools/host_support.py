@@ -38,8 +38,6 @@ WHY = (
     " leave the tensors. Backward-weight kernels have the check. Our rule stays.",
     "`tensor_size`, only the library runs: forward kernels of this level split N where an image tensor passes 2 GiB."
     " Our rule asks for a `split_image` kernel at any level, and stays.",
-    "Only ours run, bwd_data: a kernel holds at most 128 sub-GEMMs, and a stride of 16 x 16 has 256. Our rules have no"
-    " such bound; the library is right. `support.source: library` refuses these pairs.",
     "Only ours run, bwd_weight two-stage with vectors of 8 at split-K 4: slices are added by vectors of at most 16"
     " bytes, and a two-stage kernel adds fp32. Our rules do not know this limit of the level.",
 )

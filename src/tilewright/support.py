@@ -22,6 +22,8 @@ from tilewright.resources import capped_vectors, double_lds
 
 LARGEST_TENSOR = 2**31
 """Bytes from which 32-bit offsets no longer reach the whole tensor."""
+MOST_SUB_GEMMS = 128
+"""Places for sub-GEMMs in the arguments of a bwd_data kernel; the library's own check (``docs/host-support.md``)."""
 INTERWAVE_PIPELINES = ("mem", "basic_v1", "basic_v2", "compv1", "compv2")
 
 Columns = Mapping[str, np.ndarray]
@@ -128,6 +130,11 @@ def offsets_reach(problem: Columns, kernel: Columns) -> np.ndarray:
     return kernel["split_image"] | (problem["largest_image"] < LARGEST_TENSOR)
 
 
+def sub_gemms_have_places(problem: Columns, kernel: Columns) -> np.ndarray:
+    """An input gradient with strides falls into no more sub-GEMMs than one launch takes; forward has one."""
+    return problem["sub_gemms"] <= MOST_SUB_GEMMS
+
+
 RULES = (
     Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
     Rule("vector", "a vector width does not divide the channel run of A, B or C", vectors_divide_runs),
@@ -152,6 +159,7 @@ RULES = (
     Rule("wave32_tile", "wave32 products have no 32-row matrix instruction", wave32_has_instruction),
     Rule("wave32_streamk", "stream-K needs waves of 64 lanes", wave32_has_no_streamk),
     Rule("tensor_size", "an image tensor of 2 GiB or more needs a split_image kernel", offsets_reach),
+    Rule("sub_gemms", f"bwd_data falls into more than {MOST_SUB_GEMMS} sub-GEMMs", sub_gemms_have_places),
 )
 """Every support rule in the order of asking; verdict i + 1 stands for ``RULES[i]``."""
 
@@ -229,7 +237,7 @@ def problem_columns(
     gemm = implicit_gemm.columns(dims, variant, element_size, channel_multiple)
     columns = {"G": dims["G"], "Z": dims["Z"]}
     columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
-    columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0")}
+    columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0", "sub_gemms")}
     columns["largest_image"] = np.maximum(gemm["input_bytes"], gemm["output_bytes"])
     return columns
 

@@ -67,6 +67,7 @@ CASES = [
     ("wave32_tile", layer(), replace(BASE, warp_tile_m=32, warp_tile_n=32), 1, {"wave_size": 32}),
     ("wave32_streamk", layer("bwd_weight"), variant_of("bwd_weight", streamk="tree"), 1, {"wave_size": 32}),
     ("tensor_size", layer(N=256, C=512, K=64, Hi=128, Wi=128), BASE, 1, {}),
+    ("sub_gemms", layer("bwd_data", Y=16, X=16, stride_h=16, stride_w=16), variant_of("bwd_data"), 1, {}),
 ]
 
 
