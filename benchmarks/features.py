@@ -44,9 +44,10 @@ def measure(tables, draws, block: int, feature_set: str) -> tuple[float, int]:
     problems, pool, product = tables
     rows, columns = draws
     start = time.process_time()
+    made_of = features.columns(problems, pool, product, feature_set)
     for first in range(0, len(rows), block):
         part = slice(first, first + block)
-        matrix = features.compute(problems, pool, rows[part], columns[part], product, feature_set)
+        matrix = features.matrix(*made_of, rows[part], columns[part], product, feature_set)
     return len(rows) / (time.process_time() - start), matrix.shape[1]
 
 

@@ -405,13 +405,18 @@ def compute(
     own pair only, never on which other pairs are asked for. The array is stored by columns, which is how both the
     computation and LightGBM read it. ``UserError`` for an unknown feature name or mixed directions.
     """
+    made_of = columns(problems, candidates, hardware, features)
+    return matrix(*made_of, problem_index, candidate_index, hardware, features, names)
+
+
+def columns(
+    problems: pd.DataFrame, candidates: pd.DataFrame, hardware: Hardware, features: str = "tilewright"
+) -> tuple[Columns, Columns]:
+    """Return the set's problem and candidate columns: who asks for one matrix after another makes them once."""
     chosen = feature_set(features)
     dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
     operation = Operation(only(problems, "variant"), only(problems, "dtype"))
-    return matrix(
-        chosen.problem_columns(dims, operation, hardware), chosen.candidate_columns(candidates, hardware),
-        problem_index, candidate_index, hardware, features, names,
-    )  # fmt: skip
+    return chosen.problem_columns(dims, operation, hardware), chosen.candidate_columns(candidates, hardware)
 
 
 def matrix(
@@ -423,13 +428,15 @@ def matrix(
     features: str = "tilewright",
     names: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """Return what ``compute`` does, from the set's problem and candidate columns: a selector keeps the latter."""
+    """Return what ``compute`` does, from what ``columns`` gives."""
     chosen = feature_set(features)
     wanted = chosen.names if names is None else tuple(names)
     row = {name: position for position, name in enumerate(wanted)}
     unknown = sorted(set(wanted) - set(chosen.names))
     if unknown:
         raise UserError(f"feature {unknown[0]!r} is not in feature set {features!r}")
+    _assert_rows(problem_index, problems)
+    _assert_rows(candidate_index, candidates)
     tables = _as(problems, chosen.dtype), _as(candidates, chosen.dtype)
     result = np.empty((len(wanted), len(problem_index)), chosen.dtype)
     fixed = [
@@ -443,11 +450,18 @@ def matrix(
         part = slice(start, start + CHUNK)
         index = (problem_index[part].astype(np.intp), candidate_index[part].astype(np.intp))
         for target, values, kind in fixed:
-            result[target, part] = values.take(index[kind])
+            # Straight into the matrix: the mode that checks the rows again would gather into a buffer and copy.
+            values.take(index[kind], out=result[target, part], mode="clip")
         pairs = chosen.pairs(*tables, *index, hardware.compute_units)
         for target, value in pair:
             result[target, part] = value(pairs)
     return result.T
+
+
+def _assert_rows(index: np.ndarray, columns: Columns) -> None:
+    rows = len(next(iter(columns.values())))
+    if len(index) and not 0 <= index.min() <= index.max() < rows:
+        raise IndexError(f"features: rows {index.min()} to {index.max()} of a table of {rows}")
 
 
 def _as(columns: Columns, dtype: type[np.floating]) -> dict[str, np.ndarray]:

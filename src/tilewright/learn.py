@@ -40,8 +40,9 @@ from tilewright.objectives import OBJECTIVES, Rows, Table
 from tilewright.prior import OFFSET, Prior
 from tilewright.settings.model import ModelSettings
 
-BLOCK = 1 << 16
-"""Pairs predicted at a time: what a large pool costs in memory."""
+BLOCK = 1 << 15
+"""Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
+32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,12 @@ def predict(
     ``OFFSET``. Scores are in the target's space (``objectives``).
     """
     names, offset = spec["feature_names"], pool[OFFSET].to_numpy()
+    made_of = features.columns(problems, pool, hardware, spec["feature_set"])
     scores = np.empty(len(problem))
     for start in range(0, len(problem), BLOCK):
         part = slice(start, start + BLOCK)
         pairs = problem[part], candidate[part]
-        matrix = features.compute(problems, pool, *pairs, hardware, spec["feature_set"], names)
+        matrix = features.matrix(*made_of, *pairs, hardware, spec["feature_set"], names)
         scores[part] = booster.predict(matrix, num_threads=threads) + offset[candidate[part]]
     return scores
 

@@ -172,3 +172,10 @@ def test_mistakes_are_user_errors():
     mixed = data.problems.assign(variant=["forward", "bwd_data"] * (len(data.problems) // 2))
     with pytest.raises(UserError, match="variant"):
         features.compute(mixed, *arguments[1:])
+
+
+def test_a_row_that_the_table_has_not_is_an_error():
+    data = samples.measured()
+    for rows in (np.array([0, -1]), np.array([len(data.problems)])):
+        with pytest.raises(IndexError, match="of a table of"):
+            features.compute(data.problems, data.candidates, rows, np.zeros_like(rows), samples.product())
