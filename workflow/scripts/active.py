@@ -42,6 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = BenchmarkSettings.from_json(args.settings)
+    locking = LockSettings.from_json(args.lock)
     product = hardware.get(args.hardware, args.product)
     tables = [parquet.read(path) for path in args.build]
     source = registry.Source(
@@ -61,9 +62,8 @@ def main(argv: list[str] | None = None) -> None:
     supports = [part.filter(aliases.own(part, known)) for part in supports]
     pool, pairs = active_tables.pool(problems, built, supports)
 
-    with registry.claimed(source, LockSettings.from_json(args.lock)) as (device, _):
+    with registry.claimed(source, locking) as (device, _), journal.Journal(args.journal, locking.timeout_s) as book:
         batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, built)
-        book = journal.Journal(args.journal)
         measured_now = 0
 
         def measure(rows: np.ndarray) -> np.ndarray:
@@ -79,7 +79,6 @@ def main(argv: list[str] | None = None) -> None:
             return found["tflops"].to_numpy()
 
         rounds = active.choose(pool, product, settings.active, measure)
-        book.close()
     chosen = active_tables.table(rounds, pairs)
     parquet.write(chosen, args.output)
     print(

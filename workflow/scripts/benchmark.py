@@ -60,12 +60,14 @@ def main(argv: list[str] | None = None) -> None:
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
     wanted = pairs.filter(chosen_pairs.wanted(pairs, problem_table, chosen))
 
-    with registry.claimed(source, locking) as (device, waited):
+    with (
+        registry.claimed(source, locking) as (device, waited),
+        journal.Journal(args.journal, locking.timeout_s) as book,
+    ):
         start = time.monotonic()
         if settings.trace:
             device = TracingDevice(device, Path(settings.trace))
         batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, kernels)
-        book = journal.Journal(args.journal)
         # Read only now: while we waited, another workflow may have measured these very pairs.
         measured, malformed = journal.read(args.journal)
         missing, done = run.missing(batch, wanted, measured), 0
@@ -76,7 +78,6 @@ def main(argv: list[str] | None = None) -> None:
             budget_s = None if settings.budget is None else budget.seconds(settings.budget) / args.shares
             done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, budget_s)
             measured, malformed = journal.read(args.journal)
-        book.close()
         seconds = time.monotonic() - start
     skipped = missing.num_rows - done
     rows = receipt.counted(measured, batch.measurement_id, wanted)

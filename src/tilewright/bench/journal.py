@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tilewright.atomic import write_bytes, write_text
+from tilewright.bench.claim import Claim
 from tilewright.errors import UserError
 from tilewright.measurements import DEVICE_KINDS, STATUSES
 from tilewright.problem import DIMS
@@ -66,10 +67,19 @@ class Malformed:
 
 
 class Journal:
-    """A journal file, open for appending."""
+    """A journal file, open for appending by this process alone (``tilewright.bench.claim``)."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, timeout_s: float = 0.0) -> None:
+        """Open ``path`` and make it, if need be; wait for another writer up to ``timeout_s``."""
         self._path = path
+        self._claim = Claim(path, timeout_s)
+        try:
+            self._open(path)
+        except BaseException:
+            self._claim.release()
+            raise
+
+    def _open(self, path: Path) -> None:
         if not path.exists() or path.stat().st_size == 0:
             write_text(path, HEADER + "\n")
         elif (found := header(path)) in EARLIER_HEADERS:
@@ -81,7 +91,8 @@ class Journal:
             self._write(b"\n")
 
     def append(self, rows: pa.Table) -> None:
-        """Write rows (``SCHEMA``) and wait until they are on the disk."""
+        """Write rows (``SCHEMA``) and wait until they are on the disk; who lost the journal gets a ``UserError``."""
+        self._claim.check()
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
         self._write(b"".join(_with_checksum(line) for line in text.getvalue().splitlines()))
@@ -96,8 +107,15 @@ class Journal:
             raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
-        """Close the file; every row is on the disk already."""
+        """Close the file and let others write it; every row is on the disk already."""
         os.close(self._file)
+        self._claim.release()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
 
 def is_whole(line: bytes) -> bool:
