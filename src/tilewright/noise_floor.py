@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tilewright.devices.coefficients import Coefficients
-from tilewright.devices.simulated import SimulatedDevice
+from tilewright.devices.simulated_families import simulated
 from tilewright.hardware import Hardware
 
 DRAWS = 64
@@ -65,11 +65,11 @@ def of_simulation(
 
     ``measured`` (float64 [R, Q]) is the measured efficiency, ``offered`` (bool [R, Q]) what a selector may pick.
     """
-    truth = SimulatedDevice(hardware, coefficients, seed=0).truth_us(problems, candidates)
+    truth = simulated(hardware, coefficients, seed=0).truth_us(problems, candidates)
     unknown = coefficients.deviation.model_copy(update={"pair": 0.0})
     # A pair that crashes has no true time, but nothing foretells it: the formula goes on giving one.
     formula = coefficients.model_copy(update={"deviation": unknown, "failure_rate": 0.0})
-    expected = SimulatedDevice(hardware, formula, seed=0).truth_us(problems, candidates)
+    expected = simulated(hardware, formula, seed=0).truth_us(problems, candidates)
     truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
     return Floor(
         basis="noise-free times of the simulated device",

@@ -47,10 +47,10 @@ def test_simulated_and_recorded_devices(locking, tmp_path, monkeypatch):
         assert device.kind == "recorded"
 
 
-def test_the_simulated_device_stands_for_no_gpu_of_nvidia(locking):
+def test_the_simulated_device_may_stand_for_a_gpu_of_nvidia_and_says_that_it_does(locking):
     h200 = replace(source(), hardware=hardware.get(CONFIG / "hardware.yaml", "sm_90_h200"))
-    with pytest.raises(UserError, match="not for sm_90_h200; write cuda"), registry.claimed(h200, locking):
-        pass
+    with registry.claimed(h200, locking) as (device, _):
+        assert (device.kind, device.name) == ("simulated", "sm_90_h200")
 
 
 def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):

@@ -15,9 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import families, features, hardware, parquet, recording
+from tilewright import dataset, efficiency, families, features, hardware, parquet, recording
 from tilewright import problem as problem_tables
 from tilewright.arch import ArchSpecs
+from tilewright.devices import simulated_families
+from tilewright.devices.simulated import SimulatedDevice, load_coefficients
 from tilewright.errors import UserError
 from tilewright.families.cutlass import emit, rules, support
 from tilewright.families.cutlass.kernel import (
@@ -33,6 +35,7 @@ from tilewright.families.cutlass.kernel import (
     name,
     parse,
 )  # fmt: skip
+from tilewright.measurements import STATUSES
 from tilewright.operation import Operation
 from tilewright.problem import Problem
 
@@ -42,6 +45,7 @@ RULES = rules.load(ROOT / "config/rule_sets/cutlass.yaml")
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
 H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
 RECORDED = ROOT / "config/recorded/sm_90"
+COEFFICIENTS = load_coefficients(ROOT / "config/simulated_device.yaml")
 
 counts = st.integers(1, 512)
 
@@ -285,3 +289,30 @@ def test_what_is_wrong_with_a_recording_is_said(tmp_path):
         recording.load(folder)
     with pytest.raises(UserError, match="no such file"):
         recording.load(tmp_path / "nowhere")
+
+
+def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tmp_path):
+    table = recording.dataset(RECORDED, Operation.parse("forward_bf16"), H200)
+    keys = table["problem_key"].combine_chunks().cast(pa.string())
+    parquet.write(table.filter(pc.starts_with(keys, "0")), tmp_path / "recorded.parquet")
+    recorded = dataset.load(tmp_path / "recorded.parquet")
+    assert len(recorded.problems) > 50
+    few = recorded.only(recorded.status == efficiency.OK)
+    device = simulated_families.simulated(H200, COEFFICIENTS, seed=1)
+    times = device.measure(few.problems, few.candidates, few.problem, few.candidate)
+    outcomes = {STATUSES[status] for status in times.status}
+    assert outcomes <= {"ok", "crash"}
+    reached = efficiency.by_row(few)
+    latency = pd.Series(np.where(np.isnan(times.latency_ms), np.inf, times.latency_ms))
+    picks = latency.groupby(few.problem).idxmin().to_numpy()
+    by_chance = pd.Series(reached).groupby(few.problem).mean().mean()
+    assert reached[picks].mean() > by_chance + 0.1
+
+
+def test_the_simulated_device_knows_its_families_apart():
+    mi355x = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
+    ours = simulated_families.simulated(mi355x, COEFFICIENTS, seed=1)
+    assert ours.identity() == SimulatedDevice(mi355x, COEFFICIENTS, seed=1).identity()
+    theirs = simulated_families.simulated(H200, COEFFICIENTS, seed=1)
+    assert theirs.kind == "simulated"
+    assert theirs.identity() != SimulatedDevice(H200, COEFFICIENTS, seed=1).identity()

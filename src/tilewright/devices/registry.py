@@ -18,7 +18,7 @@ from tilewright.devices.base import Device
 from tilewright.devices.coefficients import load_coefficients
 from tilewright.devices.gpu import GpuDevice, Method
 from tilewright.devices.recorded import RecordedDevice
-from tilewright.devices.simulated import SimulatedDevice
+from tilewright.devices.simulated_families import simulated
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.settings.benchmark import BenchmarkSettings, GpuSettings, LockSettings
@@ -68,11 +68,7 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 @contextmanager
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
-    if not source.hardware.arch.startswith("gfx"):
-        raise UserError(
-            f"benchmark.device: the simulated device stands for GPUs of AMD, not for {source.hardware.name}; write cuda"
-        )
-    yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+    yield simulated(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
 
 
 @contextmanager

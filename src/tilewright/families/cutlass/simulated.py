@@ -1,0 +1,32 @@
+"""CUTLASS kernels in the words of the simulated device, which was made for CK Tile.
+
+Nothing here was fitted: each kernel is timed as the CK Tile kernel that comes nearest. docs/simulated-device.md says
+how far its times are from an H200's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+INSTRUCTION = 16
+"""Rows and columns of the matrix instruction that is assumed. That of the templates has 8 columns, for which the
+formulas have a penalty that AMD GPUs pay."""
+SAID: dict[str, Any] = {
+    # The copy pipeline brings operands from global memory straight to shared memory, as this main loop does to LDS.
+    "pipeline": "comp_async", "double_smem_buffer": True,
+    "scheduler": "intrawave", "epilogue": "cshuffle", "specialization": "default", "explicit_gemm": False,
+    "num_wave_groups": 1, "num_groups_to_merge": 1, "two_stage": False, "split_image": False,
+    "streamk": "none", "streamk_persistent": False, "pad_m": True, "pad_n": True, "pad_k": True,
+}  # fmt: skip
+"""Fields of a CK Tile kernel that a CUTLASS kernel has not, or has other values of."""
+
+
+def in_simulator_words(candidates: pd.DataFrame) -> pd.DataFrame:
+    """Return the candidates with the fields that the simulated device asks for; tiles, warps and vectors are theirs.
+
+    Stages, swizzle, the iterator and group modes have no word there: kernels that differ in nothing else take exactly
+    the same time.
+    """
+    return candidates.assign(warp_tile_m=INSTRUCTION, warp_tile_n=INSTRUCTION, warp_tile_k=INSTRUCTION, **SAID)
