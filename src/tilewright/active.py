@@ -130,8 +130,13 @@ def _best_of_each(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:
-    """Return the logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n]."""
+    """Return the logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n].
+
+    As long as no pair has a time, since a small pool's first share is none or all of it failed, it is a draw.
+    """
     known = np.flatnonzero(~np.isnan(tflops))
+    if not len(known):
+        return _draw(pool, seed).astype(float)
     rows = Rows(
         pool.problem[known], pool.candidate[known], np.ones(len(known)), tflops[known], np.ones(len(known), bool)
     )

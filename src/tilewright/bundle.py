@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from tilewright import seal
@@ -50,11 +50,14 @@ def read(path: str | Path) -> dict[str, bytes]:
     return dict(sorted(files.items()))
 
 
-def unpack(path: str | Path, folder: str | Path) -> None:
-    """Write the files of a bundle below ``folder``, each atomically; names that leave it are a ``UserError``."""
-    root = Path(folder)
-    for name, content in read(path).items():
-        write_bytes(root / name, content)
+def unpack(paths: Sequence[str | Path], folder: str | Path) -> None:
+    """Write the files of bundles below ``folder``, each atomically; names that leave it are a ``UserError``.
+
+    Nothing is written before all bundles are read.
+    """
+    files = [item for path in paths for item in read(path).items()]
+    for name, content in files:
+        write_bytes(Path(folder) / name, content)
 
 
 def _check_name(name: str, path: str | Path) -> None:

@@ -25,6 +25,7 @@ from pydantic import Field, StringConstraints
 from tilewright import seal
 from tilewright.errors import UserError
 from tilewright.measurements import DeviceKind
+from tilewright.operation import DTYPES, VARIANTS
 from tilewright.tables import Table, checked
 
 INDEX = "index.json"
@@ -57,6 +58,9 @@ class _Entry(Table):
     folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+$")]
 
 
+_Operation = Annotated[str, StringConstraints(pattern=f"^({'|'.join(VARIANTS)})_({'|'.join(DTYPES)})$")]
+
+
 class _Index(Table):
     """``index.json``; the patterns keep a directory from naming files outside it."""
 
@@ -64,7 +68,7 @@ class _Index(Table):
     arch: str
     device: str
     device_kind: DeviceKind
-    operations: Annotated[dict[str, _Entry], Field(min_length=1)]
+    operations: Annotated[dict[_Operation, _Entry], Field(min_length=1)]
     sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
 
 
@@ -84,7 +88,7 @@ def verify(models: Path) -> dict[str, Any]:
     for name, expected in index["sha256"].items():
         if name not in present:
             # No path arithmetic: an absolute name in the index would leave the directory out of the message.
-            raise UserError(f"{models}/{name}: the file is missing; publish the models again")
+            raise UserError(f"{models}/{name}: the file, which index.json lists, is missing; publish the models again")
         if present[name] != expected:
             raise UserError(f"{models / name}: the content does not match index.json; publish the models again")
     extra = sorted(set(present) - set(index["sha256"]))

@@ -25,8 +25,11 @@ def write(path: Path, content: Path) -> None:
     """
     target = path_of(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
-    temporary.write_text(_digest(content) + "\n")
-    os.replace(temporary, target)
+    try:
+        temporary.write_text(_digest(content) + "\n")
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def check(path: Path) -> None:

@@ -88,6 +88,18 @@ def test_failing_pairs_are_not_asked_for_again(world):
     assert len(set(chosen.tolist())) == len(chosen)
 
 
+def test_a_pool_of_which_the_first_share_is_no_pair_is_measured_all_the_same(world):
+    tflops = world[1]
+    rounds = run(world, ActiveSettings(budget=0.5, first=0.5 / len(tflops), rounds=4, stable=0.0))
+    assert not len(rounds[0].pairs) and 0 < sum(len(one.pairs) for one in rounds) <= 0.5 * len(tflops)
+
+
+def test_a_device_on_which_every_pair_fails_ends_the_budget_without_a_model(world):
+    pool, tflops = world
+    chosen = np.concatenate([one.pairs for one in run((pool, np.full(len(tflops), np.nan)))])
+    assert len(set(chosen.tolist())) == len(chosen)
+
+
 def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
     pairs = pa.table(
         {

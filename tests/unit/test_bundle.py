@@ -65,7 +65,7 @@ def test_names_that_leave_the_folder_are_refused(name, tmp_path):
 def test_unpack_of_a_foreign_archive_writes_nothing(name, tmp_path):
     tar(tmp_path / "x.tar", entry("fine"), entry(name))
     with pytest.raises(UserError, match="no plain path"):
-        bundle.unpack(tmp_path / "x.tar", tmp_path / "folder")
+        bundle.unpack([tmp_path / "x.tar"], tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
 
 
@@ -78,7 +78,7 @@ def test_only_regular_files_are_read(kind, tmp_path):
 
 def test_unpack_writes_the_files(tmp_path):
     bundle.write(tmp_path / "x.tar", FILES)
-    bundle.unpack(tmp_path / "x.tar", tmp_path / "folder")
+    bundle.unpack([tmp_path / "x.tar"], tmp_path / "folder")
     assert (tmp_path / "folder/wrappers/a.hpp").read_bytes() == b"\x00\xff"
     assert (tmp_path / "folder/a.cpp").read_text() == "ä"
 

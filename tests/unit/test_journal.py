@@ -108,8 +108,11 @@ def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "j.csv"
     path.write_text("kernel,latency\n")
-    with pytest.raises(UserError, match=r"j\.csv: line 1"):
-        journal.read(path)
+    for use in (journal.read, Journal, journal.kernel_ids):
+        with pytest.raises(UserError, match=r"j\.csv: line 1"):
+            use(path)
+    assert path.read_text() == "kernel,latency\n"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @given(st.binary(max_size=300))

@@ -1,6 +1,8 @@
 """Files that a later stage reads are read as they were written, or not at all."""
 
+import errno
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -48,3 +50,24 @@ def test_writing_again_renews_the_seal(tmp_path):
         write_text(path, text, sealed=True)
         model_files.read_json(path)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("step", range(2))
+def test_a_disk_that_is_full_at_any_moment_leaves_nothing_new(name, step, tmp_path, monkeypatch):
+    write = WRITERS[name][0]
+    path = tmp_path / name
+    calls = []
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) > step:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return replace(*arguments)
+
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match=f"No space left on device: .*{name}"):
+        write(path)
+    # A seal may be there, of a file that is not: it is replaced with the file.
+    assert not [left for left in tmp_path.iterdir() if left != seal.path_of(path)]

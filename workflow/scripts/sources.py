@@ -25,10 +25,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", required=True, type=Path, help="folder to write")
     args = parser.parse_args(argv)
 
-    for path in args.bundles:
-        bundle.unpack(path, args.output)
     kernels = kernel_table.kernels(parquet.read(args.configs))
     collections = emission.collection_files(kernels, args.arch, args.templates, args.api, args.level)
+    bundle.unpack(args.bundles, args.output)
     for name, text in collections.items():
         write_text(args.output / name, text)
     print(f"{args.arch}: {len(kernels)} kernels and {len(collections)} collection files in {args.output}")

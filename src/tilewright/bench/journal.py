@@ -124,9 +124,15 @@ def is_whole(line: bytes) -> bool:
 
 
 def header(path: Path) -> str:
-    """Return the first line of a file."""
+    """Return the header of a journal; a ``UserError`` if it is none of ours: nothing in the file can be trusted."""
     with path.open("rb") as stream:
-        return stream.readline().decode(errors="replace").rstrip("\r\n")
+        found = stream.readline().decode(errors="replace").rstrip("\r\n")
+    if found not in (HEADER, *EARLIER_HEADERS):
+        raise UserError(
+            f"{path}: line 1: the columns are not those of a journal; "
+            "move the file away, and its pairs are measured again"
+        )
+    return found
 
 
 def _bring_up_to_date(path: Path, columns: Sequence[str]) -> None:
@@ -160,12 +166,7 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
 
 def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
     """Yield what ``read`` returns piece by piece: memory for the text of a few thousand lines is enough."""
-    found = header(path)
-    if found not in (HEADER, *EARLIER_HEADERS):
-        raise UserError(
-            f"{path}: line 1: the columns are not those of a journal; "
-            "move the file away, and its pairs are measured again"
-        )
+    columns = header(path).split(",")
     skipped: list[Malformed] = []
 
     def keep(row: pa_csv.InvalidRow) -> str:
@@ -175,7 +176,7 @@ def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
 
     first = 2
     # One thread: only then does the reader know the line numbers of what it skips.
-    for text in _pieces(path, found.split(","), keep):
+    for text in _pieces(path, columns, keep):
         # The reader may be ahead: it has skipped every bad line before the last of this piece, perhaps later ones too.
         taken = np.arange(first, first + text.num_rows + len(skipped))
         lines = np.setdiff1d(taken, [m.line for m in skipped])[: text.num_rows]
@@ -204,6 +205,7 @@ def _pieces(path: Path, columns: Sequence[str], on_invalid: Callable[[pa_csv.Inv
 
 def kernel_ids(path: Path) -> pa.Array:
     """Return the distinct entries of the column ``kernel_id``, unchecked: a quick look at what a journal is about."""
+    header(path)
     return pc.unique(
         pa_csv.read_csv(path, **_options(["kernel_id"], lambda row: "skip", use_threads=True))["kernel_id"]
     )

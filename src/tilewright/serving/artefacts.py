@@ -76,8 +76,10 @@ def build(
 
     def full_model(problems: np.ndarray) -> np.ndarray:
         """Return what the full model says of every pair, [n, Q]; -inf where a candidate cannot run the problem."""
-        problem, candidate = np.nonzero(untrained.supported(problems))
         scores = np.full((len(problems), len(pool)), -np.inf)
+        if not len(problems):
+            return scores
+        problem, candidate = np.nonzero(untrained.supported(problems))
         table = pd.DataFrame(by_name(problems)).assign(variant=operation.variant, dtype=operation.dtype)
         scores[problem, candidate] = learn.predict(booster, spec, table, pool, problem, candidate, hardware, threads)
         return scores
