@@ -135,7 +135,7 @@ def test_an_object_that_is_cut_short_costs_its_kernel_and_is_never_kept(machine)
     results = machine.compile(*texts, batch=50)
     assert [result.status for result in results] == ["ok", "compile_error", "ok"]
     assert "twice, but its output cannot be used" in results[1].reason
-    with pytest.raises(UserError, match=r"its object of .* cannot be used: unit.o: it is no ELF file"):
+    with pytest.raises(UserError, match=r"its object of .* cannot be used: unit.o: this is no ELF file"):
         machine.module("CUT")
     runs = len(machine.runs)
     with pytest.raises(UserError, match="cannot be used"):

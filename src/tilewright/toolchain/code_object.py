@@ -7,7 +7,6 @@ guide for the AMDGPU backend describes it (code object V3 and later). A symbol o
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from tilewright.toolchain.base import InstructionMix
+from tilewright.toolchain.elf import open_elf
 
 METADATA_NOTE = 32
 """``NT_AMDGPU_METADATA``."""
@@ -59,12 +59,9 @@ class CodeKernel:
 
 def kernels(content: bytes) -> dict[str, CodeKernel]:
     """Return the kernels of a code object by symbol; ``ValueError`` if ``content`` is none."""
-    try:
-        elf = ELFFile(io.BytesIO(content))
+    with open_elf(content, "AMDGPU code object") as elf:
         symbols = _symbols(elf)
         return {row[".name"]: _kernel(row, elf, symbols) for row in _metadata(elf)}
-    except Exception as error:  # What the parsers raise for a damaged file is whatever they stumble over.
-        raise ValueError(f"this is no AMDGPU code object: {error!r}") from error
 
 
 def instruction_mixes(assembly: str) -> dict[str, InstructionMix]:

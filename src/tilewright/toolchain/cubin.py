@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import struct
 from dataclasses import dataclass
 
-from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+
+from tilewright.toolchain.elf import open_elf
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 _FUNCTION = re.compile(r"Function properties for (\w+)")
@@ -54,23 +54,17 @@ def code(content: bytes) -> dict[str, tuple[int, str]]:
 
     ``ValueError`` if ``content`` is none.
     """
-    try:
-        elf = ELFFile(io.BytesIO(content))
+    with open_elf(content, "cubin") as elf:
         texts = {section.name.removeprefix(".text."): section.data() for section in elf.iter_sections()
                  if section.name.startswith(".text.")}  # fmt: skip
-    except Exception as error:  # What pyelftools raises for a damaged file is whatever its parser stumbles over.
-        raise ValueError(f"this is no cubin: {error!r}") from error
     return {symbol: (len(text), hashlib.sha256(text).hexdigest()[:16]) for symbol, text in texts.items()}
 
 
 def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
     """Return the ints of a constant array in an object file; ``ValueError`` if it is not there."""
-    try:
-        elf = ELFFile(io.BytesIO(content))
+    with open_elf(content, f"object file with {symbol}") as elf:
         for table in elf.iter_sections():
             if isinstance(table, SymbolTableSection) and (found := table.get_symbol_by_name(symbol)):
                 data = elf.get_section(found[0]["st_shndx"]).data()
                 return struct.unpack_from(f"<{count}i", data, found[0]["st_value"])
-    except Exception as error:
-        raise ValueError(f"this is no object file with {symbol}: {error!r}") from error
     raise ValueError(f"the object file has no symbol {symbol}")

@@ -1,11 +1,24 @@
-"""Whether what a compiler wrote is a whole ELF file: before a cache hands it to everybody."""
+"""Reading ELF files, and whether what a compiler wrote is a whole one: before a cache hands it to everybody."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from elftools.elf.elffile import ELFFile
+
+
+@contextmanager
+def open_elf(content: bytes, what: str) -> Iterator[ELFFile]:
+    """Yield an ELF file to read; whatever fails in the block is a ``ValueError`` that says that it is no ``what``.
+
+    What pyelftools raises for a damaged file is whatever its parser stumbles over.
+    """
+    try:
+        yield ELFFile(io.BytesIO(content))
+    except Exception as error:
+        raise ValueError(f"this is no {what}: {error!r}") from error
 
 
 def fault(content: bytes, names: Sequence[str] = ()) -> str:
@@ -13,9 +26,10 @@ def fault(content: bytes, names: Sequence[str] = ()) -> str:
     if not content:
         return "it is empty"
     try:
-        sections = list(ELFFile(io.BytesIO(content)).iter_sections())
-    except Exception as error:  # What pyelftools raises for a damaged file is whatever its parser stumbles over.
-        return f"it is no ELF file: {error!r}"
+        with open_elf(content, "ELF file") as file:
+            sections = list(file.iter_sections())
+    except ValueError as error:
+        return str(error)
     ends = [section["sh_offset"] + section["sh_size"] for section in sections if section["sh_type"] != "SHT_NOBITS"]
     if not ends or max(ends) > len(content):
         return "it is cut short"

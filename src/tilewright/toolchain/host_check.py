@@ -119,6 +119,14 @@ _UNDECIDED = {
 """What became of a run of the compiler that says nothing of the kernel, and what to do."""
 
 
+class _NothingMadeError(Exception):
+    """A run of the compiler that gave nothing to keep."""
+
+    def __init__(self, run: compiler.Run) -> None:
+        super().__init__(run.outcome)
+        self.run = run
+
+
 class HostCompiler:
     """Compiles host code alone; ``native`` is the folder of hip_stand_in.cpp."""
 
@@ -184,17 +192,19 @@ class HostCompiler:
         text = _text([unit.kernel for unit in units])
         headers = [part for unit in units for part in (unit.header, self._tree.digest(unit.header))]
         key = caches.key(_LIBRARY_FORMAT, self._compiler.version, *HOST_PASS, text, *headers)
-        if self._cache is None:
-            return self._made(units, text, folder)
-        with self._cache.claimed([key], wait=True):
-            kept = self._cache.get(key)
-            if kept is not None:
-                (folder / "unit.so").write_bytes(kept)
-                return compiler.Run("ok", "", 0.0, 0.0)
+
+        def make() -> bytes:
             run = self._made(units, text, folder)
-            if run.outcome == "ok":
-                self._cache.put(key, (folder / "unit.so").read_bytes())
-        return run
+            if run.outcome != "ok":
+                raise _NothingMadeError(run)
+            return (folder / "unit.so").read_bytes()
+
+        try:
+            content = self._cache.made_once(key, make) if self._cache else make()
+        except _NothingMadeError as failure:
+            return failure.run
+        (folder / "unit.so").write_bytes(content)
+        return compiler.Run("ok", "", 0.0, 0.0)
 
     def _made(self, units: Sequence[CompileUnit], text: str, folder: Path) -> compiler.Run:
         """Compile the checks of the units to ``folder``/unit.so."""
