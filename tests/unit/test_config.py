@@ -42,6 +42,7 @@ def test_every_field_says_what_it_means():
         ({"configs": {"ndims": [1]}}, "config: configs.ndims.0: "),
         ({"benchmark": {"device": "hopes"}}, "config: benchmark.device: .*'hopes'"),
         ({"benchmark": {"products": {"gfx950": "a b"}}}, "config: benchmark.products.gfx950: "),
+        ({"benchmark": {"trace": "logs/../../use.txt"}}, "config: benchmark.trace: .*leaves the workflow"),
         ({"model": {"folds": 1}}, "config: model.folds: .*1"),
         ({"problems": {"training": ["/etc/passwd; rm"]}}, "config: problems.training.0: "),
         ({"compile": {"toolchain": None}}, "config: compile.toolchain: .*None"),

@@ -2,7 +2,7 @@
 
 | input | read by | damaged here | its values, one by one |
 |---|---|---|---|
-| config.yaml, sections of it | Snakefile, scripts | sections | test_bad_input.py |
+| config.yaml | Snakefile, cache | bytes, values, names | test_bad_input.py, test_config.py |
 | arch_specs.json | arch_specs, codegen, new-arch | bytes, values, names | test_bad_input.py, test_arch.py |
 | rule set, sweep | configs | bytes, values, names | test_bad_input.py |
 | hardware.yaml, simulated_device.yaml, ck_api.yaml | compile to serving | bytes, values, names | test_bad_input.py |
@@ -47,6 +47,8 @@ COMMANDS = {
     "new-arch": "new-arch gfx951 --like gfx950",
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
     "verify": f"verify {MODELS}",
+    "bench": "bench --quick --kernels 2",
+    "cache": "cache gc --folder tables",
 }
 """Commands that write, and some that must not."""
 INPUTS = {
@@ -54,10 +56,12 @@ INPUTS = {
     "provenance": (f"{MODELS}/provenance.json", f"{MODELS}/index.json"),
     "compare": ("made/dataset.parquet",),
     "compare models": ("made/dataset.parquet", f"{MODELS}/index.json"),
-    "codegen": ("config/arch_specs.json",),
+    "codegen": ("config/arch_specs.json", "config/rule_sets/full.yaml"),
     "new-arch": ("config/arch_specs.json",),
     "select": (f"{MODELS}/index.json", f"{FOLDER}/candidates.parquet"),
     "verify": (f"{MODELS}/index.json",),
+    "bench": ("config/arch_specs.json", "config/hardware.yaml", "config/simulated_device.yaml"),
+    "cache": ("config/config.yaml",),
 }
 EXPENSIVE = {"model", "reference", "validation", "serving", "report", "recorded"}
 """Stages whose work takes long: they get damage that is certain to be refused."""
@@ -79,6 +83,7 @@ def world(tmp_path_factory):
         for name in ("default.yaml", "full.yaml", "builder.yaml", "sweep.yaml", "cutlass.yaml"):
             Path("config/rule_sets").mkdir(exist_ok=True)
             shutil.copy(ROOT / "config/rule_sets" / name, f"config/rule_sets/{name}")
+        shutil.copy(ROOT / "config/config.yaml", "config")
         names = [file.stem for file in Path("made/sources").glob("grouped_conv_fwd*_2d_*.cpp")]
         Path("kernels.txt").write_text("\n".join(names) + "\n")
         yield folder

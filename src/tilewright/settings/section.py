@@ -6,12 +6,21 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import ConfigDict, StringConstraints
+from pydantic import AfterValidator, ConfigDict, StringConstraints
 
 from tilewright.errors import UserError
 from tilewright.tables import Table, checked
 
-RelativePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$")]
+
+def _stays_inside(path: str) -> str:
+    if ".." in Path(path).parts:
+        raise ValueError("the path leaves the workflow's folder; name one without ..")
+    return path
+
+
+RelativePath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_stays_inside)
+]
 """A path inside the workflow: relative and free of characters that a shell would read."""
 _SOURCE = "a file that the workflow brings, or that its user has"
 SourcePath = Annotated[str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), _SOURCE]
