@@ -29,8 +29,6 @@ SPACE = {
     "reg_lambda": (0.1, 1.0, 10.0),
 }
 """Hyperparameters that a search draws from."""
-CORRECTION_TREES = (0, 10, 30, 100, 300)
-"""Trees that a correction of a prior is tried with, beside ``n_estimators``."""
 NEAR = 0.97
 """Efficiency from which a candidate is as good as the best for a guaranteed set."""
 UNIT_PLACE = 11
@@ -149,33 +147,6 @@ def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     return np.where(unit > 0, unit, 1.0)
 
 
-def correct(data: Table, folds: Folds, settings: ModelSettings, threads: int) -> Choice:
-    """Choose how many trees correct the table's prior: those with the least out-of-fold error within the problems.
-
-    Not by the picks: the best of a problem's few measured rows need not be its best candidate. 0 leaves the prior.
-    """
-    if data.prior is None:
-        raise ValueError("there is no prior to correct")
-    counts = [count for count in CORRECTION_TREES if count < settings.n_estimators] + [settings.n_estimators]
-    timed = np.flatnonzero(data.rows.learn)
-    problem = data.rows.problem[timed]
-    missed = objectives.centred(problem, data.rows.label("log_tflops", 0)[timed] - data.prior[timed])
-    found = {count: np.zeros(len(data.rows.problem)) for count in counts}
-    for fold in range(len(folds.groups)):
-        learnt = timed[folds.of_row[timed] != fold]
-        held_out = np.flatnonzero(folds.of_row == fold)
-        booster = objectives.fit("log_tflops", data, learnt, settings, settings.n_estimators, threads)
-        for count in counts[1:]:
-            found[count][held_out] = booster.predict(data.matrix[held_out], num_iteration=count, num_threads=threads)
-    error = {
-        count: float(np.mean((missed - objectives.centred(problem, score[timed])) ** 2))
-        for count, score in found.items()
-    }
-    best = min(counts, key=lambda count: (error[count], count))
-    record = {"correction": [{"trees": n, "chosen": n == best, "rmse": round(error[n] ** 0.5, 6)} for n in counts]}
-    return Choice("corrected", settings, data.prior + found[best], record, best)
-
-
 def choose(
     data: Table, folds: Folds, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
 ) -> Choice:
@@ -192,14 +163,14 @@ def choose(
     names = CHOICES if settings.target == "auto" else (settings.target,)
     trees = settings.cv_estimators
     scores = {name: out_of_fold(name, small, folds, candidates, settings, trees, threads) for name in names}
-    objective = _best(data, scores)
+    objective = best_picks(data, scores)
     record: dict[str, Any] = {"objectives": _figures(data, scores, objective)}
     trials: dict[str, np.ndarray] = {"configured": scores[objective]}
     drawn = {"configured": settings, **_trials(settings)}
     for name, trial in drawn.items():
         if name not in trials:
             trials[name] = out_of_fold(objective, small, folds, candidates, trial, trees, threads)
-    best = _best(data, trials)
+    best = best_picks(data, trials)
     record["hyperparameters"] = [
         {**entry, "values": {field: getattr(drawn[entry["name"]], field) for field in SPACE}}
         for entry in _figures(data, trials, best)
@@ -287,7 +258,8 @@ def _errors(
     return {"rmse": round(float(np.sqrt(np.mean(error**2))), 6), "r2": round(r2, 6)}
 
 
-def _best(data: Table, scores: dict[str, np.ndarray]) -> str:
+def best_picks(data: Table, scores: dict[str, np.ndarray]) -> str:
+    """Return the name of the scores with the best picks; the first unless another is better beyond a standard error."""
     return _better(_achieved(data, scores))
 
 

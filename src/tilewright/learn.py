@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from tilewright import (
     booster_text,
+    correction,
     cross_validation,
     efficiency,
     features,
@@ -86,9 +87,10 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
         assert booster is not None
         offered = efficiency.proven(measurements)
     else:
-        choice = cross_validation.correct(data, folds, settings, threads)
-        correction, offset = fit(data, choice, len(candidates), threads)
-        booster, offset = prior.corrected(correction), offset + prior.offsets(candidates)
+        choice, kept = correction.choose(data, folds, settings, threads)
+        fitted, offset = fit(kept.table, choice, len(candidates), threads)
+        booster = prior.corrected(fitted, kept.weight)
+        offset = offset + kept.weight * prior.offsets(candidates)
         offered = efficiency.proven(measurements) | prior.knows(candidates)
     out_of_fold = cross_validation.picked(data, choice.score, keys)
     counts = booster.feature_importance("split")

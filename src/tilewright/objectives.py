@@ -48,8 +48,8 @@ OBJECTIVES = {
         ("relative", "log_tflops", "lambdarank"),
     ),
     "corrected": Objective(
-        "the score of a prior model plus what measured rows say that it misses: ln(TFLOPS) up to a constant of each "
-        "problem",
+        "a share of a prior model's score plus what measured rows say that it misses: ln(TFLOPS) up to a constant of "
+        "each problem",
         {"objective": "regression"},
         ("log_tflops",),
     ),
@@ -97,7 +97,9 @@ class Table:
     position: np.ndarray
     """Row of ``binned`` of each row, -1 where it does not learn."""
     prior: np.ndarray | None = None
-    """Scores that a prior model gives the rows; a fit then learns what is left of them."""
+    """Scores that a prior model gives the rows; a fit then learns what they leave."""
+    within: bool = False
+    """Whether that is learnt less its mean in each problem."""
 
 
 def parameters(settings: ModelSettings, threads: int) -> dict[str, Any]:
@@ -184,8 +186,9 @@ def _fit_one(
     part = data.binned.subset(data.position[learnt].tolist(), params=used).construct()
     label = data.rows.label(objective, settings.relative_floor)[learnt]
     if data.prior is not None:
-        # Only differences within a problem matter, and few rows say little about its level: that stays the prior's.
-        label = centred(data.rows.problem[learnt], label - data.prior[learnt])
+        label = label - data.prior[learnt]
+        if data.within:
+            label = centred(data.rows.problem[learnt], label)
     part.set_label(label)
     if used["objective"] == "lambdarank":
         part.set_group(np.unique(data.rows.problem[learnt], return_counts=True)[1])

@@ -1,8 +1,8 @@
 """A model of other measurements as a prior: of the simulated device, another arch or another data type.
 
 Few measured rows are too few to learn a device from, but they say where a model of a similar one is wrong. So what is
-learnt is the difference between the measured logarithms and the prior's scores, within each problem; the published
-model is the sum of both. With no rows it is the prior, with many it forgets it.
+learnt is the difference between the measured logarithms and the prior's scores; the published model is the sum of both.
+With no rows it is the prior, with many it forgets it (``correction``).
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Prior:
         trees = np.asarray(lightgbm.Booster(model_str=self.text).predict(matrix, num_threads=threads))
         return trees + self.offsets(candidates)[candidate]
 
-    def corrected(self, correction: lightgbm.Booster | None) -> lightgbm.Booster:
-        """Return the sum of the prior's trees and those of a correction."""
-        texts = [(self.text, 1.0)] + ([(correction.model_to_string(), 1.0)] if correction else [])
+    def corrected(self, correction: lightgbm.Booster | None, weight: float = 1.0) -> lightgbm.Booster:
+        """Return the sum of the prior's trees, weighted, and those of a correction; one of both is there."""
+        texts = [(self.text, weight)] if weight else []
+        texts += [(correction.model_to_string(), 1.0)] if correction else []
         return lightgbm.Booster(model_str=booster_text.weighted_sum(texts))
 
 

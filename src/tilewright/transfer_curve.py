@@ -9,12 +9,13 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, evaluate, learn, lots
+from tilewright import bootstrap, efficiency, evaluate, learn, lots, model_files, parquet
 from tilewright import prior as priors
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
 from tilewright.measurements import Measurements
 from tilewright.prior import OFFSET
+from tilewright.problem import DIMS, Problem
 from tilewright.settings.model import ModelSettings
 
 SHARES = (0.0, 0.01, 0.05, 0.15)
@@ -26,13 +27,14 @@ WITHOUT = "log_tflops"
 def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int) -> dict[str, Any]:
     """Return one entry a share: training pairs, and the efficiency on validation problems with and without the prior.
 
-    All models have ``cv_estimators`` trees at most, so the figures are below those of the published one. A share whose
-    rows are of fewer groups than cross-validation has folds is left out.
+    All models are trained as the published one is, but without a search for hyperparameters. A share whose rows are of
+    fewer groups than cross-validation has folds is left out.
     """
     assert settings.prior is not None
-    few_trees = settings.model_copy(update={"n_estimators": settings.cv_estimators, "search_trials": 0})
-    alone = few_trees.model_copy(update={"prior": None, "target": WITHOUT})
-    train = (measurements.problems["split"] == "train").to_numpy()[measurements.problem]
+    corrected = settings.model_copy(update={"search_trials": 0})
+    alone = corrected.model_copy(update={"prior": None, "target": WITHOUT})
+    train_problems = (measurements.problems["split"] == "train").to_numpy()
+    train = train_problems[measurements.problem]
     drawn = _draw(measurements)
     known = priors.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
     entries = []
@@ -45,10 +47,26 @@ def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSet
         if share == 0:
             entry["with_prior"] = _figures(_picked_by_prior(measurements, known, hardware, threads))
         else:
-            entry["with_prior"] = _figures(_picked(measurements, few, hardware, few_trees, threads))
+            entry["with_prior"] = _figures(_picked(measurements, few, hardware, corrected, threads))
             entry["without_prior"] = _figures(_picked(measurements, few, hardware, alone, threads))
         entries.append(entry)
-    return {"prior": known.origin, "shares": entries}
+    seen = _seen_by_prior(measurements.problems[~train_problems], known, Path(settings.prior))
+    return {"prior": known.origin, "seen_by_prior": seen, "shares": entries}
+
+
+def _seen_by_prior(problems: pd.DataFrame, known: priors.Prior, folder: Path) -> int:
+    """Return how many problems are layers, at any batch size, that the prior was trained on in its own data type.
+
+    Such a problem is not unseen to what starts from the prior.
+    """
+    families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
+    dtype = known.origin["operation"].rpartition("_")[2]
+    dims = problems[list(DIMS)].to_numpy().tolist()
+    theirs = (
+        Problem.from_dims(variant, dtype, **dict(zip(DIMS, sizes, strict=True)))
+        for variant, sizes in zip(problems["variant"], dims, strict=True)
+    )
+    return sum(problem.layer_family in families for problem in theirs)
 
 
 def _draw(measurements: Measurements) -> np.ndarray:

@@ -129,7 +129,7 @@ class OnlyRows:
 def test_another_choice_has_to_be_better_by_more_than_a_standard_error(gains, expected):
     table = OnlyRows(rows([[0.5, 0.5 + gain] for gain in gains]))
     scores = {"first": np.tile([1.0, 0.0], len(gains)), "other": np.tile([0.0, 1.0], len(gains))}
-    assert cross_validation._best(table, scores) == expected
+    assert cross_validation.best_picks(table, scores) == expected
 
 
 def test_trials_are_drawn_by_seed_from_the_space_and_recorded():

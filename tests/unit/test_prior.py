@@ -67,6 +67,31 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     assert prior.knows(data.candidates).sum() == len(first.candidates)
 
 
+def test_a_prior_that_is_wrong_is_forgotten(tmp_path):
+    data = samples.measured()
+    upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
+    learn.write(tmp_path, learn.train(upside_down, samples.product(), changed()), samples.product())
+    rows = few_rows(data, 0.3)
+    corrected = correct(rows, tmp_path)
+    assert corrected.manifest["choice"]["published"]["prior_weight"] == 0
+    alone = learn.train(rows, samples.product(), changed(target="log_tflops"))
+    assert picked(data, corrected) > picked(data, alone) - 0.02
+
+
+def test_two_rows_of_each_problem_can_correct_a_prior(folder):
+    data = samples.measured()
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
+    other = dataclasses.replace(data, tflops=np.where(slow, 0.3, 1.0) * data.tflops)
+    train = (other.problems["split"] == "train").to_numpy()[other.problem]
+    # Of each training problem the rows of two candidates that change from problem to problem.
+    turn = (other.candidate - other.problem) % len(other.candidates)
+    rows = other.only(~train | np.isin(turn, (0, 7)))
+    corrected = correct(rows, folder)
+    assert corrected.manifest["choice"]["published"]["trees"] > 0
+    first = lightgbm.Booster(model_file=str(folder / model_files.MODEL)).model_to_string()
+    assert picked(other, corrected) > picked(other, dataclasses.replace(corrected, model=first)) + 0.02
+
+
 def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
     data = samples.measured()
     rows = few_rows(data, 0.02)
@@ -106,12 +131,23 @@ def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_
     assert [entry["share"] for entry in found["shares"]] == [0.0, 50.0]
     nothing, half = found["shares"]
     assert nothing["pairs"] == 0 and "without_prior" not in nothing
+    assert found["seen_by_prior"] == 0
     # With no rows it is the prior, which was trained on this device.
     itself = 100 * picked(data, learn.train(data, samples.product(), changed()))
     assert nothing["with_prior"]["efficiency"]["mean"] == pytest.approx(itself, abs=1e-3)
     assert half["without_prior"]["efficiency"]["mean"] > 50
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     assert 0.4 * train.sum() < half["pairs"] < 0.6 * train.sum()
+
+
+def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch):
+    monkeypatch.setattr(transfer_curve, "SHARES", (0.0,))
+    data = samples.measured()
+    sides = {"train": "validation", "validation": "train"}
+    swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
+    settings = changed().model_copy(update={"prior": str(folder)})
+    found = transfer_curve.of_shares(swapped, samples.product(), settings, threads=1)
+    assert found["seen_by_prior"] == (swapped.problems["split"] == "validation").sum()
 
 
 def test_it_is_deterministic(folder):

@@ -570,6 +570,18 @@ def test_the_times_of_a_library_are_those_of_the_recording(tmp_path):
         results.load(*stages, (), tmp_path / "recorded")
 
 
+def test_the_curve_of_a_prior_has_both_ways_at_each_share_and_their_intervals(shown):
+    panel = figures.transfer(shown)[0]
+    rows = panel.chart.to_dict()["data"]["values"]
+    assert [(row["share"], row["which"], row["mean"]) for row in rows] == [
+        ("0 %", "with the prior", 70.0),
+        ("5 %", "with the prior", 85.0),
+        ("5 %", "without it", 60.5),
+    ]
+    assert all(row["low"] <= row["mean"] <= row["high"] for row in rows)
+    assert "forward_fp16 gfx942 (simulated)" in panel.words
+
+
 def test_the_learning_curve_is_that_of_measuring_or_of_shares_of_the_problems(shown):
     panels = figures.learning_curve(shown)
     assert panels[0].words == "After 300 of 1000 pairs, mean 82.0 percent."

@@ -33,7 +33,7 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     assert manifest["prior"]["device_kind"] == "simulated"
     report = json.loads(copy.read(REPORT))
     curve = report["transfer"]
-    assert curve["shares"][0]["share"] == curve["shares"][0]["pairs"] == 0
+    assert curve["shares"][0]["share"] == curve["shares"][0]["pairs"] == curve["seen_by_prior"] == 0
     assert curve["noise_floor"]["perfect_model"] == report["noise_floor"]["perfect_model"]["efficiency"]
     page = copy.read("results/reports/gfx950.html").decode()
     assert "prior of forward_bf16 gfx950 (simulated)" in page

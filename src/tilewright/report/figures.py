@@ -23,13 +23,14 @@ import vl_convert
 from tilewright.efficiency import PERCENTILES
 from tilewright.report.measured import DRIFT_BANDS, Measured, kernels, records
 from tilewright.report.published import EFFICIENCY
-from tilewright.report.results import OperationResult, Results, Summary
+from tilewright.report.results import OperationResult, Results, Summary, Transfer
 
 NO_FAILURE = ("unsupported", "skipped")
 """Statuses of pairs that were not run."""
 WIDTH = 340
 """Pixels of a panel, axes and labels included: one on a phone, three on a desk."""
 TOP_FEATURES = 20
+WITH_AND_WITHOUT = ("with the prior", "without it")
 _FEWEST_ROWS = 3
 
 INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(--baseline)"
@@ -560,6 +561,40 @@ def _learning_curve(
         )
     )
     return Panel(sized(chart, 13, 16), result.label, f"{words}, mean {known[-1][2].mean:.1f} percent.")
+
+
+def transfer(results: Results) -> list[Panel]:
+    """Draw what models that correct a prior and models without it make of a share of the training pairs."""
+    return [_transfer(result, curve) for result in results.operations if (curve := result.validation.transfer)]
+
+
+def _transfer(result: OperationResult, curve: Transfer) -> Panel:
+    rows = [
+        {"share": f"{share.share:g} %", "pairs": share.pairs, "which": which, "mean": model.efficiency.mean,
+         "low": model.interval["mean"][0], "high": model.interval["mean"][1]}
+        for share in curve.shares
+        for which, model in zip(WITH_AND_WITHOUT, (share.with_prior, share.without_prior), strict=True)
+        if model is not None
+    ]  # fmt: skip
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        x=alt.X("share:O", sort=None, title="training pairs measured", axis=alt.Axis(labelAngle=0)),
+        color=alt.Color(
+            "which:N",
+            scale=alt.Scale(domain=list(WITH_AND_WITHOUT), range=[MODEL, BASELINE]),
+            legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
+        ),
+        tooltip=["share:O", "pairs:Q", "which:N", "mean:Q", "low:Q", "high:Q"],
+    )
+    scale = alt.Scale(zero=False)
+    line = base.mark_line(point=True).encode(y=alt.Y("mean:Q", title="mean efficiency, %", scale=scale))
+    interval = base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title="", scale=scale), y2="high:Q")
+    first, last = curve.shares[0], curve.shares[-1]
+    words = (
+        f"The prior of {curve.prior['operation']} {curve.prior['arch']} ({curve.prior['device_kind']}) has mean "
+        f"{first.with_prior.efficiency.mean:.1f} percent with {first.share:g} percent of the pairs, corrected by "
+        f"{last.share:g} percent of them {last.with_prior.efficiency.mean:.1f}."
+    )
+    return Panel(sized(interval + line, 13, 16), result.label, words)
 
 
 def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:

@@ -232,6 +232,8 @@ class Transfer(_Part):
     """The learning curve of a model that corrects a prior."""
 
     prior: dict[str, str]
+    seen_by_prior: int = 0
+    """Validation problems whose layer the prior was trained on."""
     shares: list[TransferShare]
     noise_floor: dict[str, Summary] = {}
 

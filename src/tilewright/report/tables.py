@@ -139,7 +139,7 @@ def transfer(results: Results) -> list[Table]:
     return [
         Table(
             f"Models of few measured pairs, prior of {' '.join(t.prior[name] for name in ('operation', 'arch'))} "
-            f"({t.prior['device_kind']}), {result.label}",
+            f"({t.prior['device_kind']}), {result.label}{_seen(t.seen_by_prior)}",
             ("training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
              "mean without it, %", "its interval", "p10, %", FLOOR),
             tuple(
@@ -150,6 +150,10 @@ def transfer(results: Results) -> list[Table]:
         for result in results.operations
         if (t := result.validation.transfer) is not None
     ]  # fmt: skip
+
+
+def _seen(problems: int) -> str:
+    return f"; the prior was trained on {problems} of the layers that it is judged on" if problems else ""
 
 
 def _learnt(model: Learnt | None) -> tuple[Cell, ...]:
