@@ -581,7 +581,7 @@ def _transfer(result: OperationResult, curve: Transfer) -> Panel:
         color=alt.Color(
             "which:N",
             scale=alt.Scale(domain=list(WITH_AND_WITHOUT), range=[MODEL, BASELINE]),
-            legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
+            legend=alt.Legend(title=None, orient="bottom", labelColor=INK, symbolOpacity=1),
         ),
         tooltip=["share:O", "pairs:Q", "which:N", "mean:Q", "low:Q", "high:Q"],
     )
