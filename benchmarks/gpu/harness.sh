@@ -1,15 +1,18 @@
 #!/bin/bash
 # What one call on a GPU machine without a network does, in the root of this repository: harness.sh CARRIED OUT STEP...
 #   check RUN STEP...  check the harness (check_harness.py) with some of its steps; to the end of the line
-#   measure SECONDS KILL  the workflow of TILEWRIGHT_CONFIG up to its models, on all GPUs, for SECONDS at most; with KILL
+#   measure SECONDS KILL  the workflow of TILEWRIGHT_CONFIG up to its report, on all GPUs, for SECONDS at most; with KILL
 #                   above 0 everything is killed after KILL seconds of measuring, until then on TILEWRIGHT_FIRST_GPUS
 #                   GPUs, and goes on; the next call resumes
 #   also CONFIG TARGET  the workflow of another overlay up to a target
+#   apart NAME CONFIG TARGET  the same in a folder NAME of its own, with results of its own
+#   loss FULL BUDGET  compare the results of two folders of such steps (budget_loss.py)
+#   two_times       measure one pair over and over (two_times.py)
 #   quick           tilewright bench --quick with a module of the workflow
 #   jobs            the log of the jobs: which GPU each had when
 #   finish          cuDNN's times, an operation a GPU; the recording; the log of the jobs
 #   cache           keep what was compiled, for CARRIED of the next call
-# CARRIED is a folder with the wheels that the machine lacks (whl/), CUTLASS's headers (cutlass.tar.xz) and what was
+# CARRIED is a folder with the wheels that the machine lacks (whl/ in whl.tar.xz), CUTLASS's headers (cutlass.tar.xz) and what was
 # compiled before, if anything (cache.tar.xz); OUT is kept.
 set -uo pipefail
 carried=$(realpath "$1") out=$(realpath "$2")
@@ -17,18 +20,19 @@ shift 2
 state=${TILEWRIGHT_STATE:-/tmp/tilewright-state}
 config=${TILEWRIGHT_CONFIG:-benchmarks/gpu/h200.yaml}
 mkdir -p "$state"
-gpus=$(nvidia-smi -L | wc -l)
+gpus=${TILEWRIGHT_GPUS:-$(nvidia-smi -L | wc -l)}
 
 install() {
     if [ ! -e "$state/site" ]; then
-        python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$carried"/whl/*.whl || exit 1
+        tar -xJf "$carried/whl.tar.xz" -C "$state" || exit 1
+        python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$state"/whl/*.whl || exit 1
         # What Python's metadata has of an installed package.
         mkdir "$state/site/tilewright-0.dist-info"
         printf 'Metadata-Version: 2.1\nName: tilewright\nVersion: %s\n' "$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
             > "$state/site/tilewright-0.dist-info/METADATA"
         mkdir "$state/cutlass" && tar -xJf "$carried/cutlass.tar.xz" -C "$state/cutlass" || exit 1
         if [ -e "$carried/cache.tar.xz" ]; then
-            mkdir "$state/cache" && tar -xJf "$carried/cache.tar.xz" -C "$state/cache" || exit 1
+            tar -xJf "$carried/cache.tar.xz" -C "$state" || exit 1
         fi
     fi
     # No link to Python's program, which finds its environment beside the path that it was called by.
@@ -56,15 +60,16 @@ watch_gpu() { # FILE: clocks, power, temperature and throttle reasons of each GP
 
 rows() { cat results/journals/sm_90/*/*.csv 2> /dev/null | grep -vc '^kernel,'; }
 
-workflow() { # CONFIG TARGET
+workflow() { # CONFIG TARGET...; CONFIG may be several files
+    # shellcheck disable=SC2086
     snakemake --cores "$(nproc)" --resources gpu="$gpus" mem_mb=400000 --rerun-incomplete --keep-going \
-        --configfile "$1" -- "$2" >> "$out/workflow.log" 2>&1
+        --configfile $1 -- "${@:2}" >> "$out/workflow.log" 2>&1
 }
 
 begin_workflow() { # a process group of its own, so that all of it can be killed
     export -f workflow
     export out gpus
-    setsid bash -c 'workflow "$@"' workflow "$config" results/models/sm_90 &
+    setsid bash -c 'workflow "$@"' workflow "$config" results/models/sm_90 results/reports/sm_90.html &
     workflow=$!
 }
 
@@ -124,11 +129,28 @@ while [ $# -gt 0 ]; do
         tail -n 4 "$out/workflow.log"
         shift 2
         ;;
+    apart)
+        folder=$state/$1
+        mkdir "$folder" && tar -cf - --exclude=./results --exclude=./logs --exclude=./.snakemake . | tar -xf - -C "$folder"
+        (cd "$folder" && PYTHONPATH=$folder/src:$state/site workflow "$2" "$3"; echo "exit status $?")
+        tail -n 4 "$out/workflow.log"
+        tail -qn 1 "$folder"/logs/sm_90/*/benchmark/*.log
+        shift 3
+        ;;
+    loss)
+        python3 benchmarks/gpu/budget_loss.py --full "$state/$1/results" --budget "$state/$2/results"
+        shift 2
+        ;;
+    two_times)
+        libraries=results/libraries/sm_90 build=results/build/sm_90/bwd_data_bf16/1.parquet
+        python3 benchmarks/gpu/two_times.py --driver $libraries/driver.so --module $libraries/bwd_data_bf16/1.so --build $build \
+            --settings '{"min_time_ms": 1, "sample_ms": 0.1, "min_samples": 3, "max_samples": 100, "budget_ms": 100}'
+        ;;
     jobs)
         python3 benchmarks/gpu/record.py --jobs
         ;;
     cache)
-        tar -cf - -C "$state/cache" . | xz -T0 -4 > "$out/cache.tar.xz"
+        (cd "$state" && tar -cf - cache $(ls check/*.so 2> /dev/null)) | xz -T0 -4 > "$out/cache.tar.xz"
         ;;
     finish)
         gpu=0
@@ -149,8 +171,8 @@ while [ $# -gt 0 ]; do
         wait
         for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
         tar -cf "$out/recorded.tar" -C "$state" recorded
-        grep -hE '"event": "(session|drift)"' results/journals/sm_90/*/*.details.jsonl | gzip -9 > "$out/sessions.jsonl.gz"
-        tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark
+        grep -rhE --include=*.details.jsonl '"event": "(session|drift)"' results/journals/sm_90 | gzip -9 > "$out/sessions.jsonl.gz"
+        tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark results/reports
         ;;
     quick)
         for cache in cold warm; do

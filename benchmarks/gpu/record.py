@@ -20,14 +20,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilewright import parquet, recording
+from tilewright import dataset, parquet, recording
 from tilewright.atomic import write_text
-from tilewright.bench import details, journal, receipt
+from tilewright.bench import again, details, journal, receipt
 from tilewright.errors import UserError, reports_user_errors
 from tilewright.problem import FIELDS
 
 KEY = ["kernel", "split_k", "problem_key"]
 TEXTS = ("variant", "dtype")
+QUANTILES = ["p10_us", "median_us", "p90_us"]
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -102,15 +103,22 @@ def kernel_rows(folder: Path) -> pa.Table:
 
 
 def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what the journal of a receipt counts, and what the details log says of every attempt."""
+    """Return what the journals of a receipt count, and what the details log says of every attempt.
+
+    ``both_ms`` is the mean of both times where a pair was measured again.
+    """
     vouched = receipt.Receipt.read(path)
-    rows, _ = journal.read(Path(vouched.journal))
-    rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id)).to_pandas()
-    passing = rows["status"].astype(str).isin(receipt.PASSING)
-    rows = pd.concat([rows[~passing], rows[passing]]).drop_duplicates(KEY)
-    return rows[[*KEY, "status", "latency_ms"]], pd.DataFrame(
-        attempts(Path(vouched.journal).with_suffix(".details.jsonl"))
-    )
+    first = Path(vouched.journal)
+    rows, _ = journal.read(first)
+    rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id))
+    second = again.NOTHING
+    if vouched.again:
+        second = again.counted(journal.read(again.journal_of(first))[0], vouched.measurement_id, rows)
+    both = again.combined(rows, second)["latency_ms"].to_numpy()
+    frame = rows.to_pandas().assign(both_ms=both)
+    passing = frame["status"].astype(str).isin(receipt.PASSING)
+    frame = pd.concat([frame[~passing], frame[passing]]).drop_duplicates(KEY)
+    return frame[[*KEY, "status", "latency_ms", "both_ms"]], pd.DataFrame(attempts(first.with_suffix(".details.jsonl")))
 
 
 def pair_rows(results: Path, arch: str, operation: str) -> pd.DataFrame:
@@ -125,6 +133,7 @@ def pair_rows(results: Path, arch: str, operation: str) -> pd.DataFrame:
     apart = ok & ~np.isclose(pairs["latency_ms"], pairs["latency_ms_told"], rtol=1e-4)
     if apart.any():
         raise UserError(f"{operation}: {apart.sum()} times of the journal are not those of the details log")
+    pairs[QUANTILES] = pairs[QUANTILES].mul(pairs["both_ms"] / pairs["latency_ms"], axis=0)
     return pairs
 
 
@@ -149,11 +158,22 @@ def record(results: Path, arch: str, operation: str, output: Path) -> str:
     return f"{operation}: {kernels.num_rows} kernels, {problems.num_rows} problems, {len(pairs)} pairs, {counts}"
 
 
+def between_runs(results: Path, arch: str, operations: list[str]) -> dict[str, Any]:
+    """Return what the datasets know of the noise between runs, by operation."""
+    known = {}
+    for operation in operations:
+        path = results / f"datasets/{arch}/{operation}.parquet"
+        told = dataset.provenance_of(parquet.read(path), path)
+        known |= {operation: told[dataset.BETWEEN_RUNS]} if dataset.BETWEEN_RUNS in told else {}
+    return known
+
+
 def sessions(results: Path, arch: str) -> list[str]:
     """Return a line a session of a job: its GPU, begin, end and pairs; then whether two were on one GPU at a time."""
     spans = []
-    for log in sorted(Path(results, "journals", arch).glob("*/*.details.jsonl")):
-        job = f"{log.parent.name}/{log.name.partition('.')[0]}"
+    root = Path(results, "journals", arch)
+    for log in sorted(root.rglob("*.details.jsonl")):
+        job = log.relative_to(root).as_posix().removesuffix(".details.jsonl")
         found: list[list[Any]] = []
         for event in details.read(log):
             if event["event"] == "session":
@@ -209,6 +229,7 @@ def main() -> None:
         "arch": args.arch,
         "device": args.device,
         "operations": operations,
+        "between_runs": between_runs(args.results, args.arch, operations),
         "latency": "median of samples between device events, each a row of launches; operands "
         + session["method"]["cache"],
         "provenance": {

@@ -19,9 +19,10 @@ import pyarrow.compute as pc
 
 from tilewright import aliases, chosen_pairs, chunk_parts, parquet, support_table
 from tilewright.atomic import naming
+from tilewright.bench import again
 from tilewright.bench import journal as journals
-from tilewright.bench.receipt import COUNTED, Receipt, RowsDigest, counted, pair_text
-from tilewright.dataset import SCHEMA, SCHEMA_VERSION
+from tilewright.bench.receipt import COUNTED, Receipt, RowsDigest, counted, digest, pair_text
+from tilewright.dataset import BETWEEN_RUNS, SCHEMA, SCHEMA_VERSION
 from tilewright.dataset_rows import ROW_GROUP, Rows
 from tilewright.errors import UserError
 from tilewright.settings.dataset import DatasetSettings
@@ -29,6 +30,7 @@ from tilewright.settings.dataset import DatasetSettings
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
 BEYOND_BUDGET = "beyond the budget"
+MEASURED_AGAIN = "pairs of the same jobs, drawn at random and measured again by another worker"
 _SKIPPED = -2
 _BUILD_FAILURES = ("compile_error", "compile_timeout")
 
@@ -105,8 +107,17 @@ def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
         rows = pa.concat_tables(_Journal(Path(receipt.journal)).rows())
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
         pairs = parquet.read(chunk.support)
-        found.append(counted(rows, receipt.measurement_id, pairs.filter(support_table.supported(pairs))))
+        rows = counted(rows, receipt.measurement_id, pairs.filter(support_table.supported(pairs)))
+        found.append(again.combined(rows, _second(receipt, rows)))
     return pa.concat_tables(found)
+
+
+def _second(receipt: Receipt, rows: pa.Table) -> pa.Table:
+    """Return what counts of the second journal about the ``rows`` of the first one."""
+    if not receipt.again:
+        return again.NOTHING
+    second = journals.read(again.journal_of(Path(receipt.journal)))[0]
+    return again.counted(second, receipt.measurement_id, rows)
 
 
 class _Journal:
@@ -132,11 +143,14 @@ class _Vouched:
         self.receipt = receipt
         self._pairs = 0
         self._digest = RowsDigest()
+        self._seconds: list[pa.Table] = []
 
-    def add(self, rows: pa.Table) -> None:
-        """Count the rows of a part."""
+    def add(self, rows: pa.Table) -> pa.Table:
+        """Count the rows of a part; return them with the mean of both times where they were measured again."""
         self._pairs += rows.num_rows
         self._digest.update(rows)
+        self._seconds.append(_second(self.receipt, rows))
+        return again.combined(rows, self._seconds[-1])
 
     def check(self) -> None:
         """Raise a ``UserError`` unless the rows are those of the receipt."""
@@ -145,6 +159,11 @@ class _Vouched:
                 f"{self.receipt.journal}: {self._pairs} of the {self.receipt.pairs} pairs that {self._chunk.receipt} "
                 "vouches for are there, or their times were changed; delete the receipt and run again to measure what "
                 "is missing"
+            )
+        if self.receipt.again and digest(pa.concat_tables(self._seconds)) != self.receipt.again_sha256:
+            raise UserError(
+                f"{again.journal_of(Path(self.receipt.journal))}: its rows are not those that {self._chunk.receipt} "
+                "vouches for; delete the receipt and run again to measure what is missing"
             )
 
 
@@ -193,8 +212,7 @@ def _results(
 ) -> dict[str, pa.Array]:
     """Return what was measured, at the positions of the measured ``pairs`` among all; nulls elsewhere."""
     rows = counted(measured, vouched.receipt.measurement_id, pairs.filter(aliases.own(pairs, wanted.known)))
-    vouched.add(rows)
-    rows = pa.concat_tables([rows, wanted.lent])
+    rows = pa.concat_tables([vouched.add(rows), wanted.lent])
     found = pc.index_in(pair_text(aliases.as_measured(pairs, wanted.known)), value_set=pair_text(rows).combine_chunks())
     index = np.full(length, -1, np.int64)
     index[position] = pc.fill_null(found, _SKIPPED).to_numpy()
@@ -237,9 +255,13 @@ def _provenance(receipts: Sequence[Receipt], statuses: Mapping[str, int], arch: 
             raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
         return values.pop()
 
+    differences = [value for receipt in receipts for value in receipt.differences]
+    between = again.spread(differences)
+    told = {"relative": round(between, 6), "pairs": len(differences), "source": MEASURED_AGAIN} if between else None
     return {
         "tilewright": json.dumps(
             {
+                **({BETWEEN_RUNS: told} if told else {}),
                 "schema_version": SCHEMA_VERSION,
                 "arch": arch,
                 "operation": operation,

@@ -20,6 +20,9 @@ from tilewright.problem import DIMS
 from tilewright.problem import FIELDS as PROBLEM_FIELDS
 
 SCHEMA_VERSION = 3
+BETWEEN_RUNS = "between_runs"
+"""Entry of the provenance: ``relative``, the standard deviation of a time from run to run; of how many ``pairs`` that
+was learnt, and from what (``source``). Absent where it was not measured, and where two runs never differ."""
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
@@ -81,6 +84,8 @@ def load(path: Path) -> Measurements:
     problem, problems = _distinct(table, ["problem_key"], PROBLEM)
     candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
     status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
+    between = provenance.get(BETWEEN_RUNS, {}).get("relative")
+    within = table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1))
     return Measurements(
         arch=provenance["arch"],
         operation=provenance["operation"],
@@ -93,7 +98,9 @@ def load(path: Path) -> Measurements:
         status=status.to_numpy().astype(np.uint8),
         latency_ms=table["latency_ms"].to_numpy(),
         tflops=table["tflops"].to_numpy(),
-        relative_error=table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1)),
+        # Samples of one worker that agree with each other say nothing of the next worker.
+        relative_error=within if between is None else np.fmax(within, between),
+        between_runs=between,
         sentinel=table["sentinel"].to_numpy(),
     )
 

@@ -13,7 +13,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, end_to_end, explain, families, features, learn, noise_floor
+from tilewright import bootstrap, efficiency, end_to_end, explain, families, features, learn, noise_floor, ties
 from tilewright.devices.coefficients import Coefficients
 from tilewright.errors import UserError
 from tilewright.families import learning
@@ -145,6 +145,7 @@ def evaluate(
     scored = score(measurements, scores, supported)
     problems = measurements.problems.iloc[scored.rows]
     floor = _floor(measurements, scored, hardware, coefficients)
+    tied = ties.with_best(scored.achieved, _errors(measurements, scored))
     training = measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
     if training.empty:
         raise UserError(
@@ -169,6 +170,7 @@ def evaluate(
         "interval": bootstrap.intervals(scored.picked),
         "interval_level": bootstrap.LEVEL,
         "noise_floor": _floor_report(scored, floor),
+        "ties": ties.report(tied, scored.picks, measurements.between_runs),
         "oracle": _oracle(scored),
         "pipelines": _pipelines(measurements, scored.picks, scored.achieved),
         "by_ndim": strata(problems["ndim"], "{}d"),
@@ -182,7 +184,7 @@ def evaluate(
             {"reference_trainer": _against(measurements, scored, reference, supported)} if reference is not None else {}
         ),
         "worst": _worst(measurements, scored, novelty, model, hardware),
-        "picks": _every_pick(measurements, scored),
+        "picks": _every_pick(measurements, scored, tied),
         **(_networks(measurements, scored, floor, uses) if uses is not None else {}),
     }
 
@@ -226,10 +228,15 @@ def _floor(
         return noise_floor.of_simulation(
             problems, measurements.candidates, scored.pool, scored.achieved, hardware, coefficients
         )
+    return noise_floor.of_errors(scored.achieved, _errors(measurements, scored), measurements.between_runs)
+
+
+def _errors(measurements: Measurements, scored: Scored) -> np.ndarray:
+    """Return the relative standard error of each time, float64 [R, Q]; NaN where it is unknown."""
     error = np.full(len(measurements.problem), np.nan)
     if measurements.relative_error is not None:
         error = measurements.relative_error
-    return noise_floor.of_errors(scored.achieved, efficiency.spread_out(measurements, scored.rows, error, np.nan))
+    return efficiency.spread_out(measurements, scored.rows, error, np.nan)
 
 
 def _floor_report(scored: Scored, floor: noise_floor.Floor) -> dict[str, Any]:
@@ -456,14 +463,19 @@ def _worst(
     ]
 
 
-def _every_pick(measurements: Measurements, scored: Scored) -> dict[str, dict[str, Any]]:
-    """Return the pick of every problem that is scored, by problem key, with its efficiency in percent."""
+def _every_pick(measurements: Measurements, scored: Scored, tied: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Return the pick of every problem that is scored, by problem key, with its efficiency in percent.
+
+    ``ties`` are the candidates that the noise does not tell from the best, which is one of them; ``tied``: the pick is.
+    """
     keys = measurements.problems["problem_key"].to_numpy()[scored.rows].tolist()
     names = measurements.candidates["candidate"].to_numpy()[scored.picks].tolist()
     picked = [efficiency.percent(value) for value in scored.picked]
+    several = tied.sum(axis=1).tolist()
+    among = np.take_along_axis(tied, scored.picks[:, None], axis=1)[:, 0].tolist()
     return {
-        key: {"candidate": name, "efficiency": value}
-        for key, name, value in sorted(zip(keys, names, picked, strict=True))
+        key: {"candidate": name, "efficiency": value, "ties": count, "tied": is_tied}
+        for key, name, value, count, is_tied in sorted(zip(keys, names, picked, several, among, strict=True))
     }
 
 

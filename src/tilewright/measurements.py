@@ -48,11 +48,14 @@ class Measurements:
     tflops: np.ndarray
     """float64, useful FLOP over the latency, NaN unless the status is ``ok``."""
     relative_error: np.ndarray | None = None
-    """float64, relative standard error of the latency (its coefficient of variation over the root of the samples), NaN
-    where it is unknown; None: unknown for all."""
+    """float64, relative standard error of the latency: its coefficient of variation over the root of the samples, but
+    at least ``between_runs``; NaN where it is unknown; None: unknown for all."""
     sentinel: np.ndarray | None = None
     """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
     one's first time, NaN where it is unknown; None: unknown for all."""
+
+    between_runs: float | None = None
+    """Relative standard deviation of a time from run to run; None where it was not measured, or is none."""
 
     def only(self, keep: np.ndarray) -> Measurements:
         """Return some of the pairs, by mask or by position, of the same problems and candidates."""

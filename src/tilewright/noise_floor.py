@@ -22,6 +22,8 @@ from tilewright.hardware import Hardware
 
 DRAWS = 64
 SEED = 1
+ONE_RUN = "spread of the timed launches, drawn again around the measured times"
+SEVERAL_RUNS = "at least {:.2f} %, by which a time differs from run to run"
 FIRST = 5
 """How many of the first picks of a selector are told."""
 
@@ -79,8 +81,11 @@ def of_simulation(
     )
 
 
-def of_errors(measured: np.ndarray, error: np.ndarray) -> Floor:
-    """Return the floor from the relative standard error of each time, float64 [R, Q] (NaN: taken as 0)."""
+def of_errors(measured: np.ndarray, error: np.ndarray, between_runs: float | None = None) -> Floor:
+    """Return the floor from the relative standard error of each time, float64 [R, Q] (NaN: taken as 0).
+
+    ``between_runs`` is the part of it that two runs differ by, if it is known: the basis says so.
+    """
     draw = np.random.default_rng(SEED)
     ran = measured > 0
     spread = np.where(ran & np.isfinite(error), error, 0.0)
@@ -96,7 +101,7 @@ def of_errors(measured: np.ndarray, error: np.ndarray) -> Floor:
     # How much too fast the luckiest is on average; the best true time is slower than the best measured by as much.
     corrected = np.minimum(measured * np.exp(curse / DRAWS)[:, None], 1.0)
     return Floor(
-        basis="spread of the timed launches, drawn again around the measured times",
+        basis=ONE_RUN if between_runs is None else f"{ONE_RUN}; {SEVERAL_RUNS.format(100 * between_runs)}",
         perfect_first=perfect / DRAWS,
         knowing_first=None,
         true=corrected,

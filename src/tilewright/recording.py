@@ -25,7 +25,7 @@ from pydantic import Field
 
 from tilewright import candidates as candidate_tables
 from tilewright import parquet
-from tilewright.dataset import CODE, NAME, SCHEMA, SCHEMA_VERSION
+from tilewright.dataset import BETWEEN_RUNS, CODE, NAME, SCHEMA, SCHEMA_VERSION
 from tilewright.errors import UserError
 from tilewright.families import learning
 from tilewright.hardware import Hardware
@@ -75,6 +75,17 @@ KERNELS = pa.schema(
 """``registers`` and ``local_bytes`` a thread, ``shared_bytes`` a block, ``blocks`` resident on a multiprocessor."""
 
 
+class BetweenRuns(Table):
+    """How far the times of two runs differ."""
+
+    relative: Annotated[float, Field(gt=0, lt=1)]
+    """Standard deviation of a time from run to run, over the time."""
+    pairs: Annotated[int, Field(ge=1)]
+    """Pairs that were measured in both runs."""
+    source: str
+    """Which runs, and where their log is."""
+
+
 class Recording(Table):
     """The content of ``recording.json``."""
 
@@ -86,6 +97,9 @@ class Recording(Table):
     """What ``latency_ms`` of the dataset is."""
     provenance: dict[str, str]
     """Everything else that a number depends on, in words."""
+
+    between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
+    """By operation; absent where nothing was measured twice."""
 
     def told(self) -> dict[str, str]:
         """Return all that a reader of the times wants to know."""
@@ -130,8 +144,10 @@ def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
         "device_kind": "recorded",
         "measurement_id": hashlib.sha256((own / "pairs.parquet").read_bytes()).hexdigest()[:16],
         "rows_by_status": dict(sorted(statuses.items())),
-        "recording": recording.model_dump(),
+        "recording": recording.model_dump(exclude_defaults=True),
     }
+    if (between := recording.between_runs.get(str(operation))) is not None:
+        provenance[BETWEEN_RUNS] = between.model_dump()
     return table.replace_schema_metadata({"tilewright": json.dumps(provenance, sort_keys=True)})
 
 

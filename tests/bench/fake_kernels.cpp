@@ -5,6 +5,7 @@
 
 #include "driver.hpp"
 
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -109,6 +110,18 @@ struct WarmsUp : Good
 {
     static constexpr const char* name = "warms_up";
     static double microseconds(int launch) { return launch < 100 ? 15 - 0.05 * launch : 10; }
+};
+
+// As steady as can be within a process, up to 2 % slower in another one.
+struct Placed : Good
+{
+    static constexpr const char* name = "placed";
+    static double microseconds(int) { return 10 * (1 + 0.02 * std::fmod(0.618 * getpid(), 1.0)); }
+};
+
+struct PlacedToo : Placed
+{
+    static constexpr const char* name = "placed_too";
 };
 
 // 5 % slower after every thousand launches.
@@ -219,6 +232,8 @@ const Registration<Fake<GoodWeight, CONV_BWD_WEIGHT>> good_weight;
 const Registration<Fake<Slow>> slow;
 const Registration<Fake<Heats>> heats;
 const Registration<Fake<WarmsUp>> warms_up;
+const Registration<Fake<Placed>> placed;
+const Registration<Fake<PlacedToo>> placed_too;
 const Registration<Fake<Drifts>> drifts;
 const Registration<Fake<Noisy>> noisy;
 const Registration<Fake<Segfault>> segfault;

@@ -12,11 +12,17 @@ ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
+INCLUDE = ROOT / native.SOURCES
+
+
+def compiled(source: Path, output: Path) -> str:
+    """Return the path of a library made of one source."""
+    command = native.command("host", COMPILER, "", [source], output, INCLUDE)
+    native.build([*command, "-Wall", "-Wextra", "-Werror"])
+    return str(output)
+
+
 def build(folder: Path) -> tuple[str, str]:
     """Return the paths of driver and fake kernels, built into ``folder``."""
-    include = ROOT / native.SOURCES
-    libraries = {"driver.so": include / native.DRIVER_SOURCE, "fake.so": ROOT / "tests/bench/fake_kernels.cpp"}
-    for name, source in libraries.items():
-        command = native.command("host", COMPILER, "", [source], folder / name, include)
-        native.build([*command, "-Wall", "-Wextra", "-Werror"])
-    return str(folder / "driver.so"), str(folder / "fake.so")
+    driver = compiled(INCLUDE / native.DRIVER_SOURCE, folder / "driver.so")
+    return driver, compiled(ROOT / "tests/bench/fake_kernels.cpp", folder / "fake.so")

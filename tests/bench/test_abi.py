@@ -104,6 +104,55 @@ def test_the_reference_is_the_convolution(library, direction, shape):
     np.testing.assert_allclose(c, convolution(a, b, shape, direction).ravel(), rtol=1e-5, atol=1e-6)
 
 
+OPERANDS = """
+#include "host_runtime.hpp"
+#include "reference.hpp"
+#include <cstdio>
+template <typename T> void print(std::uint64_t seed)
+{
+    for(std::int64_t i = 0; i < 4096; ++i)
+    {
+        typename T::Bits bits;
+        tilewright::Generate<T>{&bits - i, seed}(i);
+        std::uint32_t shown = 0;
+        std::memcpy(&shown, &bits, sizeof bits);
+        std::printf("%u\\n", shown);
+    }
+}
+int main()
+{
+    for(const std::uint64_t seed : {1, 2})
+    {
+        print<tilewright::Fp16>(seed);
+        print<tilewright::Bf16>(seed);
+        print<tilewright::Fp32>(seed);
+    }
+}
+"""
+
+
+def test_operands_are_numbers_of_the_kernels_type_uniform_and_of_their_seed(tmp_path):
+    (tmp_path / "operands.cpp").write_text(OPERANDS)
+    program = tmp_path / "operands"
+    command = [COMPILER, "-std=c++17", "-I", ROOT / native.SOURCES, tmp_path / "operands.cpp", "-o", program]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    bits = np.array(printed, np.uint32).reshape(2, 3, 4096)
+    for fp16, bf16, fp32 in bits:
+        found = (
+            fp16.astype(np.uint16).view(np.float16), (bf16 << 16).view(np.float32), fp32.view(np.float32)
+        )  # fmt: skip
+        for values, used in zip(found, (fp16 & 0x3FF, bf16 & 0x7F, fp32 & 0x7FFFFF), strict=True):
+            values = values.astype(np.float64)
+            assert np.abs(values).max() <= 1 and values.std() == pytest.approx(3**-0.5, rel=0.05)
+            assert abs(values.mean()) < 0.03
+            # Every bit of the mantissa is now set, now not.
+            assert np.bitwise_or.reduce(used) == np.bitwise_or.reduce(~used & np.bitwise_or.reduce(used))
+        np.testing.assert_allclose(found[0], found[2], atol=2**-11)
+        np.testing.assert_allclose(found[1], found[2], atol=2**-8)
+    assert (bits[0] != bits[1]).mean() > 0.9
+
+
 def test_codes_and_their_texts(library):
     good = abi.Problem(*SHAPES[0], 0, 1)
     wide = abi.Problem(1, 1, 128, 8, *SHAPES[0][4:], 0, 1)

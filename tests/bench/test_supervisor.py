@@ -201,7 +201,7 @@ def test_before_the_first_measurement_a_worker_knows_its_kernels_and_what_they_s
         yes = worker.ask(ask, 20)
         no = worker.ask(ask | {"problem": [*SHAPE, 1, 1]}, 20)
         wide = worker.ask(ask | {"problem": [1, 1, 128, 128, *SHAPE[4:], 0, 1]}, 20)
-    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 17
+    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 19
     assert yes["code"] == 1
     assert (no["code"], no["error"]) == (0, "the kernel is for another direction")
     assert (wide["code"], wide["error"]) == (0, "C is above 64")

@@ -277,6 +277,21 @@ def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp
     assert np.sort(known["sentinel"].to_numpy()) == pytest.approx(drift)
 
 
+def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(tmp_path):
+    operation, folder = Operation.parse("forward_bf16"), small_recording(tmp_path)
+    about = json.loads((folder / "recording.json").read_text())
+    about["between_runs"] = {"forward_bf16": {"relative": 0.0125, "pairs": 200, "source": "two machines"}}
+    (folder / "recording.json").write_text(json.dumps(about))
+    parquet.write(recording.dataset(folder, operation, H200), tmp_path / "d.parquet")
+    found = dataset.load(tmp_path / "d.parquet")
+    assert found.between_runs == 0.0125
+    assert found.relative_error[found.status == 0].min() == 0.0125
+    about["between_runs"]["forward_bf16"]["relative"] = 0
+    (folder / "recording.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match="relative"):
+        recording.load(folder)
+
+
 def test_what_is_wrong_with_a_recording_is_said(tmp_path):
     folder = small_recording(tmp_path)
     with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):

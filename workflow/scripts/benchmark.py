@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+
 from tilewright import aliases, candidates, chosen_pairs, hardware, parquet
-from tilewright.bench import adopt, budget, journal, receipt, run
+from tilewright.bench import adopt, again, budget, journal, receipt, run
 from tilewright.devices import registry
 from tilewright.devices.trace import TracingDevice
 from tilewright.errors import reports_user_errors
@@ -60,6 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     chosen = chosen_pairs.read(args.chosen) if args.chosen else None
     wanted = pairs.filter(chosen_pairs.wanted(pairs, problem_table, chosen))
 
+    budget_s = None if settings.budget is None else budget.seconds(settings.budget) / args.shares
     with (
         registry.claimed(source, locking) as (device, waited),
         journal.Journal(args.journal, locking.timeout_s) as book,
@@ -75,12 +79,17 @@ def main(argv: list[str] | None = None) -> None:
             adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
-            budget_s = None if settings.budget is None else budget.seconds(settings.budget) / args.shares
-            done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, budget_s)
+            first_s = None if budget_s is None else budget_s * (1 - again.share(device, settings.gpu))
+            done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, first_s)
             measured, malformed = journal.read(args.journal)
         seconds = time.monotonic() - start
     skipped = missing.num_rows - done
     rows = receipt.counted(measured, batch.measurement_id, wanted)
+    second = again.NOTHING
+    if again.share(device, settings.gpu):
+        begin = time.monotonic()
+        second = measure_again(source, locking, batch, rows, again.journal_of(args.journal), budget_s)
+        seconds += time.monotonic() - begin
     counts = receipt.status_counts(rows)
     receipt.Receipt(
         arch=args.arch,
@@ -95,14 +104,45 @@ def main(argv: list[str] | None = None) -> None:
         malformed_lines=len(malformed),
         rows_sha256=receipt.digest(rows),
         skipped=wanted.num_rows - rows.num_rows,
+        again=second.num_rows,
+        again_sha256=receipt.digest(second) if second.num_rows else "",
+        differences=again.differences(rows, second, settings.gpu, settings.seed),
     ).write(args.receipt)
     failed = rows.num_rows - counts.get("ok", 0)
     print(
         f"{args.arch} {args.operation} chunk {args.chunk}: {done:,} pairs measured ({device.kind}), "
         f"{wanted.num_rows - missing.num_rows:,} kept, {skipped:,} beyond the budget, {failed:,} failed, "
+        f"{second.num_rows:,} times measured again, "
         f"{len(malformed):,} malformed lines, "
         f"{seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
+
+
+def measure_again(
+    source: registry.Source,
+    locking: LockSettings,
+    first: run.Batch,
+    rows: pa.Table,
+    path: Path,
+    budget_s: float | None,
+) -> pa.Table:
+    """Measure some of the measured ``rows`` once more in a session of its own; return what counts of the journal."""
+    settings, own = source.settings, replace(source, details=path.with_suffix(".details.jsonl"))
+
+    def counted() -> pa.Table:
+        return again.counted(journal.read(path)[0], first.measurement_id, rows) if path.exists() else again.NOTHING
+
+    if not again.plan(rows, counted(), settings.gpu, settings.seed).num_rows:
+        return counted()
+    with registry.claimed(own, locking) as (device, _), journal.Journal(path, locking.timeout_s) as book:
+        if settings.trace:
+            device = TracingDevice(device, Path(settings.trace))
+        batch = replace(first, device=device)
+        # Once more, now that no other workflow measures them.
+        todo = again.plan(rows, counted(), settings.gpu, settings.seed)
+        rest_s = None if budget_s is None else budget_s * again.share(device, settings.gpu)
+        run.measure(batch, *run.positions(batch, todo), book, settings.batch_pairs, rest_s, in_order=True)
+    return counted()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -44,6 +44,12 @@ class Receipt:
     rows_sha256: str
     skipped: int = 0
     """Wanted pairs that were not measured, because a budget was spent."""
+    again: int = 0
+    """Rows of the second journal (``again``) that count."""
+    again_sha256: str = ""
+    """Their digest."""
+    differences: list[float] = field(default_factory=list)
+    """Of the pairs that were drawn to be measured by a second worker, the logarithm of its time over the first one."""
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""

@@ -47,13 +47,19 @@ def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return (problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
+    problem, candidate = positions(batch, pairs)
+    seed = batch.device.order_seed
+    turn = np.lexsort((candidate, problem)) if seed is None else order.interleaved(problem, candidate, seed)
+    return problem[turn], candidate[turn]
+
+
+def positions(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (problem row, candidate row) of pairs, in their order, int32 [n] each."""
     problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
     keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
     wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
     candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
-    seed = batch.device.order_seed
-    turn = np.lexsort((candidate, problem)) if seed is None else order.interleaved(problem, candidate, seed)
-    return problem[turn].astype(np.int32), candidate[turn].astype(np.int32)
+    return problem.astype(np.int32), candidate.astype(np.int32)
 
 
 def measure(
@@ -63,15 +69,19 @@ def measure(
     journal: Journal,
     batch_pairs: int,
     budget_s: float | None = None,
+    in_order: bool = False,
 ) -> int:
     """Measure pairs and append each batch to the journal as soon as it is there; return how many were measured.
 
-    With a budget the most informative pairs come first, and none is begun after it is spent.
+    With a budget the most informative pairs come first, unless they are to be measured ``in_order``, and none is begun
+    after it is spent.
     """
     flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
     step = min(batch_pairs, batch.device.largest_batch)
     best = 0.0
-    rounds = None if budget_s is None else Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
+    rounds = None
+    if budget_s is not None and not in_order:
+        rounds = Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
     with Progress(batch.arch, len(problem), "pairs", budget_s) as progress:
         for p, c in rounds or ((problem, candidate),):
             done = 0

@@ -92,10 +92,12 @@ class WorstPick(_Part):
 
 
 class Pick(_Part):
-    """What the model picks for a problem, and its efficiency in percent."""
+    """What the model picks for a problem, its efficiency in percent, and how many candidates tie with the best."""
 
     candidate: str
     efficiency: float
+    ties: int | None = None
+    tied: bool = False
 
 
 class RunFloor(_Part):
@@ -162,6 +164,16 @@ class NoiseFloor(_Part):
         """Return the known ones by name."""
         known = {name: getattr(self, name) for name in ("perfect_selector", "perfect_model", "against_true_best")}
         return {name.replace("_", " "): floor for name, floor in known.items() if floor is not None}
+
+
+class Ties(_Part):
+    """Candidates that the noise does not tell from the best of their problem; shares in percent."""
+
+    meaning: str
+    between_runs: float | None
+    mean_candidates: float
+    problems_with_several: float
+    picks: float
 
 
 class Ahead(_Part):
@@ -268,6 +280,7 @@ class Validation(_Origin):
     worst: list[WorstPick]
     interval: dict[str, list[float]]
     noise_floor: NoiseFloor
+    ties: Ties
     by_layer_kind: dict[str, Stratum]
     by_distance_to_training: dict[str, Stratum]
     reference_trainer: Compared | None = None

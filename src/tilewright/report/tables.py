@@ -58,6 +58,9 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("picks within 2 % of the best, %", lambda v: v.within_2_percent),
     ("picks below 80 % of the best, %", lambda v: v.below_80_percent),
     ("best candidate is the pick (top 1), %", lambda v: v.top1),
+    ("the pick ties with the best, within the noise, %", lambda v: v.ties.picks),
+    ("problems whose best is not alone within the noise, %", lambda v: v.ties.problems_with_several),
+    ("candidates that tie with the best, itself included, mean", lambda v: v.ties.mean_candidates),
     ("best candidate is in the top 3, %", lambda v: v.top3),
     ("best candidate is in the top 5, %", lambda v: v.top5),
 )
@@ -271,7 +274,7 @@ def best(results: Results) -> list[Table]:
             f"{shape.network}: {shape.layer}" if shape.layer else shape.network, result.validation.operation,
             _without_defaults(shape.problem), shape.candidate, shape.pipeline, float(shape.tflops),
             1e3 * float(shape.latency_ms), "" if np.isnan(shape.runner_up) else float(shape.runner_up), int(shape.ran),
-            *_pick(result, shape), *([_library_time(result, shape)] if has_library else []),
+            _ties(result, shape), *_pick(result, shape), *([_library_time(result, shape)] if has_library else []),
         )
         for result in results.operations
         if result.measured
@@ -279,10 +282,16 @@ def best(results: Results) -> list[Table]:
     ]  # fmt: skip
     header = (
         "layer", "operation", "problem", "best candidate", "pipeline", "TFLOPS", "time, µs", "second best, %",
-        "candidates that ran", "the model's pick", "pick, %", *(["cuDNN, µs"] if has_library else []),
+        "candidates that ran", "of them tied with the best", "the model's pick", "pick, %",
+        *(["cuDNN, µs"] if has_library else []),
     )  # fmt: skip
     caption = f"The fastest candidate of each shape, {results.arch} ({results.device_kind})"
     return [Table(caption, header, tuple(rows), True, ("operation", "pipeline"))] if rows else []
+
+
+def _ties(result: OperationResult, shape: Any) -> Cell:
+    pick = result.validation.picks.get(shape.problem_key)
+    return "" if pick is None or pick.ties is None else pick.ties
 
 
 def _pick(result: OperationResult, shape: Any) -> tuple[Cell, Cell]:

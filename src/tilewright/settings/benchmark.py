@@ -41,6 +41,13 @@ class GpuSettings(Section):
     all must be finite. 0: no limit."""
     hopeless_factor: float = Field(5.0, ge=0, strict=False)
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
+    again: int = Field(32, ge=0)
+    """Pairs of a chunk, drawn at random, that another worker measures once more: how far two runs differ. 0: none."""
+    contenders: int = Field(3, ge=0)
+    """The fastest kernels of a problem, at most so many, that another worker measures again in turns, there and back
+    (A B B A), where the second is ``close``. 0 or 1: none."""
+    close: float = Field(0.02, gt=0, strict=False)
+    """How much slower than the chunk's best of a problem a kernel may be to contend with it, as a share."""
     sentinel_every: int = Field(64, ge=1)
     """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
     drift_limit: float = Field(0.03, gt=0, strict=False)
