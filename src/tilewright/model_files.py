@@ -88,7 +88,7 @@ def verify(models: Path) -> dict[str, Any]:
     for name, expected in index["sha256"].items():
         if name not in present:
             # No path arithmetic: an absolute name in the index would leave the directory out of the message.
-            raise UserError(f"{models}/{name}: the file, which index.json lists, is missing; publish the models again")
+            raise UserError(f"{models}/{name}: the file is missing, which index.json lists; publish the models again")
         if present[name] != expected:
             raise UserError(f"{models / name}: the content does not match index.json; publish the models again")
     extra = sorted(set(present) - set(index["sha256"]))
