@@ -6,6 +6,7 @@ each problem, not by picks: the best of a problem's few measured rows need not b
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,8 +40,10 @@ class Correction:
     """Out-of-fold scores of every row, the prior's share included."""
 
 
-def choose(data: Table, folds: Folds, settings: ModelSettings, threads: int) -> tuple[Choice, Correction]:
-    """Return the choice for the manifest and the correction that it is.
+def choose(
+    data: Table, folds: Folds, settings: ModelSettings, threads: int, weights: Sequence[float] = WEIGHTS
+) -> tuple[Choice, Correction]:
+    """Return the choice for the manifest and the correction that it is, of a prior with one of ``weights``.
 
     Small models choose the weight, and the labels: by picks among the measured rows, and beyond a standard error.
     Models of the published size say how many trees.
@@ -51,7 +54,7 @@ def choose(data: Table, folds: Folds, settings: ModelSettings, threads: int) -> 
         labels: [
             _crossed(replace(data, prior=weight * data.prior, within=labels == "within"), weight, folds, settings,
                      settings.cv_estimators, threads)
-            for weight in WEIGHTS
+            for weight in weights
         ]
         for labels in LABELS
     }  # fmt: skip

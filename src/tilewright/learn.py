@@ -8,6 +8,7 @@ The same data, settings and LightGBM release give the same bytes, whatever the t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,14 @@ class Trained:
     """The pool that the model may choose from: rows of the measured candidates that ran, with ``OFFSET``."""
 
 
-def train(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int = 1) -> Trained:
+def train(
+    measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int = 1,
+    prior_weights: Sequence[float] = correction.WEIGHTS,
+) -> Trained:  # fmt: skip
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
 
     Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0. With
-    ``settings.prior``, what is trained corrects that model.
+    ``settings.prior``, what is trained corrects that model, of which a share out of ``prior_weights`` is kept.
     """
     chosen = features.feature_set(settings.features)
     prior = None
@@ -87,7 +91,7 @@ def train(measurements: Measurements, hardware: Hardware, settings: ModelSetting
         assert booster is not None
         offered = efficiency.proven(measurements)
     else:
-        choice, kept = correction.choose(data, folds, settings, threads)
+        choice, kept = correction.choose(data, folds, settings, threads, prior_weights)
         fitted, offset = fit(kept.table, choice, len(candidates), threads)
         booster = prior.corrected(fitted, kept.weight)
         offset = offset + kept.weight * prior.offsets(candidates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tilewright import bootstrap, efficiency, evaluate, learn, lots, model_files, parquet
+from tilewright import bootstrap, correction, efficiency, evaluate, learn, lots, model_files, parquet
 from tilewright import prior as priors
 from tilewright.errors import UserError
 from tilewright.hardware import Hardware
@@ -20,8 +21,8 @@ from tilewright.settings.model import ModelSettings
 
 SHARES = (0.0, 0.01, 0.05, 0.15)
 """Of the training rows, drawn by the names of problem and candidate."""
-WITHOUT = "log_tflops"
-"""What is learnt without the prior: few rows of a problem need not hold its best candidate."""
+WITHOUT = (0.0,)
+"""Weights of the prior that a model without it may choose: all else is the same."""
 
 
 def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int) -> dict[str, Any]:
@@ -32,7 +33,6 @@ def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSet
     """
     assert settings.prior is not None
     corrected = settings.model_copy(update={"search_trials": 0})
-    alone = corrected.model_copy(update={"prior": None, "target": WITHOUT})
     train_problems = (measurements.problems["split"] == "train").to_numpy()
     train = train_problems[measurements.problem]
     drawn = _draw(measurements)
@@ -47,8 +47,8 @@ def of_shares(measurements: Measurements, hardware: Hardware, settings: ModelSet
         if share == 0:
             entry["with_prior"] = _figures(_picked_by_prior(measurements, known, hardware, threads))
         else:
-            entry["with_prior"] = _figures(_picked(measurements, few, hardware, corrected, threads))
-            entry["without_prior"] = _figures(_picked(measurements, few, hardware, alone, threads))
+            entry["with_prior"] = _figures(_picked(measurements, few, hardware, corrected, threads, correction.WEIGHTS))
+            entry["without_prior"] = _figures(_picked(measurements, few, hardware, corrected, threads, WITHOUT))
         entries.append(entry)
     seen = _seen_by_prior(measurements.problems[~train_problems], known, Path(settings.prior))
     return {"prior": known.origin, "seen_by_prior": seen, "shares": entries}
@@ -82,9 +82,10 @@ def _groups(few: Measurements, settings: ModelSettings) -> int:
 
 
 def _picked(
-    measurements: Measurements, few: Measurements, hardware: Hardware, settings: ModelSettings, threads: int
-) -> np.ndarray:
-    trained = learn.train(few, hardware, settings, threads)
+    measurements: Measurements, few: Measurements, hardware: Hardware, settings: ModelSettings, threads: int,
+    weights: Sequence[float],
+) -> np.ndarray:  # fmt: skip
+    trained = learn.train(few, hardware, settings, threads, weights)
     booster = lightgbm.Booster(model_str=trained.model)
     return _scored(measurements, booster, trained.spec, trained.candidates, hardware, threads)
 

@@ -168,7 +168,7 @@ SECTIONS = (
         "transfer",
         "Start from a prior",
         "What a model of another device, arch or data type is worth beside so many measured pairs, on the validation "
-        "problems, with 95 % intervals of the mean. The line without a prior learns the same pairs alone.",
+        "problems, with 95 % intervals of the mean. Without a prior the same learner has the same pairs alone.",
         figures.transfer,
         (tables.transfer,),
     ),
