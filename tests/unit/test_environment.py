@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tilewright import cli, modules
 
@@ -38,6 +40,20 @@ def test_conda_and_lock_file_agree_on_the_direct_dependencies():
     # A post-release is the same software packed again; conda has its own build numbers for that.
     expected = {CONDA_NAMES.get(name, name): re.sub(r"\.post\d+$", "", locked()[name]) for name in direct}
     assert pinned == expected
+
+
+def test_the_pinned_versions_lie_within_the_bounds_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    requirements = map(Requirement, project["dependencies"] + extras["workflow"] + extras["dev"])
+    pinned = {canonicalize_name(name): version for name, version in locked().items()}
+    for requirement in requirements:
+        version = pinned[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement} is locked at {version}"
+    # The workflow refuses an older Snakemake by itself, and says so.
+    asked = re.search(r'min_version\("([\d.]+)"\)', (ROOT / "Snakefile").read_text())[1]
+    bound = next(Requirement(text) for text in extras["workflow"] if Requirement(text).name == "snakemake")
+    assert f">={asked}" in str(bound)
 
 
 IMPORT_NAMES = {

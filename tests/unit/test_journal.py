@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bench import adopt, journal, receipt
+from tilewright.bench import adopt, journal, journal_index, receipt
 from tilewright.bench.journal import COLUMNS, Journal
 from tilewright.errors import UserError
 
@@ -108,7 +108,7 @@ def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "j.csv"
     path.write_text("kernel,latency\n")
-    for use in (journal.read, Journal, journal.kernel_ids):
+    for use in (journal.read, Journal, journal_index.of):
         with pytest.raises(UserError, match=r"j\.csv: line 1"):
             use(path)
     assert path.read_text() == "kernel,latency\n"

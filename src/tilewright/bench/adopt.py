@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilewright.bench import journal, receipt
+from tilewright.bench import journal, journal_index, receipt
 
 
 def from_neighbours(own: Path, missing: pa.Table, measurement_id: str) -> pa.Table:
     """Return rows for ``missing`` pairs out of the other journals of the folder of ``own``.
 
-    ``missing`` has the columns ``receipt.IDENTITY``. A journal is read whole only if it knows one of the kernels.
+    ``missing`` has the columns ``receipt.IDENTITY``. Of each journal only the lines about its kernels are read.
     """
-    found = journal.SCHEMA.empty_table()
-    kernels = pc.unique(missing["kernel_id"].cast(pa.string()).combine_chunks())
+    kernels = np.array(pc.unique(missing["kernel_id"].cast(pa.string())).to_pylist(), dtype="S")
+    found = [journal.SCHEMA.empty_table()]
     for path in sorted(own.parent.glob("*.csv")):
-        if path != own and pc.any(pc.is_in(kernels, journal.kernel_ids(path))).as_py():
-            rows = receipt.counted(journal.read(path)[0], measurement_id, missing)
-            found = pa.concat_tables([found, rows])
-    return receipt.counted(found, measurement_id, missing)
+        if path != own and len(lines := journal_index.of(path).of(kernels)):
+            found.append(journal.read_lines(path, lines.tolist()))
+    return receipt.counted(pa.concat_tables(found), measurement_id, missing)

@@ -8,6 +8,7 @@ kept in the file, passed over when reading, and reported with its number and the
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -197,25 +198,27 @@ def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
         yield SCHEMA.empty_table(), sorted(skipped, key=lambda m: m.line)
 
 
-def _pieces(path: Path, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]) -> Iterator[pa.Table]:
-    with pa_csv.open_csv(path, **_options(columns, on_invalid, use_threads=False)) as reader:
+def _pieces(
+    source: Path | pa.BufferReader, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]
+) -> Iterator[pa.Table]:
+    with pa_csv.open_csv(source, **_options(columns, on_invalid)) as reader:
         for batch in reader:
             yield pa.Table.from_batches([batch])
 
 
-def kernel_ids(path: Path) -> pa.Array:
-    """Return the distinct entries of the column ``kernel_id``, unchecked: a quick look at what a journal is about."""
-    header(path)
-    return pc.unique(
-        pa_csv.read_csv(path, **_options(["kernel_id"], lambda row: "skip", use_threads=True))["kernel_id"]
-    )
+def read_lines(path: Path, lines: Sequence[tuple[int, int]]) -> pa.Table:
+    """Return the measurements of some lines of a journal, given as first byte and the one after the last."""
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        first = text.readline()
+        taken = first + b"".join(text[begin:end] for begin, end in lines)
+    columns = first.decode().rstrip("\r\n").split(",")
+    parts = [_typed(piece)[0] for piece in _pieces(pa.BufferReader(taken), columns, lambda row: "skip")]
+    return pa.concat_tables([SCHEMA.empty_table(), *parts])
 
 
-def _options(
-    columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str], use_threads: bool
-) -> dict[str, Any]:
+def _options(columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]) -> dict[str, Any]:
     return {
-        "read_options": pa_csv.ReadOptions(use_threads=use_threads, encoding="latin-1"),
+        "read_options": pa_csv.ReadOptions(use_threads=False, encoding="latin-1"),
         "parse_options": pa_csv.ParseOptions(
             quote_char=False, invalid_row_handler=on_invalid, ignore_empty_lines=False
         ),
