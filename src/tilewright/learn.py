@@ -170,6 +170,8 @@ def predict(
     ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of ``pool``, a published pool with
     ``OFFSET``. Scores are in the target's space (``objectives``).
     """
+    if not len(problem):
+        return np.empty(0)
     names, offset = spec["feature_names"], pool[OFFSET].to_numpy()
     made_of = features.columns(problems, pool, hardware, spec["feature_set"])
     scores = np.empty(len(problem))

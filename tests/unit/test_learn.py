@@ -198,6 +198,15 @@ def test_scores_are_trees_plus_offsets(trained):
     assert trained.candidates["offset"].abs().max() > 0
 
 
+def test_no_pairs_have_no_scores(trained):
+    data = samples.measured()
+    nothing = np.zeros(0, np.int64)
+    booster = lightgbm.Booster(model_str=trained.model)
+    # As the problems that nobody imagines with `serving.imagined: 0`.
+    tables = data.problems.iloc[:0], trained.candidates
+    assert learn.predict(booster, trained.spec, *tables, nothing, nothing, samples.product()).shape == (0,)
+
+
 def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
     data = samples.measured()
     booster = lightgbm.Booster(model_str=trained.model)

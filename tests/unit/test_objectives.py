@@ -167,3 +167,39 @@ def test_a_ranking_has_the_spread_of_the_logarithms():
     label = found.label("relative", settings.relative_floor)[at]
     spreads = [objectives.within_problem_spread(found.problem[at], values) for values in (scores, label)]
     assert spreads[0] == pytest.approx(spreads[1])
+
+
+def levelled_table(settings, noise):
+    """Problems whose labels share a noisy level, while differences within them follow from the only feature."""
+    draw = np.random.default_rng(4)
+    level, x = -np.abs(draw.normal(size=(60, 1))) * noise, draw.random((60, 12))
+    found = rows(np.exp(level - 0.5 * x))
+    return objectives.table(found, x.reshape(-1, 1), ("x",), (), settings, 1), x.ravel()
+
+
+def test_with_a_whole_level_and_no_weights_the_relative_target_is_plain_least_squares():
+    settings = changed(level_share=1.0, near_best=0.0)
+    data, x = levelled_table(settings, noise=0.3)
+    every = np.arange(len(x))
+    ours = objectives.predict(objectives.fit("relative", data, every, settings, 20, 1), data, every, 1)
+    parameters = objectives.parameters(settings, 1) | {"objective": "regression"}
+    plain = data.binned.subset(every.tolist(), params=parameters).construct()
+    plain.set_label(data.rows.label("relative", settings.relative_floor))
+    theirs = lightgbm.train(parameters, plain, num_boost_round=20).predict(data.matrix)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_noisy_level_of_a_problem_does_not_hide_the_differences_within_it():
+    def error(level_share):
+        settings = changed(level_share=level_share, n_estimators=40)
+        data, x = levelled_table(settings, noise=1.0)
+        every = np.arange(len(x))
+        score = objectives.predict(objectives.fit("relative", data, every, settings, 40, 1), data, every, 1)
+        return np.std(objectives.centred(data.rows.problem, score + 0.5 * x)), np.mean(score), data
+
+    near, level, data = error(0.1)
+    far, _, _ = error(1.0)
+    assert near < far / 2
+    # The scores stay logarithms of efficiencies: on average they are where the weighted labels are.
+    label = data.rows.label("relative", 0.05)
+    assert level == pytest.approx(np.average(label, weights=data.rows.efficiency**2), abs=0.1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightgbm
 import numpy as np
 
-from tilewright import features
+from tilewright import features, objectives
 from tilewright.booster_text import canonical
 from tilewright.errors import UserError
 from tilewright.serving.cascade import Cascade
@@ -29,7 +29,6 @@ def distill(
     relative = scores[problem, candidate] - scores.max(axis=1)[problem]
     label = np.maximum(relative, np.log(settings.floor)) - untrained.offset[candidate]
     parameters = {
-        "objective": "regression",
         "num_leaves": settings.num_leaves,
         "max_depth": settings.max_depth,
         "learning_rate": settings.learning_rate,
@@ -42,7 +41,9 @@ def distill(
         "verbosity": -1,
     }
     data = lightgbm.Dataset(
-        untrained.features(dims, problem, candidate), label, weight=np.exp(settings.near_best * relative),
+        untrained.features(dims, problem, candidate), label,
         feature_name=list(features.feature_set(untrained.family.features).names), params=parameters,
     )  # fmt: skip
-    return canonical(lightgbm.train(parameters, data, num_boost_round=settings.trees).model_to_string())
+    weight = np.exp(settings.near_best * relative)
+    small = objectives.fit_within(data, label, problem, weight, parameters, settings.level_share, settings.trees)
+    return canonical(small.model_to_string())

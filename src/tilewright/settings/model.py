@@ -23,6 +23,11 @@ class ModelSettings(Section):
     trained then corrects that model, whatever ``target`` says."""
     relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
     """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
+    near_best: float = Field(2.0, ge=0, strict=False)
+    """Weight of a row in the relative target's regression: its relative efficiency to this power."""
+    level_share: float = Field(0.1, gt=0, le=1, strict=False)
+    """How much it counts what the relative target's regression misses on all rows of a problem alike; 1: as much as
+    differences between its candidates, which are all that decides a pick."""
     rows_per_problem: int = Field(192, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
     top_rows: int = Field(96, ge=0)

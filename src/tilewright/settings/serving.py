@@ -26,6 +26,9 @@ class ServingSettings(Section):
     """Predicted relative efficiencies below this are raised to it before they are learnt."""
     near_best: float = Field(4.0, ge=0, strict=False)
     """Weight of a row: its predicted relative efficiency to this power."""
+    level_share: float = Field(1.0, gt=0, le=1, strict=False)
+    """How much it counts what the small model misses on all rows of a problem alike (as ``model.level_share``); what
+    0.1 does is in docs/decisions/0012."""
     max_rows: int = Field(700_000, ge=1000)
     """Pairs that the small model learns from; of more, a seeded draw is taken."""
     short_lists: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field([[8, 32], [24, 8]])
