@@ -183,7 +183,7 @@ def lay_out(folder: Path) -> None:
     (folder / RULES).write_text(yaml.safe_dump(rules))
     (folder / LAYERS).write_text(_layers())
     sections = yaml.safe_load((ROOT / "config/problems/training.yaml").read_text())["sections"]
-    sections = [section | {"count": 8} for section in sections if section["name"] == "dense 3x3"]
+    sections = [section | {"count": 24} for section in sections if section["name"] == "dense 3x3"]
     (folder / GENERATOR).write_text(yaml.safe_dump({"sections": sections}))
 
 
