@@ -216,7 +216,10 @@ def fit_within(
         missed = np.bincount(number, weight * residual) / of_problem
         return weight * (residual - (1 - level_share) * missed[number]), weight
 
-    part.set_label(label)
+    part.construct().set_label(label)
+    if not any(part.feature_num_bin(feature) for feature in range(part.num_feature())):
+        # Too few rows for any split. LightGBM's own objectives make a constant of them, one's own an error.
+        return lightgbm.train(parameters | {"objective": "regression"}, part, num_boost_round=trees)
     booster = lightgbm.train(parameters | {"objective": gradient}, part, num_boost_round=trees)
     # LightGBM starts an objective of one's own at 0, and keeps a start that is given out of the model.
     for leaf in range(int(booster.dump_model(num_iteration=1)["tree_info"][0]["num_leaves"])):

@@ -169,10 +169,10 @@ def test_a_ranking_has_the_spread_of_the_logarithms():
     assert spreads[0] == pytest.approx(spreads[1])
 
 
-def levelled_table(settings, noise):
+def levelled_table(settings, noise, problems=60):
     """Problems whose labels share a noisy level, while differences within them follow from the only feature."""
     draw = np.random.default_rng(4)
-    level, x = -np.abs(draw.normal(size=(60, 1))) * noise, draw.random((60, 12))
+    level, x = -np.abs(draw.normal(size=(problems, 1))) * noise, draw.random((problems, 12))
     found = rows(np.exp(level - 0.5 * x))
     return objectives.table(found, x.reshape(-1, 1), ("x",), (), settings, 1), x.ravel()
 
@@ -187,6 +187,15 @@ def test_with_a_whole_level_and_no_weights_the_relative_target_is_plain_least_sq
     plain.set_label(data.rows.label("relative", settings.relative_floor))
     theirs = lightgbm.train(parameters, plain, num_boost_round=20).predict(data.matrix)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_too_few_rows_for_a_split_make_a_constant():
+    settings = changed()
+    data, x = levelled_table(settings, noise=0.3, problems=2)
+    every = np.arange(len(x))
+    booster = objectives.fit("relative", data, every, settings, 20, 1)
+    label = data.rows.label("relative", settings.relative_floor)
+    np.testing.assert_allclose(objectives.predict(booster, data, every, 1), label.mean(), rtol=1e-6)
 
 
 def test_a_noisy_level_of_a_problem_does_not_hide_the_differences_within_it():
