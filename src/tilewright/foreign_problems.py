@@ -26,7 +26,8 @@ def read_csv(path: Path) -> pd.DataFrame:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is no CSV file with a header: {' '.join(str(error).split())}") from error
+        why = " ".join(str(error).rpartition("C error: ")[2].split())
+        raise UserError(f"{path}: is no CSV file with a header: {why}") from error
     table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
     if not len(table):
         raise UserError(f"{path}: there is no row below the header")

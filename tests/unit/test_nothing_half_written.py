@@ -150,7 +150,7 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
         assert not strays
         return
     assert ended == 2
-    assert said.count("error: ") == 1 and damaged.name in said, said
+    assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1 and damaged.name in said, said
     assert not new, new
 
 
