@@ -232,15 +232,19 @@ class Cache:
         promised = _promised(size)
         if promised is None or promised + wanted > self._max_bytes:
             promised = self._collect(size, max(0, int(self._max_bytes * _KEPT_SHARE) - wanted)).held
+        # Promised before there is a file: who is killed in between leaves a promise too much, never one too few.
+        _promise(size, promised + wanted)
         handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=self._partial)
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.ftruncate(handle, wanted)
-        _promise(size, promised + wanted)
         return handle, Path(name)
 
     def _collect(self, size: Path, max_bytes: int) -> Collected:
         """Remove entries, oldest first; the caller holds the lock of ``size``."""
         dead = sum(_remove_if_dead(path) for path in _files(self._partial))
+        # What others are writing just now is no entry yet; its file has its full size from the start. It is counted
+        # first: what becomes an entry meanwhile is counted twice, never left out.
+        writing = sum(map(_size_of, _files(self._partial)))
         entries = sorted(self._scan(), key=lambda entry: (entry.last_used, entry.path))
         left, removed, removed_bytes = sum(entry.size for entry in entries), 0, 0
         for entry in entries:
@@ -249,8 +253,6 @@ class Cache:
             if _unlink(entry.path):
                 removed += 1
                 removed_bytes += entry.size
-        # What others are writing just now is no entry yet; its file has its full size from the start.
-        writing = sum(path.stat().st_size for path in _files(self._partial))
         _promise(size, left - removed_bytes + writing)
         return Collected(removed, removed_bytes, dead, len(entries) - removed, left - removed_bytes, writing)
 
@@ -323,6 +325,14 @@ def _promise(size: Path, number: int) -> None:
         os.pwrite(handle, b"%020d" % number, 0)
     finally:
         os.close(handle)
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file; 0 if it has become an entry by now."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _remove_if_dead(path: Path) -> bool:
