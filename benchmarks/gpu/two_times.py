@@ -79,11 +79,11 @@ class Bench:
         return found["median_ms"]
 
 
-def by_time(bench: Bench, most: int) -> tuple[int, int]:
+def by_time(bench: Bench) -> tuple[int, int]:
     """Return the rows of the problems that take longest and that need most memory, of one kernel's pairs."""
     mine = bench.pairs[bench.pairs["kernel"] == KERNEL]
     sizes = bench.problems[["N", "C", "K"]].prod(axis=1) * bench.problems[["Hi", "Wi"]].prod(axis=1)
-    long = mine.sort_values("median_us").iloc[-most]["problem"]
+    long = mine.sort_values("median_us").iloc[-1]["problem"]
     return int(long), int(sizes.loc[mine["problem"]].idxmax())
 
 
@@ -100,7 +100,7 @@ def main() -> None:
     args.driver, args.module = args.driver.resolve(), args.module.resolve()
     args.kernels = pd.read_parquet(args.build, columns=["kernel"])["kernel"].tolist()
     bench = Bench(args)
-    heavy, large = by_time(bench, 1)
+    heavy, large = by_time(bench)
     others = bench.pairs.sample(frac=1, random_state=1)
     others = others[others["median_us"] < 1000]
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tilewright import aliases, candidates, chosen_pairs, hardware, parquet
 from tilewright.bench import adopt, again, budget, journal, receipt, run
 from tilewright.devices import registry
+from tilewright.devices.base import Device
 from tilewright.devices.trace import TracingDevice
 from tilewright.errors import reports_user_errors
 from tilewright.operation import Operation
@@ -69,8 +70,7 @@ def main(argv: list[str] | None = None) -> None:
         journal.Journal(args.journal, locking.timeout_s) as book,
     ):
         start = time.monotonic()
-        if settings.trace:
-            device = TracingDevice(device, Path(settings.trace))
+        device = traced(device, settings)
         batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, kernels)
         # Read only now: while we waited, another workflow may have measured these very pairs.
         measured, malformed = journal.read(args.journal)
@@ -118,6 +118,11 @@ def main(argv: list[str] | None = None) -> None:
     )
 
 
+def traced(device: Device, settings: BenchmarkSettings) -> Device:
+    """Return the device, wrapped to log what it does if ``benchmark.trace`` asks for it."""
+    return TracingDevice(device, Path(settings.trace)) if settings.trace else device
+
+
 def measure_again(
     source: registry.Source,
     locking: LockSettings,
@@ -135,8 +140,7 @@ def measure_again(
     if not again.plan(rows, counted(), settings.gpu, settings.seed).num_rows:
         return counted()
     with registry.claimed(own, locking) as (device, _), journal.Journal(path, locking.timeout_s) as book:
-        if settings.trace:
-            device = TracingDevice(device, Path(settings.trace))
+        device = traced(device, settings)
         batch = replace(first, device=device)
         # Once more, now that no other workflow measures them.
         todo = again.plan(rows, counted(), settings.gpu, settings.seed)

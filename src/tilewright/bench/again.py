@@ -28,8 +28,6 @@ FEW = 8
 """Pairs under which nothing is said about the noise between runs."""
 MEDIAN_DIFFERENCE = 0.9539
 """Median absolute difference of two normal numbers, in their standard deviations."""
-
-
 NOTHING = journal.SCHEMA.empty_table()
 
 
@@ -46,7 +44,7 @@ def journal_of(first: Path) -> Path:
 
 def counted(second: pa.Table, measurement_id: str, rows: pa.Table) -> pa.Table:
     """Return the rows of the second journal that count: the ``ok`` ones about pairs of ``rows``."""
-    mine = second.filter(pc.and_(pc.equal(second["measurement_id"], measurement_id), pc.equal(second["status"], "ok")))
+    mine = _ok(second.filter(pc.equal(second["measurement_id"], measurement_id)))
     return mine.filter(pc.is_in(pair_text(mine), value_set=pair_text(rows).combine_chunks()))
 
 
