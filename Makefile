@@ -31,7 +31,7 @@ types: $(READY)
 
 # Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
 counts: $(READY)
-	$(RUN) tilewright codegen --counts --compare tests/unit/data/reference_counts.csv
+	$(RUN) tileseer codegen --counts --compare tests/unit/data/reference_counts.csv
 
 format: $(READY)
 	$(RUN) ruff check --fix .
@@ -44,8 +44,8 @@ docs: $(READY)
 
 environment: $(READY)
 
-# A HIP compiler and a Composable Kernel tree, outside of this folder; where, as tilewright.cache.default_folder says.
-TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tilewright/toolchain
+# A HIP compiler and a Composable Kernel tree, outside of this folder; where, as tileseer.core.cache.default_folder says.
+TOOLCHAIN = $(or $(filter /%,$(XDG_CACHE_HOME)),$(HOME)/.cache)/tileseer/toolchain
 toolchain: $(READY)
 	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/toolchain.sh "$(TOOLCHAIN)"
 
@@ -72,7 +72,7 @@ reproduce-update: $(READY)
 # The profile for SLURM, on a real one of four nodes on this machine. Needs root, and installs Debian's packages.
 slurm-test: $(READY)
 	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
-	$(RUN) TILEWRIGHT_TEST_SLURM=docs/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
+	$(RUN) TILESEER_TEST_SLURM=docs/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
 
 # The image of envs/Dockerfile, built without a registry, and `make reproduce` in it. Needs root; installs Debian's packages.
 container-test:
@@ -99,7 +99,7 @@ lock:
 
 # Write what is generated: the JSON schema and the tables of docs/configuration.md and docs/features.md.
 schema: $(READY)
-	$(RUN) python -m tilewright.settings.config > config/schema/config.schema.json
+	$(RUN) python -m tileseer.settings.config > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
 	$(RUN) python tools/features_page.py
 
@@ -114,10 +114,10 @@ $(CRAWL)/.ready: config/problems/crawl.txt
 
 # Crawl the whole zoo again and say whether the committed tables differ.
 problems: $(CRAWL)/.ready
-	$(CRAWL)/bin/tilewright crawl --zoo config/problems/zoo.yaml --output config/problems --jobs 2
+	$(CRAWL)/bin/tileseer crawl --zoo config/problems/zoo.yaml --output config/problems --jobs 2
 	git diff --exit-code --stat -- config/problems
 
-# The tests of `tilewright crawl` with the real torch and onnx.
+# The tests of `tileseer crawl` with the real torch and onnx.
 crawltest: $(CRAWL)/.ready
 	$(CRAWL)/bin/python -m pytest tests/crawl
 

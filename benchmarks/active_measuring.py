@@ -14,19 +14,23 @@ from pathlib import Path
 import lightgbm
 import numpy as np
 
-from tilewright import active, bootstrap, dataset, efficiency, evaluate, hardware, learn
-from tilewright.settings.benchmark import ActiveSettings
-from tilewright.settings.model import ModelSettings
+from tileseer.active import choice
+from tileseer.dataset import efficiency, schema
+from tileseer.gpu import hardware
+from tileseer.model import trainer
+from tileseer.settings.benchmark import ActiveSettings
+from tileseer.settings.model import ModelSettings
+from tileseer.validation import bootstrap, evaluation
 
 CONFIG = Path(__file__).parents[1] / "config"
 
 
 def picked(data, product, settings) -> np.ndarray:
     """Train on ``data`` and return the efficiency of the picks on the validation problems."""
-    trained = learn.train(data, product, settings)
+    trained = trainer.train(data, product, settings)
     booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, product)
-    return evaluate.score(data, scores, offered).picked
+    scores, offered = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    return evaluation.score(data, scores, offered).picked
 
 
 def main() -> None:
@@ -42,17 +46,17 @@ def main() -> None:
     parser.add_argument("--seed", default=2, type=int, help="of the draw; the first round has seed 1")
     args = parser.parse_args()
 
-    data = dataset.load(args.dataset)
+    data = schema.load(args.dataset)
     product = hardware.get(CONFIG / "hardware.yaml", args.product)
     settings = ModelSettings(target="relative", search_trials=0, n_estimators=args.trees, cv_estimators=10, folds=2)
     tried = efficiency.in_pool(data)
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     rows = np.flatnonzero(tried & train)
     rows = rows[np.lexsort((data.candidate[rows], data.problem[rows]))]
-    pool = active.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
+    pool = choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
     tflops = np.where(data.status[rows] == efficiency.OK, data.tflops[rows], np.nan)
     wanted = ActiveSettings(budget=args.budget, first=args.first, rounds=args.rounds, stable=0.0)
-    rounds = active.choose(pool, product, wanted, lambda at: tflops[at])
+    rounds = choice.choose(pool, product, wanted, lambda at: tflops[at])
 
     everything = picked(data, product, settings)
     print(f"{data.arch} {data.operation} ({data.device_kind}), {args.trees} trees, {len(everything)} problems")
@@ -74,7 +78,7 @@ def main() -> None:
         changed = "" if last.picks_changed is None else f" ({100 * last.picks_changed:.0f} % of picks had changed)"
         chosen = np.concatenate([one.pairs for one in rounds[:count]])
         asked = show(f"round {count}{changed}", chosen)
-        drawn = show("as many by draw", active.design(pool, len(chosen), seed=args.seed))
+        drawn = show("as many by draw", choice.design(pool, len(chosen), seed=args.seed))
         print(
             f"  rounds minus draw: {100 * (asked - drawn).mean():+.2f} points {bootstrap.of_mean(asked - drawn)}",
             flush=True,

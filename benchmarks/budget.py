@@ -2,8 +2,8 @@
 """What a budget loses: how good the best measured kernel of each problem is when only a share of the pairs is measured.
 
 On the SIMULATED device, with the default rule set and the generated problems. "ours" is the order of
-``tilewright.bench.budget``, "random" is what a run in random order would have found; "split in 4" is ours when kernels
-are dealt to four chunks that know nothing of each other, as in the workflow.
+``tileseer.benchmark.budget``, "random" is what a run in random order would have found; "split in 4" is ours when
+kernels are dealt to four chunks that know nothing of each other, as in the workflow.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import candidates, hardware, kernel, problem, problem_sets
-from tilewright.arch import ArchSpecs
-from tilewright.bench.budget import Rounds
-from tilewright.devices.simulated import SimulatedDevice, load_coefficients
-from tilewright.measurements import STATUSES
-from tilewright.operation import Operation
-from tilewright.rules import sweep
+from tileseer.benchmark.budget import Rounds
+from tileseer.conv import problem
+from tileseer.conv.operation import Operation
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families import candidates
+from tileseer.families.ck_tile import kernel, sweep
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.problems import problem_sets
 
 CONFIG = Path(__file__).parents[1] / "config"
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5)

@@ -16,15 +16,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tilewright import ck_api, hardware
-from tilewright.cache import Cache
-from tilewright.emit import Emitter
-from tilewright.kernel import name, parse
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.tables import parsed
-from tilewright.toolchain import ck_tree, compiler
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.hipcc import FLAGS, HipccToolchain
+from tileseer.compile import ck_tree, compiler
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.hipcc import FLAGS, HipccToolchain
+from tileseer.core.cache import Cache
+from tileseer.core.tables import parsed
+from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile.emit import Emitter
+from tileseer.families.ck_tile.kernel import name, parse
+from tileseer.gpu import hardware
+from tileseer.settings.compile import CkSettings, CompileSettings
 
 API = Path("config/ck_api.yaml")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How fast ``tilewright codegen`` writes the whole ``full`` set of gfx950, and how fast it sees that nothing changed.
+"""How fast ``tileseer codegen`` writes the whole ``full`` set of gfx950, and how fast it sees that nothing changed.
 
 The set: all directions, 2D and 3D, three data types, flagged kernels included: 14,048 kernels. The figures of the
 reference generator for the same set were taken on two cores and a memory file system, 11.7 to 12.5 s.
@@ -39,7 +39,7 @@ def timed(command: list[str]) -> tuple[float, float, str]:
 def codegen(output: Path, *options: str) -> list[str]:
     """Return the command that emits ``full`` below ``output``."""
     return [
-        sys.executable, "-m", "tilewright.cli", "codegen", "--arch", ARCH, "--rule-set", "full", "--include-flagged",
+        sys.executable, "-m", "tileseer.cli.main", "codegen", "--arch", ARCH, "--rule-set", "full", "--include-flagged",
         "all", "--output", str(output), *options,
     ]  # fmt: skip
 

@@ -14,11 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import candidates, features, hardware, kernel, learn, problem, problem_sets, resources
-from tilewright.arch import ArchSpecs
-from tilewright.devices.simulated import load_coefficients
-from tilewright.operation import Operation
-from tilewright.rules import sweep
+from tileseer.conv import problem
+from tileseer.conv.operation import Operation
+from tileseer.devices.simulated import load_coefficients
+from tileseer.families import candidates
+from tileseer.families.ck_tile import kernel, resources, sweep
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.model import features, trainer
+from tileseer.problems import problem_sets
 
 CONFIG = Path(__file__).parents[1] / "config"
 REFERENCE = 450_000
@@ -55,9 +59,9 @@ def main() -> None:
     """Time several repetitions and print the slowest, median and fastest rate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
-    parser.add_argument("--features", choices=list(features.FEATURE_SETS), default="tilewright")
+    parser.add_argument("--features", choices=list(features.FEATURE_SETS), default="tileseer")
     parser.add_argument("--rows", default=1_000_000, type=int)
-    parser.add_argument("--block", default=learn.BLOCK, type=int, help="rows of a matrix; 0: all in one")
+    parser.add_argument("--block", default=trainer.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)
     args = parser.parse_args()
 

@@ -27,11 +27,15 @@ import pyarrow as pa
 import vl_convert
 import yaml
 
-from tilewright import build, parquet, plan, problem_table, seal, support_table
-from tilewright.bench import journal, receipt
-from tilewright.measurements import STATUSES
-from tilewright.problem import DIMS, Problem
-from tilewright.problem_sets import Entry
+from tileseer.benchmark import journal, receipt
+from tileseer.compile import build
+from tileseer.configs import plan
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core import parquet, seal
+from tileseer.dataset.measurements import STATUSES
+from tileseer.problems import problem_table
+from tileseer.problems.problem_sets import Entry
+from tileseer.support import support_table
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow")
@@ -67,7 +71,7 @@ def used(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
 
 def graph(kernels: int, chunks: int) -> dict[str, float]:
     """Return what a first run and one with nothing to do take, for so many kernels in so many chunks."""
-    with tempfile.TemporaryDirectory(prefix="tilewright-scale-") as name:
+    with tempfile.TemporaryDirectory(prefix="tileseer-scale-") as name:
         folder = Path(name)
         for part in PARTS:
             source = ROOT / part
@@ -104,7 +108,7 @@ def graph(kernels: int, chunks: int) -> dict[str, float]:
 def dataset(pairs: int, memory_mib: int, pairs_a_chunk: int) -> dict[str, float]:
     """Return what the dataset stage takes for so many measurements, in chunks of ``pairs_a_chunk``."""
     chunks = max(1, pairs // pairs_a_chunk)
-    with tempfile.TemporaryDirectory(prefix="tilewright-scale-") as name:
+    with tempfile.TemporaryDirectory(prefix="tileseer-scale-") as name:
         folder = Path(name)
         # In a process of its own: memory that this one has held would count as the stage's.
         made = ["--make", str(folder), "--measurements", str(pairs), "--pairs-a-chunk", str(pairs_a_chunk)]

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.errors import UserError
-from tilewright.model_files import SELECTOR, verify
-from tilewright.problem import DIMS, Problem
-from tilewright.selection import NO_CANDIDATE, Selector
+from tileseer.client.selection import NO_CANDIDATE, Selector
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import UserError
+from tileseer.model.model_files import SELECTOR, verify
 
 MAIN = """
 #include "selector.hpp"
 #include <chrono>
 #include <cstdio>
-namespace model = tilewright::NAMESPACE;
+namespace model = tileseer::NAMESPACE;
 int main()
 {
     std::vector<model::Problem> problems;

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import hardware, kernel, problem
-from tilewright.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.conv import problem
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families.ck_tile import kernel
+from tileseer.gpu import hardware
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"
 TILES = (

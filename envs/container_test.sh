@@ -18,7 +18,7 @@ buildah $store add -q "$base" "$folder/debian" /
 buildah $store commit -q "$base" docker.io/library/debian:12-slim
 buildah $store rm "$base"
 # shellcheck disable=SC2086  # options are words
-buildah $store bud --pull-never ${BUILD_OPTIONS:-} -f envs/Dockerfile -t tilewright .
-made=$(buildah $store from --pull-never localhost/tilewright)
+buildah $store bud --pull-never ${BUILD_OPTIONS:-} -f envs/Dockerfile -t tileseer .
+made=$(buildah $store from --pull-never localhost/tileseer)
 buildah $store run "$made" -- python tools/reproduce.py
 buildah $store rm "$made"

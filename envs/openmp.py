@@ -29,7 +29,7 @@ def main() -> None:
     site = Path(sysconfig.get_path("purelib"))
     carried = sorted(site.glob("scikit_learn.libs/libgomp-*.so*"))
     if carried:
-        copy = site / "tilewright_openmp" / NAME.decode()
+        copy = site / "tileseer_openmp" / NAME.decode()
         copy.parent.mkdir(exist_ok=True)
         # The name inside the file is longer than the usual one, so it can be replaced in place.
         content = re.sub(
@@ -38,7 +38,7 @@ def main() -> None:
         copy.write_bytes(content)
         ctypes.CDLL(str(copy))
         preload = f"import ctypes; ctypes.CDLL({str(copy)!r}, ctypes.RTLD_GLOBAL)\n"
-        (site / "tilewright_openmp.pth").write_text(preload)
+        (site / "tileseer_openmp.pth").write_text(preload)
         if lightgbm_loads():
             print("using the OpenMP runtime that scikit-learn carries: the system has none")
             return

@@ -7,17 +7,18 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilewright import ck_api, hardware
-from tilewright.atomic import write_text
-from tilewright.cache import Cache, default_folder
-from tilewright.emit import Emitter
-from tilewright.errors import reports_user_errors
-from tilewright.kernel import parse
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.tables import Table, read
-from tilewright.toolchain import ck_tree, compiler
-from tilewright.toolchain.base import CompileResult, CompileUnit
-from tilewright.toolchain.hipcc import HipccToolchain
+from tileseer.compile import ck_tree, compiler
+from tileseer.compile.base import CompileResult, CompileUnit
+from tileseer.compile.hipcc import HipccToolchain
+from tileseer.core.atomic import write_text
+from tileseer.core.cache import Cache, default_folder
+from tileseer.core.errors import reports_user_errors
+from tileseer.core.tables import Table, read
+from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile.emit import Emitter
+from tileseer.families.ck_tile.kernel import parse
+from tileseer.gpu import hardware
+from tileseer.settings.compile import CkSettings, CompileSettings
 
 API = Path("config/ck_api.yaml")
 SHOWN = 10
@@ -37,8 +38,8 @@ def main(argv: list[str] | None = None) -> None:
     """Compile what the cache does not know, arch by arch, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
-    parser.add_argument("--compiler", help="path of hipcc; by default what `tilewright doctor` shows")
-    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tilewright doctor` shows")
+    parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
+    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
     parser.add_argument("--known", action="store_true", help="compile nothing, show what the cache knows")
     parser.add_argument("--output", type=Path, default=Path("docs/compile-matrix.md"))

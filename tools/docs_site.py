@@ -16,7 +16,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tilewright import cli
+from tileseer.cli import main
 
 ROOT = Path(__file__).parents[1]
 FIRST = ["index.md", "tutorial.md"]
@@ -95,8 +95,8 @@ def _copy_of(outside: str) -> str:
 
 def _command_line() -> str:
     parts = ["# Command line", "```text", _help([]), "```"]
-    for name in sorted(cli.COMMANDS):
-        parts += [f"## tilewright {name}", "```text", _help([name]), "```"]
+    for name in sorted(main.COMMANDS):
+        parts += [f"## tileseer {name}", "```text", _help([name]), "```"]
     return "\n\n".join(parts).replace("```text\n\n", "```text\n").replace("\n\n```", "\n```")
 
 
@@ -104,5 +104,5 @@ def _help(arguments: list[str]) -> str:
     os.environ["COLUMNS"] = "100"
     text = io.StringIO()
     with redirect_stdout(text), suppress(SystemExit):
-        cli.main([*arguments, "--help"])
+        main.main([*arguments, "--help"])
     return text.getvalue().rstrip()

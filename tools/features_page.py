@@ -7,12 +7,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from tilewright.features import CODE, FEATURE_SETS
+from tileseer.model.features import CODE, FEATURE_SETS
 
 PAGE = Path(__file__).parents[1] / "docs/features.md"
 SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
 FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")
-EXTENDS = {"compiled": "tilewright"}
+EXTENDS = {"compiled": "tileseer"}
 """Sets of which the page lists only what they have more than another."""
 
 

@@ -12,21 +12,25 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import ck_api, features, hardware, kernel, problem, problem_sets, support
-from tilewright.atomic import write_text
-from tilewright.cache import Cache, default_folder
-from tilewright.emit import Emitter
-from tilewright.errors import reports_user_errors
-from tilewright.hardware import Hardware
-from tilewright.implicit_gemm import implicit_gemm
-from tilewright.kernel import KernelConfig, parse
-from tilewright.operation import Operation
-from tilewright.problem import Problem
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.tables import Table, read
-from tilewright.toolchain import ck_tree, compiler
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.host_check import HostCompiler, Launches
+from tileseer.compile import ck_tree, compiler
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.host_check import HostCompiler, Launches
+from tileseer.conv import problem
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import Problem
+from tileseer.core.atomic import write_text
+from tileseer.core.cache import Cache, default_folder
+from tileseer.core.errors import reports_user_errors
+from tileseer.core.tables import Table, read
+from tileseer.families.ck_tile import ck_api, kernel, support
+from tileseer.families.ck_tile.emit import Emitter
+from tileseer.families.ck_tile.kernel import KernelConfig, parse
+from tileseer.gpu import hardware
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import features
+from tileseer.problems import problem_sets
+from tileseer.settings.compile import CkSettings, CompileSettings
 
 API = Path("config/ck_api.yaml")
 PROBLEMS = Path("config/problems/training.yaml")
@@ -92,8 +96,8 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
     parser.add_argument("--arch", default="gfx950")
-    parser.add_argument("--compiler", help="path of hipcc; by default what `tilewright doctor` shows")
-    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tilewright doctor` shows")
+    parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
+    parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--output", type=Path, default=Path("docs/host-support.md"))
     args = parser.parse_args(argv)
 

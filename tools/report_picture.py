@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from tilewright.errors import UserError, reports_user_errors
+from tileseer.core.errors import UserError, reports_user_errors
 
 PICTURE = Path(__file__).parents[1] / "docs/report.png"
 FIRST, LAST = "choosers", "pipelines"

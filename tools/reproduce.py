@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.model_files import PROVENANCE, verify
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.model.model_files import PROVENANCE, verify
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
@@ -48,7 +48,7 @@ def main() -> int:
 
 def made() -> dict[str, object]:
     """Return what the manifest holds: the hashes of what the models are made from, and of the models."""
-    with tempfile.TemporaryDirectory(prefix="tilewright-reproduce-") as name:
+    with tempfile.TemporaryDirectory(prefix="tileseer-reproduce-") as name:
         folder = Path(name)
         for part in PARTS:
             source = ROOT / part

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tilewright import model_files
+from tileseer.model import model_files
 
 HEADER = (
     "| arch, operation | times | problems | | mean | median | 10th percentile | points of mean behind the model |\n"

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright import dataset, efficiency, evaluate, model_files, parquet
-from tilewright.bench import details
-from tilewright.errors import reports_user_errors
-from tilewright.hardware import Hardware
-from tilewright.measurements import Measurements
-from tilewright.selection import load_booster
-from tilewright.tables import checked
+from tileseer.client.selection import load_booster
+from tileseer.core import parquet
+from tileseer.core.errors import reports_user_errors
+from tileseer.core.tables import checked
+from tileseer.dataset import efficiency, schema
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.harness import details
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import model_files
+from tileseer.validation import evaluation
 
 
 def seconds(results: Path, arch: str, operation: str) -> tuple[float, int]:
@@ -54,7 +57,7 @@ def picked(full: Measurements, training: Path) -> np.ndarray:
     hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
     booster = load_booster(training / model_files.MODEL, spec)
     pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    return evaluate.score(full, *evaluate.rank_pool(full, booster, spec, pool, hardware)).picked
+    return evaluation.score(full, *evaluation.rank_pool(full, booster, spec, pool, hardware)).picked
 
 
 def told(values: np.ndarray) -> str:
@@ -73,7 +76,7 @@ def main() -> None:
     parser.add_argument("--operation", default="forward_bf16")
     args = parser.parse_args()
     name = f"{args.arch}/{args.operation}"
-    full, some = (dataset.load(path / f"datasets/{name}.parquet") for path in (args.full, args.budget))
+    full, some = (schema.load(path / f"datasets/{name}.parquet") for path in (args.full, args.budget))
     for which, path in (("full", args.full), ("budget", args.budget)):
         spent, pairs = seconds(path, args.arch, args.operation)
         print(f"{which}: {pairs} pairs in {spent:.1f} s of sessions")

@@ -23,19 +23,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright.arch import ArchSpecs
-from tilewright.bench import native
-from tilewright.bench.details import Details
-from tilewright.bench.supervisor import Limits, Request, Supervisor, libraries
-from tilewright.bench.telemetry import boards, of_board
-from tilewright.devices.gpu import GpuDevice
-from tilewright.devices.registry import method
-from tilewright.errors import reports_user_errors
-from tilewright.families.cutlass import emit, rules
-from tilewright.families.cutlass.kernel import name, parse
-from tilewright.measurements import STATUSES
-from tilewright.operation import Operation
-from tilewright.settings.benchmark import GpuSettings
+from tileseer.compile import native
+from tileseer.conv.operation import Operation
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.gpu import GpuDevice
+from tileseer.devices.harness.details import Details
+from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries
+from tileseer.devices.harness.telemetry import boards, of_board
+from tileseer.devices.registry import method
+from tileseer.families.cutlass import emit, rules
+from tileseer.families.cutlass.kernel import name, parse
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.settings.benchmark import GpuSettings
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "config/recorded/sm_90"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernels for a real GPU that compute the right forward convolution, the slow way, and then misbehave: what the harness
-// has to survive. Compile as a module: -DTILEWRIGHT_CUDA, -I workflow/native.
+// has to survive. Compile as a module: -DTILESEER_CUDA, -I workflow/native.
 #include "gpu_runtime.hpp"
 
 #include "reference.hpp"
@@ -11,7 +11,7 @@
 
 namespace {
 
-using namespace tilewright;
+using namespace tileseer;
 
 __global__ void convolve(Shape shape, std::int64_t count, const Bf16::Bits* input, const Bf16::Bits* weight,
                          Bf16::Bits* output)

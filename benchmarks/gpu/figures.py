@@ -13,10 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import dataset, efficiency, evaluate, model_files, parquet
-from tilewright.hardware import Hardware
-from tilewright.selection import load_booster
-from tilewright.tables import checked
+from tileseer.client.selection import load_booster
+from tileseer.core import parquet
+from tileseer.core.tables import checked
+from tileseer.dataset import efficiency, schema
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import model_files
+from tileseer.validation import evaluation
 
 ARCH = "sm_90"
 ROOT = Path(__file__).parents[2]
@@ -31,17 +34,17 @@ def percentiles(values: np.ndarray, digits: int = 2) -> str:
 
 def picks(results: Path, operation: str) -> pd.DataFrame:
     """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
-    measured = dataset.load(results / f"datasets/{ARCH}/{operation}.parquet")
+    measured = schema.load(results / f"datasets/{ARCH}/{operation}.parquet")
     training = results / f"training/{ARCH}/{operation}"
     spec = model_files.read_json(training / model_files.SPEC)
     hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
     booster = load_booster(training / model_files.MODEL, spec)
     pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    scores, offered = evaluate.rank_pool(measured, booster, spec, pool, hardware)
+    scores, offered = evaluation.rank_pool(measured, booster, spec, pool, hardware)
     times = np.full(scores.shape, np.inf)
     ok = measured.status == efficiency.OK
     times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000
-    rows = evaluate.validation_rows(measured)
+    rows = evaluation.validation_rows(measured)
     rows = rows[np.isfinite(times[rows]).any(axis=1)]
     picked = np.where(offered[rows], scores[rows], -np.inf).argmax(axis=1)
     return pd.DataFrame(

@@ -1,14 +1,14 @@
 #!/bin/bash
 # What one call on a GPU machine without a network does, in the root of this repository: harness.sh CARRIED OUT STEP...
 #   check RUN STEP...  check the harness (check_harness.py) with some of its steps; to the end of the line
-#   measure SECONDS KILL  the workflow of TILEWRIGHT_CONFIG up to its report, on all GPUs, for SECONDS at most; with KILL
-#                   above 0 everything is killed after KILL seconds of measuring, until then on TILEWRIGHT_FIRST_GPUS
+#   measure SECONDS KILL  the workflow of TILESEER_CONFIG up to its report, on all GPUs, for SECONDS at most; with KILL
+#                   above 0 everything is killed after KILL seconds of measuring, until then on TILESEER_FIRST_GPUS
 #                   GPUs, and goes on; the next call resumes
 #   also CONFIG TARGET  the workflow of another overlay up to a target
 #   apart NAME CONFIG TARGET  the same in a folder NAME of its own, with results of its own
 #   loss FULL BUDGET  compare the results of two folders of such steps (budget_loss.py)
 #   two_times       measure one pair over and over (two_times.py)
-#   quick           tilewright bench --quick with a module of the workflow
+#   quick           tileseer bench --quick with a module of the workflow
 #   jobs            the log of the jobs: which GPU each had when
 #   finish          cuDNN's times, an operation a GPU; the recording; the log of the jobs
 #   cache           keep what was compiled, for CARRIED of the next call
@@ -17,19 +17,19 @@
 set -uo pipefail
 carried=$(realpath "$1") out=$(realpath "$2")
 shift 2
-state=${TILEWRIGHT_STATE:-/tmp/tilewright-state}
-config=${TILEWRIGHT_CONFIG:-benchmarks/gpu/h200.yaml}
+state=${TILESEER_STATE:-/tmp/tileseer-state}
+config=${TILESEER_CONFIG:-benchmarks/gpu/h200.yaml}
 mkdir -p "$state"
-gpus=${TILEWRIGHT_GPUS:-$(nvidia-smi -L | wc -l)}
+gpus=${TILESEER_GPUS:-$(nvidia-smi -L | wc -l)}
 
 install() {
     if [ ! -e "$state/site" ]; then
         tar -xJf "$carried/whl.tar.xz" -C "$state" || exit 1
         python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --target "$state/site" "$state"/whl/*.whl || exit 1
         # What Python's metadata has of an installed package.
-        mkdir "$state/site/tilewright-0.dist-info"
-        printf 'Metadata-Version: 2.1\nName: tilewright\nVersion: %s\n' "$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
-            > "$state/site/tilewright-0.dist-info/METADATA"
+        mkdir "$state/site/tileseer-0.dist-info"
+        printf 'Metadata-Version: 2.1\nName: tileseer\nVersion: %s\n' "$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)" \
+            > "$state/site/tileseer-0.dist-info/METADATA"
         mkdir "$state/cutlass" && tar -xJf "$carried/cutlass.tar.xz" -C "$state/cutlass" || exit 1
         if [ -e "$carried/cache.tar.xz" ]; then
             tar -xJf "$carried/cache.tar.xz" -C "$state" || exit 1
@@ -105,7 +105,7 @@ while [ $# -gt 0 ]; do
         shift 2
         watch_gpu "$out/measure.gpu.log"
         all=$gpus
-        [ "$kill_after" -gt 0 ] && gpus=${TILEWRIGHT_FIRST_GPUS:-$all}
+        [ "$kill_after" -gt 0 ] && gpus=${TILESEER_FIRST_GPUS:-$all}
         begin_workflow
         while kill -0 "$workflow" 2> /dev/null; do
             sleep 1
@@ -164,10 +164,10 @@ while [ $# -gt 0 ]; do
             --note "gpu=$(nvidia-smi --query-gpu=name,memory.total,clocks.max.sm,power.limit --format=csv | sort -u | tr '\n' ';')" \
             --note "gpu_driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -1)" \
             --note "clocks=not locked" \
-            --note "compiler=$(nvcc --version | tail -1), flags of tilewright.toolchain.objects" \
+            --note "compiler=$(nvcc --version | tail -1), flags of tileseer.compile.objects" \
             --note "kernels=CUTLASS 4.2.0 headers (PyPI nvidia-cutlass 4.2.0.0), 2.x implicit-GEMM templates" \
             --note "cudnn=benchmarks/gpu/cudnn_baseline.py, after the kernels, on the same machine" \
-            --note "harness=the workflow, $config, commit ${TILEWRIGHT_COMMIT:-unknown}" --note "logs=benchmarks/gpu/logs/workflow"
+            --note "harness=the workflow, $config, commit ${TILESEER_COMMIT:-unknown}" --note "logs=benchmarks/gpu/logs/workflow"
         wait
         for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
         tar -cf "$out/recorded.tar" -C "$state" recorded
@@ -176,7 +176,7 @@ while [ $# -gt 0 ]; do
         ;;
     quick)
         for cache in cold warm; do
-            python3 -m tilewright.cli bench --quick --cache $cache --kernels 6 \
+            python3 -m tileseer.cli.main bench --quick --cache $cache --kernels 6 \
                 --driver results/libraries/sm_90/driver.so --module "$(ls results/libraries/sm_90/forward_bf16/*.so | head -1)"
             echo "exit status $?"
         done

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tilewright.bench import details
-from tilewright.errors import UserError, reports_user_errors
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.devices.harness import details
 
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
 

@@ -20,11 +20,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilewright import dataset, parquet, recording
-from tilewright.atomic import write_text
-from tilewright.bench import again, details, journal, receipt
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.problem import FIELDS
+from tileseer.benchmark import journal, receipt, repeats
+from tileseer.conv.problem import FIELDS
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.dataset import recording, schema
+from tileseer.devices.harness import details
 
 KEY = ["kernel", "split_k", "problem_key"]
 TEXTS = ("variant", "dtype")
@@ -111,10 +113,10 @@ def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     first = Path(vouched.journal)
     rows, _ = journal.read(first)
     rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id))
-    second = again.NOTHING
+    second = repeats.NOTHING
     if vouched.again:
-        second = again.counted(journal.read(again.journal_of(first))[0], vouched.measurement_id, rows)
-    both = again.combined(rows, second)["latency_ms"].to_numpy()
+        second = repeats.counted(journal.read(repeats.journal_of(first))[0], vouched.measurement_id, rows)
+    both = repeats.combined(rows, second)["latency_ms"].to_numpy()
     frame = rows.to_pandas().assign(both_ms=both)
     passing = frame["status"].astype(str).isin(receipt.PASSING)
     frame = pd.concat([frame[~passing], frame[passing]]).drop_duplicates(KEY)
@@ -163,8 +165,8 @@ def between_runs(results: Path, arch: str, operations: list[str]) -> dict[str, A
     known = {}
     for operation in operations:
         path = results / f"datasets/{arch}/{operation}.parquet"
-        told = dataset.provenance_of(parquet.read(path), path)
-        known |= {operation: told[dataset.BETWEEN_RUNS]} if dataset.BETWEEN_RUNS in told else {}
+        told = schema.provenance_of(parquet.read(path), path)
+        known |= {operation: told[schema.BETWEEN_RUNS]} if schema.BETWEEN_RUNS in told else {}
     return known
 
 
@@ -234,7 +236,7 @@ def main() -> None:
         + session["method"]["cache"],
         "provenance": {
             "method": json.dumps(session["method"], sort_keys=True),
-            "driver": f"tilewright {session['device']['version']}",
+            "driver": f"tileseer {session['device']['version']}",
             "date": session["time"][:10],
             **dict(note.split("=", 1) for note in args.note),
         },

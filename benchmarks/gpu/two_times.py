@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright.bench.supervisor import Limits, Request, Supervisor, libraries, problem_numbers
-from tilewright.bench.telemetry import boards
-from tilewright.devices.registry import method
-from tilewright.errors import reports_user_errors
-from tilewright.settings.benchmark import GpuSettings
+from tileseer.core.errors import reports_user_errors
+from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries, problem_numbers
+from tileseer.devices.harness.telemetry import boards
+from tileseer.devices.registry import method
+from tileseer.settings.benchmark import GpuSettings
 
 RECORDING = Path(__file__).parents[2] / "config/recorded/sm_90/bwd_data_bf16"
 KERNEL = "cutlass_conv_bwd_data_bf16_nhwc_2d_optimized_128x64x32_2x2x1_16x8x16_s4_swz1_vec2_2_2_strided"

@@ -15,7 +15,7 @@
 
 namespace {
 
-using namespace tilewright;
+using namespace tileseer;
 
 // Between -0.5 and 0.5, the same in every process.
 double jitter()
@@ -64,7 +64,7 @@ struct Fake
             static_cast<float*>(tensors.c)[i] = reference_element(problem, tensors, i);
         }
         D::disturb(static_cast<float*>(tensors.c), sizes.c, launches);
-        tilewright_host_advance(D::microseconds(launches++));
+        tileseer_host_advance(D::microseconds(launches++));
     }
 
     static ConvResourcesC resources() { return {32, 1024, 0, 256, 8}; }
@@ -101,7 +101,7 @@ struct Heats : Good
     static constexpr const char* name = "heats";
     static void disturb(float*, std::int64_t, int)
     {
-        *tilewright_host_hot_until() = *tilewright_host_clock() + 10000;
+        *tileseer_host_hot_until() = *tileseer_host_clock() + 10000;
     }
 };
 

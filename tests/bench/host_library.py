@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from tilewright.bench import native
+from tileseer.compile import native
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")

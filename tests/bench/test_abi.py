@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from host_library import COMPILER, ROOT
 
-from tilewright.bench import abi, native
+from tileseer.compile import native
+from tileseer.devices.harness import abi
 
 STRUCTS = {
     "ConvProblemC": abi.Problem, "ConvOptionsC": abi.Options, "ConvResultC": abi.Result, "ConvCheckC": abi.Check,
@@ -43,7 +44,7 @@ def test_the_structs_are_those_of_the_header(tmp_path):
         for name, struct in STRUCTS.items()
     ]
     source = tmp_path / "layout.c"
-    source.write_text('#include <stddef.h>\n#include "tilewright_conv.h"\n' + "".join(checks))
+    source.write_text('#include <stddef.h>\n#include "tileseer_conv.h"\n' + "".join(checks))
     command = [
         COMPILER,
         "-x",
@@ -113,7 +114,7 @@ template <typename T> void print(std::uint64_t seed)
     for(std::int64_t i = 0; i < 4096; ++i)
     {
         typename T::Bits bits;
-        tilewright::Generate<T>{&bits - i, seed}(i);
+        tileseer::Generate<T>{&bits - i, seed}(i);
         std::uint32_t shown = 0;
         std::memcpy(&shown, &bits, sizeof bits);
         std::printf("%u\\n", shown);
@@ -123,9 +124,9 @@ int main()
 {
     for(const std::uint64_t seed : {1, 2})
     {
-        print<tilewright::Fp16>(seed);
-        print<tilewright::Bf16>(seed);
-        print<tilewright::Fp32>(seed);
+        print<tileseer::Fp16>(seed);
+        print<tileseer::Bf16>(seed);
+        print<tileseer::Fp32>(seed);
     }
 }
 """
@@ -178,7 +179,7 @@ def test_codes_and_their_texts(library):
 def test_without_a_kernel_for_the_direction_that_is_the_code(libraries):
     code = (
         "import ctypes, sys\n"
-        "from tilewright.bench import abi\n"
+        "from tileseer.devices.harness import abi\n"
         "library = abi.Library(sys.argv[1])\n"
         "memory = (ctypes.c_float * 10)()\n"
         "problem = abi.Problem(1, 1, 1, 1, *[1] * 9, 0, 0, 0, 1, 1, 1, 0, 1)\n"

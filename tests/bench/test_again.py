@@ -11,22 +11,27 @@ import pyarrow as pa
 import pytest
 from host_library import ROOT, compiled
 
-from tilewright import build as builds
-from tilewright import dataset, hardware, parquet, problem_table, support_table
-from tilewright.arch import ArchSpecs
-from tilewright.assembly import Chunk, write
-from tilewright.bench import again, details, journal, receipt
-from tilewright.candidates import from_build
-from tilewright.devices import registry
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError
-from tilewright.operation import Operation
-from tilewright.problem import Problem
-from tilewright.problem_sets import Entry
-from tilewright.rules import sweep
-from tilewright.settings.benchmark import GpuSettings
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.none import NoToolchain
+from tileseer.benchmark import journal, receipt, repeats
+from tileseer.compile import build as builds
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.none import NoToolchain
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import Problem
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import schema
+from tileseer.dataset.assembly import Chunk, write
+from tileseer.devices import registry
+from tileseer.devices.harness import details
+from tileseer.families.candidates import from_build
+from tileseer.families.ck_tile import sweep
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.problems import problem_table
+from tileseer.problems.problem_sets import Entry
+from tileseer.settings.benchmark import GpuSettings
+from tileseer.support import support_table
 
 FAKES = ("placed", "placed_too", "slow")
 GPU = {
@@ -54,37 +59,37 @@ def rows(times, problems=None, samples=10):
 
 def test_the_fastest_of_a_problem_contend_if_they_are_close():
     table = rows([1.0, 1.01, 1.019, 1.015, 1.5, np.nan, 2.0, 2.1], ["p"] * 6 + ["q"] * 2)
-    (group,) = again.contenders(table, most=3, close=0.02)
+    (group,) = repeats.contenders(table, most=3, close=0.02)
     assert group.tolist() == [0, 1, 3]
-    assert again.there_and_back(group).tolist() == [0, 1, 3, 3, 1, 0]
-    assert again.contenders(table, most=1, close=0.02) == []
-    assert again.contenders(rows([]), most=3, close=0.02) == []
+    assert repeats.there_and_back(group).tolist() == [0, 1, 3, 3, 1, 0]
+    assert repeats.contenders(table, most=1, close=0.02) == []
+    assert repeats.contenders(rows([]), most=3, close=0.02) == []
 
 
 def test_only_what_has_several_samples_is_drawn():
     table = pa.concat_tables([rows([1.0, 2.0], samples=1), rows([3.0, np.nan], ["q", "q"])])
-    assert again.drawn(table, 5, seed=1)["latency_ms"].to_pylist() == [3.0]
+    assert repeats.drawn(table, 5, seed=1)["latency_ms"].to_pylist() == [3.0]
 
 
 def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
     table, gpu = rows([1.0, 1.01, 3.0]), GpuSettings(again=2, contenders=2)
     nothing = table.slice(0, 0)
-    planned = again.plan(table, nothing, gpu, seed=1)
+    planned = repeats.plan(table, nothing, gpu, seed=1)
     assert planned.num_rows == 2 + 4
-    assert again.plan(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
-    assert again.plan(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
+    assert repeats.plan(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
+    assert repeats.plan(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
 
 
 def test_the_noise_between_runs_is_found_in_the_differences():
     draw = np.random.default_rng(1).normal(0, 0.01 * np.sqrt(2), 2000)
-    assert again.spread(draw.tolist()) == pytest.approx(0.01, rel=0.05)
-    assert again.spread([0.01] * (again.FEW - 1)) is None
+    assert repeats.spread(draw.tolist()) == pytest.approx(0.01, rel=0.05)
+    assert repeats.spread([0.01] * (repeats.FEW - 1)) is None
 
 
 def test_both_times_count_the_same_however_often_the_second_worker_measured():
     first, second = rows([1.0, 2.0, 4.0]), rows([1.2])
     second = pa.concat_tables([second, rows([1.4])])
-    found = again.combined(first, second)
+    found = repeats.combined(first, second)
     assert found["latency_ms"].to_pylist() == pytest.approx([1.15, 2.0, 4.0])
     assert found["tflops"].to_pylist() == pytest.approx([1 / 1.15, 0.5, 0.25])
 
@@ -144,7 +149,7 @@ def stage(named, tmp_path, monkeypatch):
 def assembled(folder, problems):
     chunk = Chunk(folder / "build.parquet", folder / "support.parquet", folder / "receipt.json")
     write([chunk], problems, "gfx950", "forward_bf16", folder / "dataset.parquet")
-    return dataset.load(folder / "dataset.parquet")
+    return schema.load(folder / "dataset.parquet")
 
 
 def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):
@@ -156,7 +161,9 @@ def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):
     first = journal.read(folder / "journals/0.csv")[0].to_pandas()
     second = journal.read(folder / "journals/again/0.csv")[0].to_pandas()
     found = assembled(folder, problems)
-    assert found.between_runs == pytest.approx(np.median(np.abs(told.differences)) / again.MEDIAN_DIFFERENCE, abs=1e-6)
+    assert found.between_runs == pytest.approx(
+        np.median(np.abs(told.differences)) / repeats.MEDIAN_DIFFERENCE, abs=1e-6
+    )
     placed = first[first["kernel"] == first["kernel"].min()]
     assert found.between_runs > (placed["latency_cv"] / np.sqrt(placed["samples"])).max()
     assert (found.relative_error[found.status == 0] >= found.between_runs).all()

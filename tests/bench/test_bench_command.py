@@ -1,4 +1,4 @@
-"""``tilewright bench`` and the noise study, without a GPU."""
+"""``tileseer bench`` and the noise study, without a GPU."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.bench.details import Details
-from tilewright.cli import main
+from tileseer.cli.main import main
+from tileseer.devices.harness.details import Details
 
 ROOT = Path(__file__).parents[2]
 

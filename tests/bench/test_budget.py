@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright import problem
-from tilewright.bench import budget, order
-from tilewright.errors import UserError
-from tilewright.problem import Problem
+from tileseer.benchmark import budget, order
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
 
 SIZES = [(c, hw) for c in (16, 24, 32, 48, 64, 96) for hw in (7, 10, 14, 20, 28, 40, 56)]
 PROBLEMS = problem.frame([Problem.from_dims("forward", "bf16", N=4, C=c, K=c, Hi=hw, Wi=hw) for c, hw in SIZES])

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import problem
-from tilewright.bench import details
-from tilewright.bench.supervisor import Limits, Supervisor
-from tilewright.bench.telemetry import Reading
-from tilewright.devices.gpu import GpuDevice, Method
-from tilewright.measurements import STATUSES
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.gpu import GpuDevice, Method
+from tileseer.devices.harness import details
+from tileseer.devices.harness.supervisor import Limits, Supervisor
+from tileseer.devices.harness.telemetry import Reading
 
 TIMING = {
     "min_time_ms": 0.5, "max_noise": 0.005, "budget_ms": 100.0, "sample_ms": 0.1, "warmup_change": 0.01,

@@ -10,12 +10,13 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tilewright import hardware, lock
-from tilewright.bench import telemetry
-from tilewright.bench.telemetry import Board, Reading, amd_reading, nvidia_reading
-from tilewright.devices import recorded, registry
-from tilewright.errors import UserError
-from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+from tileseer.core import lock
+from tileseer.core.errors import UserError
+from tileseer.devices import recorded, registry
+from tileseer.devices.harness import telemetry
+from tileseer.devices.harness.telemetry import Board, Reading, amd_reading, nvidia_reading
+from tileseer.gpu import hardware
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
 GPU = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")

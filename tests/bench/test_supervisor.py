@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bench import supervisor as supervisors
-from tilewright.bench.process import Fault, Worker
-from tilewright.bench.supervisor import Limits, Request, Supervisor, printable
-from tilewright.errors import UserError
+from tileseer.core.errors import UserError
+from tileseer.devices.harness import supervisor as supervisors
+from tileseer.devices.harness.process import Fault, Worker
+from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, printable
 
 OPTIONS = {
     "seed": 1, "rotate_bytes": 0, "min_time_ms": 0.2, "max_noise": 0.01, "budget_ms": 50.0, "sample_ms": 0.1,
@@ -173,7 +173,7 @@ def test_cold_rotates_through_twice_the_cache_and_warm_does_not(libraries):
 def test_the_worker_ends_with_its_parent(libraries):
     code = (
         "import sys, time\n"
-        "from tilewright.bench.process import Worker\n"
+        "from tileseer.devices.harness.process import Worker\n"
         "worker = Worker()\n"
         "worker.ask({'do': 'kernels', 'libraries': sys.argv[1:]}, 20)\n"
         "print(worker.pid, flush=True)\n"

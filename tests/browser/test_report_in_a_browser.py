@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import test_report as samples
 from playwright.sync_api import Page, expect, sync_playwright
 
-from tilewright.report import page, results
+from tileseer.report import page, results
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")

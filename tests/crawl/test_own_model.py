@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import cli, layers
-from tilewright.crawl import own_model
-from tilewright.errors import UserError
-from tilewright.problem import DIMS
+from tileseer.cli import main
+from tileseer.conv import layers
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.problems.crawl import user_model
 
 MODEL = """
 from torch import nn
@@ -41,7 +42,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def crawl(*arguments):
-    return cli.main(["crawl", *arguments, "--output", "found.csv"])
+    return main.main(["crawl", *arguments, "--output", "found.csv"])
 
 
 def test_a_torch_model_becomes_a_table_of_layers(folder):
@@ -151,7 +152,7 @@ def test_odd_attributes_of_a_convolution_are_left_out_or_told(data, tmp_path_fac
     path = tmp_path_factory.mktemp("onnx") / "m.onnx"
     onnx_model(path, **{name: data.draw(ATTRIBUTES[name]) for name in sorted(names)})
     try:
-        found, left_out = own_model.from_onnx(path, ["4x3x64x64"], False, None)
+        found, left_out = user_model.from_onnx(path, ["4x3x64x64"], False, None)
     except UserError as error:
         assert str(error).startswith(str(path))
     else:
@@ -168,6 +169,6 @@ def test_a_damaged_onnx_file_is_read_or_told_with_its_name(data, tmp_path_factor
     content[start : start + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
     path.write_bytes(content)
     try:
-        own_model.from_onnx(path, ["4x3x64x64"], False, None)
+        user_model.from_onnx(path, ["4x3x64x64"], False, None)
     except UserError as error:
         assert str(error).startswith((str(path), "--onnx"))

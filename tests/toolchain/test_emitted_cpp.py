@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.depthwise import DepthwiseConfig
-from tilewright.emit import Emitter, name
-from tilewright.kernel import LAYOUTS, PIPELINES, KernelConfig
-from tilewright.operation import DTYPES, VARIANTS
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.emit import Emitter, name
+from tileseer.families.ck_tile.kernel import LAYOUTS, PIPELINES, KernelConfig
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "ck_stand_in"

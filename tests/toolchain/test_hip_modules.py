@@ -1,6 +1,6 @@
 """The measuring driver and a library of emitted kernels are built by the real hipcc; its host code runs without a GPU.
 
-Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_HIPCC (as .ci/run sets it).
+Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tilewright import ck_api
-from tilewright.bench import abi, native
-from tilewright.cache import Cache, default_folder
-from tilewright.errors import UserError
-from tilewright.families import emission
-from tilewright.families.registration import header_file
-from tilewright.kernel import parse
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.toolchain import ck_tree, compiler
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.libraries import Libraries
-from tilewright.toolchain.objects import Objects
+from tileseer.compile import ck_tree, compiler, native
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.objects import Objects
+from tileseer.core.cache import Cache, default_folder
+from tileseer.core.errors import UserError
+from tileseer.devices.harness import abi
+from tileseer.families import emission
+from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile.kernel import parse
+from tileseer.families.registration import header_file
+from tileseer.settings.compile import CkSettings, CompileSettings
 
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT / native.SOURCES
@@ -36,7 +36,7 @@ HOST_PASS = ("-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
 SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
 CACHE = Cache(default_folder(), 20 << 30)
 REGISTRY = """
-#include "tilewright_conv.h"
+#include "tileseer_conv.h"
 static const ConvKernelC* kept[8];
 static int count;
 void conv_dispatcher_register(const ConvKernelC* kernel) { kept[count++] = kernel; }
@@ -70,7 +70,7 @@ def machine():
         tree = ck_tree.CkTree(ck_tree.find(CkSettings()))
         return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.root)
     except UserError as error:
-        if "TILEWRIGHT_NEEDS_HIPCC" in os.environ:
+        if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise
         pytest.skip(str(error))
 
@@ -154,10 +154,10 @@ def test_a_launch_has_the_grid_of_the_implicit_gemm(kernels):
     sizes = (ctypes.c_uint * 6)()
 
     def launch(kernel, problem):
-        before = stand_in.tilewright_stand_in_launches()
+        before = stand_in.tileseer_stand_in_launches()
         code = kernel.launch(problem, address, address, address, address, None, why, 200)
-        stand_in.tilewright_stand_in_last(sizes)
-        return code, stand_in.tilewright_stand_in_launches() - before, list(sizes)
+        stand_in.tileseer_stand_in_last(sizes)
+        return code, stand_in.tileseer_stand_in_launches() - before, list(sizes)
 
     # 2 x 14 x 14 rows of 64 columns in tiles of 64 x 64; four waves of 64 lanes.
     assert launch(forward, problem(0)) == (0, 1, [7, 1, 1, 256, 1, 1])

@@ -1,6 +1,6 @@
 """The emitted kernels compile for real: hipcc against a Composable Kernel tree of November 2025.
 
-Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_HIPCC (as .ci/run sets it).
+Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
 Results are kept in the user's cache, so a second run takes seconds.
 """
 
@@ -13,19 +13,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import ck_api, features, hardware, problem, problem_sets, support
-from tilewright import kernel as kernels
-from tilewright.cache import Cache, default_folder
-from tilewright.emit import Emitter
-from tilewright.errors import UserError
-from tilewright.implicit_gemm import implicit_gemm
-from tilewright.kernel import parse
-from tilewright.operation import Operation
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.toolchain import ck_tree, compiler
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.hipcc import HipccToolchain
-from tilewright.toolchain.host_check import HostCompiler
+from tileseer.compile import ck_tree, compiler
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.hipcc import HipccToolchain
+from tileseer.compile.host_check import HostCompiler
+from tileseer.conv import problem
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.operation import Operation
+from tileseer.core.cache import Cache, default_folder
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import ck_api, support
+from tileseer.families.ck_tile import kernel as kernels
+from tileseer.families.ck_tile.emit import Emitter
+from tileseer.families.ck_tile.kernel import parse
+from tileseer.gpu import hardware
+from tileseer.model import features
+from tileseer.problems import problem_sets
+from tileseer.settings.compile import CkSettings, CompileSettings
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "config/ck_api.yaml"
@@ -45,7 +49,7 @@ def machine():
         tree = ck_tree.find(CkSettings())
         return compiler.find(SETTINGS), ck_tree.CkTree(tree), ck_api.detect(API, tree)
     except UserError as error:
-        if "TILEWRIGHT_NEEDS_HIPCC" in os.environ:
+        if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise
         pytest.skip(str(error))
 

@@ -1,6 +1,6 @@
 """Emitted CUTLASS kernels compile for real and become a library, whose host code runs without a GPU.
 
-Where there is no compiler the tests are skipped, except under TILEWRIGHT_NEEDS_NVCC (as .ci/run sets it).
+Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_NVCC (as .ci/run sets it).
 Results are kept in the user's cache, so a second run takes seconds.
 """
 
@@ -11,21 +11,23 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import hardware, problem, problem_sets
-from tilewright.arch import ArchSpecs
-from tilewright.bench import abi
-from tilewright.bench.process import Worker
-from tilewright.bench.supervisor import problem_numbers
-from tilewright.cache import Cache, default_folder
-from tilewright.errors import UserError
-from tilewright.families.cutlass import emit, rules, support
-from tilewright.families.cutlass.kernel import frame, parse
-from tilewright.operation import Operation
-from tilewright.settings.compile import CompileSettings, CutlassSettings
-from tilewright.toolchain import compiler, cutlass_tree
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.libraries import Libraries
-from tilewright.toolchain.nvcc import NvccToolchain
+from tileseer.compile import compiler, cutlass_tree
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.nvcc import NvccToolchain
+from tileseer.conv import problem
+from tileseer.conv.operation import Operation
+from tileseer.core.cache import Cache, default_folder
+from tileseer.core.errors import UserError
+from tileseer.devices.harness import abi
+from tileseer.devices.harness.process import Worker
+from tileseer.devices.harness.supervisor import problem_numbers
+from tileseer.families.cutlass import emit, rules, support
+from tileseer.families.cutlass.kernel import frame, parse
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.problems import problem_sets
+from tileseer.settings.compile import CompileSettings, CutlassSettings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
@@ -41,7 +43,7 @@ def libraries(tmp_path_factory):
     try:
         found, tree = compiler.find(SETTINGS), cutlass_tree.tree(CutlassSettings())
     except UserError as error:
-        if "TILEWRIGHT_NEEDS_NVCC" in os.environ:
+        if "TILESEER_NEEDS_NVCC" in os.environ:
             raise
         pytest.skip(str(error))
     emitter = emit.Emitter(ROOT / "workflow/templates/cutlass")

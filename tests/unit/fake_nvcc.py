@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         # The driver is built from its source at once.
         output.write_bytes(b"".join(objects or [host_object([])]))
         return 0
-    names = re.findall(r"TILEWRIGHT_CUTLASS_KERNEL\((\w+)\)", Path("unit.cpp").read_text())
+    names = re.findall(r"TILESEER_CUTLASS_KERNEL\((\w+)\)", Path("unit.cpp").read_text())
     with (here / "runs").open("a") as stream:
         stream.write(" ".join(names) + "\n")
     texts = {name: Path(f"{name}.cuh").read_text() for name in names}

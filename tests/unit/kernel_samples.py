@@ -1,6 +1,6 @@
 """A kernel to vary in tests: legal on every CDNA target."""
 
-from tilewright.kernel import KernelConfig
+from tileseer.families.ck_tile.kernel import KernelConfig
 
 
 def a_kernel(**changes):

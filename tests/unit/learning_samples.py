@@ -7,14 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import candidates as candidate_tables
-from tilewright import hardware, kernel, problem, resources
-from tilewright.devices.simulated import SimulatedDevice, load_coefficients
-from tilewright.implicit_gemm import implicit_gemm
-from tilewright.kernel import KernelConfig
-from tilewright.measurements import STATUSES, Measurements
-from tilewright.problem import Problem
-from tilewright.settings.model import ModelSettings
+from tileseer.conv import problem
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.problem import Problem
+from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families import candidates as candidate_tables
+from tileseer.families.ck_tile import kernel, resources
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu import hardware
+from tileseer.settings.model import ModelSettings
 
 CONFIG = Path(__file__).parents[2] / "config"
 SMALL = ModelSettings(

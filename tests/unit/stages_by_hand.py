@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from tilewright.problem import DIMS
+from tileseer.conv.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
 TABLES = ("arch_specs.json", "hardware.yaml", "simulated_device.yaml", "ck_api.yaml")

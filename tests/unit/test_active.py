@@ -5,8 +5,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tilewright import active, active_tables, chosen_pairs, efficiency
-from tilewright.settings.benchmark import ActiveSettings
+from tileseer.active import active_tables, choice
+from tileseer.benchmark import chosen_pairs
+from tileseer.dataset import efficiency
+from tileseer.settings.benchmark import ActiveSettings
 
 SETTINGS = ActiveSettings(budget=0.5, first=0.2, rounds=4, stable=0.0)
 
@@ -16,7 +18,7 @@ def world():
     data = samples.measured()
     ok = (data.status == efficiency.OK) & (data.problems["split"] == "train").to_numpy()[data.problem]
     rows = np.flatnonzero(ok)
-    pool = active.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
+    pool = choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
     return pool, data.tflops[rows]
 
 
@@ -28,7 +30,7 @@ def run(world, settings=SETTINGS, asked=None):
             asked.append(rows)
         return tflops[rows]
 
-    return active.choose(pool, samples.product(), settings, measure)
+    return choice.choose(pool, samples.product(), settings, measure)
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
@@ -57,13 +59,13 @@ def test_the_first_round_does_not_depend_on_the_order_of_the_candidates(world):
     pool, _ = world
     order = np.random.default_rng(0).permutation(len(pool.candidates))
     place = np.argsort(order)
-    moved = active.Pool(pool.problems, pool.candidates.iloc[order], pool.problem, place[pool.candidate])
+    moved = choice.Pool(pool.problems, pool.candidates.iloc[order], pool.problem, place[pool.candidate])
     names = pool.candidates["candidate"].to_numpy()
-    chosen = active.design(pool, 60, seed=1)
-    other = active.design(moved, 60, seed=1)
+    chosen = choice.design(pool, 60, seed=1)
+    other = choice.design(moved, 60, seed=1)
     assert chosen.tolist() == other.tolist()
     assert (names[pool.candidate[chosen]] == names[order][moved.candidate[other]]).all()
-    assert chosen.tolist() != active.design(pool, 60, seed=2).tolist()
+    assert chosen.tolist() != choice.design(pool, 60, seed=2).tolist()
 
 
 def test_what_is_measured_later_is_faster_than_a_draw(world):
@@ -110,7 +112,7 @@ def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
         }
     )
     problems = pa.table({"problem_key": ["p", "v"], "split": ["train", "validation"]})
-    rounds = [active.Round(np.array([0]), None)]
+    rounds = [choice.Round(np.array([0]), None)]
     of_pool = pairs.select(["kernel_id", "split_k", "problem_key"]).filter(pa.array([False, False, True, False, True]))
     chosen = active_tables.table(rounds, of_pool)
     assert chosen_pairs.wanted(pairs, problems, chosen).to_pylist() == [False, True, True, False, False]

@@ -6,9 +6,11 @@ import pyarrow as pa
 import pytest
 from kernel_samples import a_kernel
 
-from tilewright import aliases, parquet, support_table
-from tilewright.errors import UserError
-from tilewright.kernel import name
+from tileseer.compile import aliases
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile.kernel import name
+from tileseer.support import support_table
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv1", "mem"))
 EVERYTHING = ("p1", "p2")

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import kernel
-from tilewright.arch import ArchSpecs, arch_digest, render_json
-from tilewright.arch_render import render_python
-from tilewright.errors import UserError
-from tilewright.operation import DTYPES
-from tilewright.strict_json import Node
+from tileseer.conv.operation import DTYPES
+from tileseer.core.errors import UserError
+from tileseer.core.strict_json import Node
+from tileseer.families.ck_tile import kernel
+from tileseer.gpu.arch import ArchSpecs, arch_digest, render_json
+from tileseer.gpu.arch_render import render_python
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "config/arch_specs.json"

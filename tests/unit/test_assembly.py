@@ -10,31 +10,26 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tilewright import (
-    assembly,
-    build,
-    candidates,
-    chunk_parts,
-    dataset,
-    hardware,
-    kernel_table,
-    parquet,
-    plan,
-    problem_table,
-    support_table,
-)
-from tilewright.arch import ArchSpecs
-from tilewright.bench import journal, receipt, run
-from tilewright.devices.base import Times
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError
-from tilewright.measurements import STATUSES
-from tilewright.operation import Operation
-from tilewright.problem import Problem
-from tilewright.problem_sets import Entry
-from tilewright.rules import sweep
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.none import NoToolchain
+from tileseer.benchmark import journal, receipt, run
+from tileseer.compile import build
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.none import NoToolchain
+from tileseer.configs import kernel_table, plan
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import Problem
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import assembly, chunk_parts, schema
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import Times
+from tileseer.families import candidates
+from tileseer.families.ck_tile import sweep
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.problems import problem_table
+from tileseer.problems.problem_sets import Entry
+from tileseer.support import support_table
 
 ROOT = Path(__file__).parents[2]
 FORWARD = Operation("forward", "bf16")
@@ -115,7 +110,7 @@ def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
     table, quarantine = assembled([measured(chunk)], chunk[3])
     assert quarantine == []
     rows = pd.DataFrame(table.to_pylist())
-    assert len(rows) == 12 and table.schema.equals(dataset.SCHEMA)
+    assert len(rows) == 12 and table.schema.equals(schema.SCHEMA)
     assert rows.value_counts(["status", "reason"]).to_dict() == {
         ("ok", ""): 5,
         ("crash", "crash"): 1,
@@ -133,7 +128,7 @@ def test_every_pair_has_a_row_and_says_what_became_of_it(chunk):
 def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
     table, _ = assembled([measured(chunk)], chunk[3])
     parquet.write(table, tmp_path / "d.parquet")
-    m = dataset.load(tmp_path / "d.parquet")
+    m = schema.load(tmp_path / "d.parquet")
     assert (m.arch, m.operation, m.device, m.device_kind) == ("gfx950", "forward_bf16", "toy", "recorded")
     assert (len(m.problems), len(m.candidates)) == (3, 4)
     names = m.candidates["kernel"].to_numpy()[m.candidate]
@@ -141,7 +136,7 @@ def test_what_is_loaded_is_what_was_assembled(chunk, tmp_path):
     np.testing.assert_array_equal(m.sentinel, table["sentinel"].to_numpy())
     assert m.problems["problem_key"].to_numpy()[m.problem].tolist() == table["problem_key"].to_pylist()
     assert [STATUSES[code] for code in m.status] == table["status"].to_pylist()
-    provenance = json.loads(parquet.read(tmp_path / "d.parquet").schema.metadata[b"tilewright"])
+    provenance = json.loads(parquet.read(tmp_path / "d.parquet").schema.metadata[b"tileseer"])
     assert provenance["device_kind"] == "recorded"
     assert provenance["rows_by_status"] == {"ok": 5, "crash": 1, "compile_error": 3, "unsupported": 3}
 
@@ -224,10 +219,10 @@ def test_a_journal_that_does_not_fit_its_receipt_stops_the_stage(chunk, damage):
 
 def test_a_file_that_is_no_dataset_is_refused(tmp_path):
     parquet.write(pa.table({"a": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="no Tilewright dataset"):
-        dataset.load(tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="no Tileseer dataset"):
+        schema.load(tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 half a file")
     with pytest.raises(UserError, match=r"y\.parquet: this is no readable Parquet file"):
-        dataset.load(tmp_path / "y.parquet")
+        schema.load(tmp_path / "y.parquet")
     with pytest.raises(UserError, match=r"z\.parquet: there is no such file"):
-        dataset.load(tmp_path / "z.parquet")
+        schema.load(tmp_path / "z.parquet")

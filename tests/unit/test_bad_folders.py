@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 from test_bad_input import HOSTILE, changed, places
 from test_publish import make
 
-from tilewright import hardware, layers, model_files, publish, recording
-from tilewright.errors import UserError
-from tilewright.operation import Operation
-from tilewright.selection import Selector
+from tileseer.client.selection import Selector
+from tileseer.conv import layers
+from tileseer.conv.operation import Operation
+from tileseer.core.errors import UserError
+from tileseer.dataset import recording
+from tileseer.gpu import hardware
+from tileseer.model import model_files
+from tileseer.publish import model_folder
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "config/recorded/sm_90"
@@ -90,7 +94,7 @@ def test_damaged_bytes_in_a_recording(data, tmp_path):
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     training, report, serving = make(folder, "forward")
-    publish.publish([training], [report], [serving], folder / "made")
+    model_folder.publish([training], [report], [serving], folder / "made")
     return folder / "made"
 
 

@@ -9,13 +9,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import ck_api, hardware, problem_sets
-from tilewright.arch import ArchSpecs
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError
-from tilewright.operation import Operation
-from tilewright.rules import sweep
-from tilewright.settings.config import check
+from tileseer.conv.operation import Operation
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import ck_api, sweep
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.problems import problem_sets
+from tileseer.settings.config import check
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = st.sampled_from([

@@ -10,11 +10,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import foreign_problems, layers
-from tilewright.crawl import own_model, zoo
-from tilewright.errors import UserError
-from tilewright.operation import Operation
-from tilewright.problem import DIMS
+from tileseer.conv import layers
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.problems import foreign_problems
+from tileseer.problems.crawl import user_model, zoo
 
 PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS} | {"N": 8, "C": 64, "K": 64, "Hi": 14, "Wi": 14}
 LAYER = {"network": "net", "family": "f", "run": "infer", "layer": "conv", "layout": "NCHW", "directions": "forward"}
@@ -124,7 +125,7 @@ def test_a_hostile_zoo_file_is_read_or_told_with_the_file(data, tmp_path_factory
 @given(HOSTILE | st.text(max_size=20) | st.just("8x" + "9" * 5000))
 def test_a_hostile_input_is_understood_or_told(text):
     try:
-        name, shape = own_model.parse_input(text)
+        name, shape = user_model.parse_input(text)
     except UserError as error:
         assert str(error).startswith("--input: ") and len(str(error)) < 300
     else:

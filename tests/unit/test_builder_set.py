@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import depthwise, kernel
-from tilewright.arch import ArchSpecs
-from tilewright.errors import UserError
-from tilewright.rules import builder_set
-from tilewright.rules.full_set import Cell
-from tilewright.rules.named import Enumerator
-from tilewright.rules.rule_tables import RuleTables
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import depthwise, kernel
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import builder_set
+from tileseer.reference.full_set import Cell
+from tileseer.reference.named import Enumerator
+from tileseer.reference.rule_tables import RuleTables
 
 CONFIG = Path(__file__).parents[2] / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")

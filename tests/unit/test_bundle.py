@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import bundle
-from tilewright.errors import UserError
+from tileseer.core import bundle
+from tileseer.core.errors import UserError
 
 FILES = {"b.hpp": "b\n", "wrappers/a.hpp": b"\x00\xff", "a.cpp": "ä"}
 NAMES = st.lists(st.text("ab.-_ü", min_size=1, max_size=60).filter(lambda part: part not in (".", "..")), min_size=1)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import cache as caches
-from tilewright.cache import Cache
-from tilewright.cli import main
-from tilewright.errors import UserError
+from tileseer.cli.main import main
+from tileseer.core import cache as caches
+from tileseer.core.cache import Cache
+from tileseer.core.errors import UserError
 
 BIG = 10**9
 
@@ -42,7 +42,7 @@ def test_other_parts_give_another_key(one, other):
 def test_what_is_kept_comes_back_and_the_rest_is_absent(tmp_path):
     cache = Cache(tmp_path / "cache", BIG)
     assert cache.get(caches.key("a")) is None
-    for content in (b"", b"\n", content_of(1), b"tilewright-cache-1 \n"):
+    for content in (b"", b"\n", content_of(1), b"tileseer-cache-1 \n"):
         assert cache.put(caches.key(content), content)
         assert Cache(tmp_path / "cache", BIG).get(caches.key(content)) == content
     assert cache.get(caches.key("a")) is None
@@ -147,7 +147,7 @@ def test_many_writers_that_are_killed_at_any_moment(tmp_path):
     workers = [start(target=churn, args=(tmp_path, seed)) for seed in range(4)]
     for worker in workers:
         worker.start()
-    # What `tilewright cache stats|gc|verify` do, in the middle of it.
+    # What `tileseer cache stats|gc|verify` do, in the middle of it.
     beside = Cache(tmp_path, 40 * 3200)
     try:
         for kill in range(30):
@@ -255,7 +255,7 @@ def test_without_a_cache_everything_is_ours_to_make(tmp_path, capfd):
 @pytest.mark.parametrize("mode", [0o777, 0o1777])
 def test_two_users_share_a_folder_that_is_open_to_both(mode, capfd):
     # Not below pytest's own folder, which is closed to others.
-    folder = Path(tempfile.mkdtemp(prefix="tilewright-test-"))
+    folder = Path(tempfile.mkdtemp(prefix="tileseer-test-"))
     try:
         folder.chmod(mode)
         use_as_several(folder, capfd)
@@ -318,9 +318,9 @@ def test_the_command_takes_the_folder_of_the_configuration(tmp_path, monkeypatch
 
 def test_the_default_folder_is_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert caches.default_folder() == tmp_path / "tilewright"
+    assert caches.default_folder() == tmp_path / "tileseer"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert caches.default_folder() == tmp_path / ".cache/tilewright"
+    assert caches.default_folder() == tmp_path / ".cache/tileseer"
     with pytest.raises(UserError, match="absolute"):
         caches.open_cache("relative", 1)

@@ -1,4 +1,4 @@
-"""``tilewright codegen`` and ``tilewright explain``: what they write and print, and that no option is passed over."""
+"""``tileseer codegen`` and ``tileseer explain``: what they write and print, and that no option is passed over."""
 
 import csv
 import json
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import kernel, library, single_kernel
-from tilewright.cli import main
-from tilewright.commands import codegen
-from tilewright.rules import flags
-from tilewright.rules.named import parse_name
+from tileseer.cli import codegen
+from tileseer.cli.main import main
+from tileseer.families.ck_tile import flags, kernel, library, single_kernel
+from tileseer.reference.named import parse_name
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import cli, command_line
+from tileseer.cli import main, options
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/command-line.md").read_text()
@@ -31,7 +31,7 @@ def leaves(parser, words=()):
     return [leaf for name, sub in found[0].choices.items() for leaf in leaves(sub, (*words, name))]
 
 
-PARSER = cli.parser(cli.COMMANDS)
+PARSER = main.parser(main.COMMANDS)
 LEAVES = leaves(PARSER)
 
 
@@ -46,29 +46,29 @@ def test_every_call_takes_json_and_says_what_options_mean(words, parser):
         assert re.fullmatch(r"-h|--[a-z]+(-[a-z]+)*|--(N|C|K|G|[DHW]i|[ZYX]|\w+_[dhw])", option), option
 
 
-@pytest.mark.parametrize("name", sorted(cli.COMMANDS))
+@pytest.mark.parametrize("name", sorted(main.COMMANDS))
 def test_the_examples_of_a_help_text_are_calls(name, monkeypatch):
-    examples = cli.module(name).EXAMPLES
+    examples = main.module(name).EXAMPLES
     assert examples
     for example in examples:
         words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
-        assert words[:2] == ["tilewright", name]
+        assert words[:2] == ["tileseer", name]
         assert PARSER.parse_args(words[1:]).command == name
 
 
 def test_help_ends_with_the_examples(capsys):
     with pytest.raises(SystemExit):
-        cli.main(["cache", "--help"])
-    assert "\nexamples:\n  tilewright cache stats\n" in capsys.readouterr().out
+        main.main(["cache", "--help"])
+    assert "\nexamples:\n  tileseer cache stats\n" in capsys.readouterr().out
 
 
 def test_numbers_that_are_not_known_are_null(capsys):
-    command_line.print_json("x", {"a": float("nan"), "b": [float("inf"), 1], "c": Path("d")})
+    options.print_json("x", {"a": float("nan"), "b": [float("inf"), 1], "c": Path("d")})
     assert json.loads(capsys.readouterr().out) == {
-        "command": "x", "format": command_line.JSON_FORMAT, "a": None, "b": [None, 1], "c": "d"
+        "command": "x", "format": options.JSON_FORMAT, "a": None, "b": [None, 1], "c": "d"
     }  # fmt: skip
     with pytest.raises(ValueError, match="command"):
-        command_line.print_json("x", {"command": 1})
+        options.print_json("x", {"command": 1})
 
 
 def documented():
@@ -96,9 +96,9 @@ CHEAP = {
 @pytest.mark.parametrize("call", sorted(CHEAP))
 def test_json_has_the_fields_of_the_page(call, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    cli.main([*shlex.split(CHEAP[call].format(tmp=tmp_path)), "--json"])
+    main.main([*shlex.split(CHEAP[call].format(tmp=tmp_path)), "--json"])
     printed = json.loads(capsys.readouterr().out)
-    assert printed["command"] == call and printed["format"] == command_line.JSON_FORMAT
+    assert printed["command"] == call and printed["format"] == options.JSON_FORMAT
     assert set(printed) - {"command", "format"} == documented()[call]
 
 
@@ -121,7 +121,7 @@ def test_codegen_has_json_for_each_of_its_answers(action, fields, tmp_path, caps
         "--tile-k",
         "32",
     ]
-    assert cli.main([*request, *action.format(tmp=tmp_path).split(), "--json"]) == 0
+    assert main.main([*request, *action.format(tmp=tmp_path).split(), "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert set(printed) - {"command", "format"} == fields <= documented()["codegen"]
     (only,) = printed[fields.pop()]
@@ -132,20 +132,20 @@ def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
     shtab = pytest.importorskip("shtab", reason="the environment is older than envs/requirements.lock")
     assert shtab
     script = subprocess.run(
-        [shutil.which("python3"), "-c", "from tilewright import cli; cli.main(['completion', 'bash'])"],
+        [shutil.which("python3"), "-c", "from tileseer.cli import main; main.main(['completion', 'bash'])"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     (tmp_path / "script").write_text(script)
 
     def completed(*words):
-        call = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_tilewright; echo ${{COMPREPLY[@]}}"
+        call = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_tileseer; echo ${{COMPREPLY[@]}}"
         run = ["bash", "-c", f"source {tmp_path}/script; {call}"]
         return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
 
-    assert completed("tilewright", "ver") == {"verify"}
-    assert {"pick", "config"} <= completed("tilewright", "explain", "''")
-    assert completed("tilewright", "select", "--conf") == {"--confidence"}
-    assert completed("tilewright", "select", "--dtype", "b") == {"bf16"}
+    assert completed("tileseer", "ver") == {"verify"}
+    assert {"pick", "config"} <= completed("tileseer", "explain", "''")
+    assert completed("tileseer", "select", "--conf") == {"--confidence"}
+    assert completed("tileseer", "select", "--dtype", "b") == {"bf16"}
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
@@ -154,7 +154,7 @@ def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
     if program is None and "CI" not in os.environ:
         pytest.skip(f"{shell} is not installed")
     assert program is not None
-    assert cli.main(["completion", shell]) == 0
+    assert main.main(["completion", shell]) == 0
     script = tmp_path / "script"
     script.write_text(capsys.readouterr().out)
     read = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
@@ -165,7 +165,7 @@ def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
 
 MISTAKES = (
     ("selct", "invalid choice: 'selct'"),
-    ("select", "the following arguments are required: MODEL_DIR; see tilewright select --help"),
+    ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere/index.json: there is no such file; is this the right directory?"),
     ("select a.txt --problem N=8", "a.txt: is a file; give the folder that holds index.json"),
     ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
@@ -193,7 +193,7 @@ def test_a_mistake_is_told_in_one_line(call, told, tmp_path, capsys, monkeypatch
     (tmp_path / "a.txt").write_text("")
     monkeypatch.chdir(tmp_path)
     try:
-        status = cli.main(call.split())
+        status = main.main(call.split())
     except SystemExit as end:
         status = end.code
     printed = capsys.readouterr()
@@ -204,5 +204,5 @@ def test_a_mistake_is_told_in_one_line(call, told, tmp_path, capsys, monkeypatch
 
 def test_the_product_of_the_simulated_device_follows_the_arch(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert cli.main(["bench", "--quick", "--arch", "gfx942", "--json"]) == 0
+    assert main.main(["bench", "--quick", "--arch", "gfx942", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["device"] == "gfx942_mi300x, SIMULATED"

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 from learning_samples import measured
 
-from tilewright import cli, parquet
-from tilewright.dataset import SCHEMA, SCHEMA_VERSION
-from tilewright.measurements import STATUSES
+from tileseer.cli import main
+from tileseer.core import parquet
+from tileseer.dataset.measurements import STATUSES
+from tileseer.dataset.schema import SCHEMA, SCHEMA_VERSION
 
 NOISE = 0.01
 
@@ -34,7 +35,7 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", ar
         "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a product",
         "device_kind": "simulated",
     }  # fmt: skip
-    parquet.write(table.replace_schema_metadata({"tilewright": json.dumps(made)}), path)
+    parquet.write(table.replace_schema_metadata({"tileseer": json.dumps(made)}), path)
     return str(path)
 
 
@@ -47,7 +48,7 @@ def crashing(rows):
 
 
 def compare(capsys, *arguments):
-    status = cli.main(["compare", *arguments, "--json"])
+    status = main.main(["compare", *arguments, "--json"])
     return status, json.loads(capsys.readouterr().out)
 
 
@@ -116,7 +117,7 @@ def test_the_page_is_complete_in_itself_and_escapes(tmp_path, capsys):
         rows["network"] = "<script>alert(1)</script>"
 
     a, b = dataset(tmp_path / "a.parquet", named), dataset(tmp_path / "b.parquet", slower)
-    cli.main(["compare", a, b, "--html", str(tmp_path / "page.html")])
+    main.main(["compare", a, b, "--html", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text()
     assert "simulated" in page and "&lt;script&gt;alert" in page and "<script>alert" not in page
     assert "http:" not in page and "https:" not in page
@@ -133,5 +134,5 @@ def test_the_page_is_complete_in_itself_and_escapes(tmp_path, capsys):
 )
 def test_what_can_not_be_compared_is_refused(tmp_path, capsys, change, words):
     a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", **change)
-    assert cli.main(["compare", a, b]) == 2
+    assert main.main(["compare", a, b]) == 2
     assert words in capsys.readouterr().err

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_hipcc import Machine, name, units
 
-from tilewright.toolchain import code_object, cubin, elf
+from tileseer.compile import code_object, cubin, elf
 
 TEXTS = ["CODE=1000", "CODE=2000"]
 HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")

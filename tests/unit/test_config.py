@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tilewright.errors import UserError
-from tilewright.settings.benchmark import BenchmarkSettings
-from tilewright.settings.config import Config, check, json_schema
+from tileseer.core.errors import UserError
+from tileseer.settings.benchmark import BenchmarkSettings
+from tileseer.settings.config import Config, check, json_schema
 
 ROOT = Path(__file__).parents[2]
 

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import yaml
 
-from tilewright import layers
-from tilewright.crawl import splits, zoo
-from tilewright.crawl.observed import Observed, tabulate
-from tilewright.errors import UserError
-from tilewright.problem import DIMS
+from tileseer.conv import layers
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.problems.crawl import splits, zoo
+from tileseer.problems.crawl.observed import Observed, tabulate
 
 CONV = Observed("conv", 8, 1, 16, 32, (28, 20), (3, 3), (2, 2), (1, 1), (1, 1))
 

@@ -15,14 +15,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import dataset, efficiency, families, features, hardware, parquet, recording
-from tilewright import problem as problem_tables
-from tilewright.arch import ArchSpecs
-from tilewright.devices import simulated_families
-from tilewright.devices.simulated import SimulatedDevice, load_coefficients
-from tilewright.errors import UserError
-from tilewright.families.cutlass import emit, rules, support
-from tilewright.families.cutlass.kernel import (
+from tileseer import families
+from tileseer.conv import problem as problem_tables
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import Problem
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency, recording, schema
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices import simulated_families
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families.cutlass import emit, rules, support
+from tileseer.families.cutlass.kernel import (
     DTYPES,
     GROUPS,
     ITERATORS,
@@ -35,9 +39,9 @@ from tilewright.families.cutlass.kernel import (
     name,
     parse,
 )  # fmt: skip
-from tilewright.measurements import STATUSES
-from tilewright.operation import Operation
-from tilewright.problem import Problem
+from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.model import features
 
 ROOT = Path(__file__).parents[2]
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
@@ -243,7 +247,7 @@ def small_recording(folder: Path, drop: int = 0) -> Path:
 def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
     operation = Operation.parse("forward_bf16")
     table = recording.dataset(small_recording(tmp_path, drop=5), operation, H200)
-    about = json.loads(table.schema.metadata[b"tilewright"])
+    about = json.loads(table.schema.metadata[b"tileseer"])
     assert about["device_kind"] == "recorded" and about["device"] == "sm_90_h200"
     assert about["recording"]["provenance"]["gpu"].startswith("4 x NVIDIA H200")
     rows = table.to_pandas()
@@ -283,7 +287,7 @@ def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(t
     about["between_runs"] = {"forward_bf16": {"relative": 0.0125, "pairs": 200, "source": "two machines"}}
     (folder / "recording.json").write_text(json.dumps(about))
     parquet.write(recording.dataset(folder, operation, H200), tmp_path / "d.parquet")
-    found = dataset.load(tmp_path / "d.parquet")
+    found = schema.load(tmp_path / "d.parquet")
     assert found.between_runs == 0.0125
     assert found.relative_error[found.status == 0].min() == 0.0125
     about["between_runs"]["forward_bf16"]["relative"] = 0
@@ -310,7 +314,7 @@ def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tm
     table = recording.dataset(RECORDED, Operation.parse("forward_bf16"), H200)
     keys = table["problem_key"].combine_chunks().cast(pa.string())
     parquet.write(table.filter(pc.starts_with(keys, "0")), tmp_path / "recorded.parquet")
-    recorded = dataset.load(tmp_path / "recorded.parquet")
+    recorded = schema.load(tmp_path / "recorded.parquet")
     assert len(recorded.problems) > 50
     few = recorded.only(recorded.status == efficiency.OK)
     device = simulated_families.simulated(H200, COEFFICIENTS, seed=1)

@@ -8,13 +8,19 @@ import pytest
 from test_publish import API, SMALL_SERVING, TEMPLATE
 from test_serving import SHAPES, picks_of_cpp, random_shapes
 
-from tilewright import cli, dataset, evaluate, hardware, learn, model_files, parquet, publish, recording
-from tilewright.families import learning
-from tilewright.families.cutlass import kernel as cutlass
-from tilewright.operation import Operation
-from tilewright.problem import DIMS, from_frame
-from tilewright.selection import NO_CANDIDATE, Selector, load_booster
-from tilewright.serving import artefacts
+from tileseer.cli import main
+from tileseer.client.selection import NO_CANDIDATE, Selector, load_booster
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS, from_frame
+from tileseer.core import parquet
+from tileseer.dataset import recording, schema
+from tileseer.families import learning
+from tileseer.families.cutlass import kernel as cutlass
+from tileseer.gpu import hardware
+from tileseer.model import model_files, trainer
+from tileseer.publish import model_folder
+from tileseer.serving import artefacts
+from tileseer.validation import evaluation
 
 H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
 RULES = {rule.name for rule in learning.of_arch("sm_90").rules}
@@ -28,19 +34,19 @@ def published(request, tmp_path_factory):
     table = recording.dataset(samples.CONFIG / "recorded/sm_90", Operation.parse(request.param), H200)
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     parquet.write(table.filter(numbers % 16 == 0), folder / "dataset.parquet")
-    data = dataset.load(folder / "dataset.parquet")
-    trained = learn.train(data, H200, SETTINGS)
+    data = schema.load(folder / "dataset.parquet")
+    trained = trainer.train(data, H200, SETTINGS)
     training = folder / "training"
-    learn.write(training, trained, H200)
+    trainer.write(training, trained, H200)
     booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranking = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, H200)
-    (folder / "report.json").write_text(model_files.json_text(evaluate.evaluate(data, *ranking, H200)))
+    ranking = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, H200)
+    (folder / "report.json").write_text(model_files.json_text(evaluation.evaluate(data, *ranking, H200)))
     served = artefacts.build(
         data, booster, trained.spec, trained.candidates, trained.out_of_fold, H200, TEMPLATE, API,
         samples.coefficients(), SMALL_SERVING,
     )  # fmt: skip
     artefacts.write(folder / "serving", served)
-    publish.publish([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    model_folder.publish([training], [folder / "report.json"], [folder / "serving"], folder / "models")
     return data, folder, request.param
 
 
@@ -84,7 +90,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     )
     arguments = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt")]
     out = tmp_path / "S.parquet"
-    assert cli.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
     table = parquet.read(out).to_pandas()
     ranked = selector.rank(problem)
     ours = table[table["supported"] & table["in_pool"]].sort_values("rank")
@@ -95,5 +101,5 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     assert set(table["device_kind"]) == {"recorded"} and set(table.loc[~table["supported"], "rule"]) <= RULES
     assert "1 of" in (said := capsys.readouterr()).err and "not in the model's pool" in said.err
     (tmp_path / "K.txt").write_text("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave\n")
-    assert cli.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
     assert "K.txt, line 1" in (said := capsys.readouterr()).err and "begin with cutlass_conv_" in said.err

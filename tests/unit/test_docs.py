@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tilewright import kernel
-from tilewright.bench import journal
-from tilewright.dataset import SCHEMA
-from tilewright.errors import UserError
-from tilewright.measurements import STATUSES
-from tilewright.rules.validity import RULES as VALIDITY_RULES
-from tilewright.support import RULES as SUPPORT_RULES
+from tileseer.benchmark import journal
+from tileseer.core.errors import UserError
+from tileseer.dataset.measurements import STATUSES
+from tileseer.dataset.schema import SCHEMA
+from tileseer.families.ck_tile import kernel
+from tileseer.families.ck_tile.support import RULES as SUPPORT_RULES
+from tileseer.families.ck_tile.validity import RULES as VALIDITY_RULES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -144,7 +144,9 @@ def test_the_features_page_has_every_feature_as_it_is_defined():
 
 def test_every_field_of_the_validation_report_is_documented():
     page = (DOCS / "validation.md").read_text()
-    source = (ROOT / "src/tilewright/evaluate.py").read_text() + (ROOT / "workflow/scripts/validation.py").read_text()
+    source = (ROOT / "src/tileseer/validation/evaluation.py").read_text() + (
+        ROOT / "workflow/scripts/validation.py"
+    ).read_text()
     body = source[source.index("def evaluate(") : source.index("def layer_kinds(")]
     fields = re.findall(r'^ {8}"(\w+)":', body, re.MULTILINE) + re.findall(r'(?:report|compared)\["(\w+)"\]', source)
     assert len(fields) > 15

@@ -1,4 +1,4 @@
-"""``tilewright doctor`` on machines that lack something."""
+"""``tileseer doctor`` on machines that lack something."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import doctor
-from tilewright.cli import main
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tilewright.settings.config import Config
-from tilewright.toolchain import compiler
+from tileseer.cli.main import main
+from tileseer.client import doctor
+from tileseer.compile import compiler
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.config import Config
 
 API = Path(__file__).parents[2] / "config/ck_api.yaml"
 

@@ -13,12 +13,15 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import bundle, ck_api, kernel_table, parquet
-from tilewright.depthwise import DepthwiseConfig
-from tilewright.depthwise import name as depthwise_name
-from tilewright.emit import CHUNK_SIZE, Emitter, emission_digest, template_files
-from tilewright.errors import UserError
-from tilewright.kernel import (
+from tileseer.configs import kernel_table
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.depthwise import name as depthwise_name
+from tileseer.families.ck_tile.emit import CHUNK_SIZE, Emitter, emission_digest, template_files
+from tileseer.families.ck_tile.kernel import (
     EPILOGUES,
     LAYOUTS,
     PIPELINES,
@@ -28,7 +31,6 @@ from tilewright.kernel import (
     KernelConfig,
     name,
 )
-from tilewright.operation import DTYPES, VARIANTS
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "workflow/templates"

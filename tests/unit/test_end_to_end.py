@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import efficiency, end_to_end
+from tileseer.dataset import efficiency
+from tileseer.validation import end_to_end
 
 
 def uses(**columns):

@@ -11,7 +11,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tilewright import cli, modules
+from tileseer.cli import main
+from tileseer.core import modules
 
 ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"msgpack": "msgpack-python", "snakemake": "snakemake-minimal"}
@@ -34,7 +35,7 @@ def test_conda_and_lock_file_agree_on_the_direct_dependencies():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     requirements = project["dependencies"] + project["optional-dependencies"]["workflow"]
     direct = [re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in requirements]
-    conda = yaml.safe_load((ROOT / "envs/tilewright.yaml").read_text())["dependencies"]
+    conda = yaml.safe_load((ROOT / "envs/tileseer.yaml").read_text())["dependencies"]
     pinned = dict(re.fullmatch(r"([a-z0-9-]+) =(\S+)", entry).groups() for entry in conda)
     assert pinned.pop("python") == "3.11"
     # A post-release is the same software packed again; conda has its own build numbers for that.
@@ -75,7 +76,7 @@ def third_party(paths):
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - {"tilewright"}
+    return found - set(sys.stdlib_module_names) - {"tileseer"}
 
 
 def declared(*extras):
@@ -86,9 +87,9 @@ def declared(*extras):
     return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core", "_typeshed"}
 
 
-@pytest.mark.parametrize("command", sorted(cli.COMMANDS))
+@pytest.mark.parametrize("command", sorted(main.COMMANDS))
 def test_a_command_needs_only_what_pip_install_brings(command):
-    module = ROOT / f"src/tilewright/commands/{command.replace('-', '_')}.py"
+    module = ROOT / f"src/tileseer/cli/{command.replace('-', '_')}.py"
     used = third_party([module, *modules.used_by(module, ROOT / "src")])
     extra = EXTRA_OF_COMMAND.get(command)
     assert used <= declared(*([extra] if extra else []))

@@ -6,9 +6,11 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tilewright import efficiency, evaluate, problem
-from tilewright.errors import UserError
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.validation import evaluation
 
 NAN = float("nan")
 
@@ -16,7 +18,7 @@ NAN = float("nan")
 def report(data, scores, supported=None):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
-    return evaluate.evaluate(data, np.array(scores, float), allowed, samples.product())
+    return evaluation.evaluate(data, np.array(scores, float), allowed, samples.product())
 
 
 def held_out(tflops, **kwargs):
@@ -111,7 +113,7 @@ def test_the_random_choice_is_an_expectation():
 def test_the_hand_rule_prefers_large_tiles_on_large_problems_and_small_ones_on_small():
     data = samples.measured()
     rows = np.arange(len(data.problems))
-    score = evaluate.hand_rule(data, rows, samples.product())
+    score = evaluation.hand_rule(data, rows, samples.product())
     area = (data.candidates["tile_m"] * data.candidates["tile_n"]).to_numpy()
     sizes = data.problems["N"] * data.problems["Hi"] * data.problems["Wi"] * data.problems["K"]
     assert area[np.argmax(score[sizes.argmax()])] > area[np.argmax(score[sizes.argmin()])]
@@ -177,7 +179,7 @@ def test_kinds_of_layers():
         "other filters": {"C": 64, "K": 64, "Y": 1, "X": 7},
     }
     table = problem.frame([Problem.from_dims("forward", "bf16", Hi=20, Wi=20, **kind) for kind in dims.values()])
-    assert evaluate.layer_kinds(table).tolist() == list(dims)
+    assert evaluation.layer_kinds(table).tolist() == list(dims)
 
 
 def test_summary_is_in_percent_with_four_decimals():

@@ -7,10 +7,11 @@ import pytest
 from test_compare import dataset
 from test_selection import LAYER, WORD, models, selector  # noqa: F401
 
-from tilewright import cli, explain_pick
-from tilewright.errors import UserError
-from tilewright.problem import DIMS, Problem, from_frame
-from tilewright.problem import frame as problem_frame
+from tileseer.cli import main
+from tileseer.client import explain_pick
+from tileseer.conv.problem import DIMS, Problem, from_frame
+from tileseer.conv.problem import frame as problem_frame
+from tileseer.core.errors import UserError
 
 WANTED = Problem.from_dims("forward", "bf16", **LAYER)
 
@@ -46,7 +47,7 @@ def test_a_training_problem_is_nearest_to_itself(models, selector):  # noqa: F81
 
 def test_a_dataset_adds_the_measured_times(models, tmp_path):  # noqa: F811
     path = dataset(tmp_path / "d.parquet")
-    from tilewright.dataset import load
+    from tileseer.dataset.schema import load
 
     data = load(tmp_path / "d.parquet")
     row = int(np.flatnonzero(np.bincount(data.problem[data.status == 0]) > 5)[0])
@@ -60,10 +61,10 @@ def test_a_dataset_adds_the_measured_times(models, tmp_path):  # noqa: F811
 
 def test_the_command_says_it_to_people_and_programs(models, capsys):  # noqa: F811
     call = ["explain", "pick", str(models), "--problem", WORD]
-    assert cli.main(call) == 0
+    assert main.main(call) == 0
     text = capsys.readouterr().out
     assert "device kind: simulated" in text and "all other features" in text and "nearest training problem" in text
-    assert cli.main([*call, "--json"]) == 0
+    assert main.main([*call, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["command"] == "explain pick" and printed["ranking"][0]["candidate"] in text
 

@@ -6,10 +6,11 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tilewright import features, problem
-from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.model import features
 
 BIG = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 32, 128, 64, 1, 4, 1, 32, 32, 16)
 WEIGHT = KernelConfig(
@@ -22,7 +23,7 @@ def row(config, split_k=1, resources=None, **dims):
     table = problem.frame([Problem.from_dims(config.variant, config.dtype, **dims)])
     pool = samples.candidates([config], (split_k,)).assign(**(resources or {}))
     values = features.compute(table, pool, np.array([0]), np.array([0]), samples.product())
-    return dict(zip(features.feature_set("tilewright").names, values[0].tolist(), strict=True))
+    return dict(zip(features.feature_set("tileseer").names, values[0].tolist(), strict=True))
 
 
 def test_forward_pair_by_hand():
@@ -134,31 +135,31 @@ def test_results_do_not_depend_on_the_chunk(monkeypatch):
 def test_names_choose_columns_and_their_order():
     data = samples.measured()
     arguments = (data.problems, data.candidates, data.problem, data.candidate, samples.product())
-    names = features.feature_set("tilewright").names
+    names = features.feature_set("tileseer").names
     few = ("waves", "tile_m", "gemm_k")
     expected = features.compute(*arguments)[:, [names.index(name) for name in few]]
     np.testing.assert_array_equal(features.compute(*arguments, names=few), expected)
 
 
 def test_every_feature_is_documented_and_unique():
-    chosen = features.feature_set("tilewright")
+    chosen = features.feature_set("tileseer")
     assert len(set(chosen.names)) == len(chosen.names)
     assert all(f.unit and f.meaning for f in (*chosen.problem, *chosen.candidate, *chosen.pair))
 
 
 def test_what_a_compiler_says_of_the_code_is_a_feature_only_where_it_is_known():
     data = samples.measured()
-    assert features.fitting("tilewright", data.candidates) == "tilewright"
+    assert features.fitting("tileseer", data.candidates) == "tileseer"
     unknown = data.candidates.assign(**dict.fromkeys(features.CODE, np.nan))
-    assert features.fitting("tilewright", unknown) == "tilewright"
+    assert features.fitting("tileseer", unknown) == "tileseer"
     compiled = unknown.assign(n_mfma=np.arange(len(unknown), dtype=float))
-    assert features.fitting("tilewright", compiled) == "compiled"
+    assert features.fitting("tileseer", compiled) == "compiled"
     assert features.fitting("reference", compiled) == "reference"
     pairs = data.problem, data.candidate, samples.product()
     names = features.feature_set("compiled").names
     matrix = features.compute(data.problems, compiled, *pairs, "compiled")
     np.testing.assert_array_equal(matrix[:, names.index("n_mfma")], data.candidate)
-    own = [names.index(name) for name in features.feature_set("tilewright").names]
+    own = [names.index(name) for name in features.feature_set("tileseer").names]
     np.testing.assert_array_equal(matrix[:, own], features.compute(data.problems, compiled, *pairs))
 
 

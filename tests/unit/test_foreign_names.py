@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import kernel
-from tilewright.errors import UserError
-from tilewright.foreign_names import FIRST_WAVES, TILES, is_depthwise, read
-from tilewright.kernel import PIPELINES, SCHEDULERS
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import kernel
+from tileseer.families.ck_tile.foreign_names import FIRST_WAVES, TILES, is_depthwise, read
+from tileseer.families.ck_tile.kernel import PIPELINES, SCHEDULERS
 
 OURS = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
 

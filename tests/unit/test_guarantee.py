@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_publish import make
 
-from tilewright import cli, cross_validation, model_files, parquet, publish
-from tilewright.errors import UserError
-from tilewright.problem import Problem
-from tilewright.selection import Selector
-from tilewright.serving import guarantee
+from tileseer.cli import main
+from tileseer.client.selection import Selector
+from tileseer.conv.problem import Problem
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.model import cross_validation, model_files
+from tileseer.publish import model_folder
+from tileseer.serving import guarantee
 
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 
@@ -102,7 +105,7 @@ def test_coverage_counts_sets_that_hold_a_near_best_candidate():
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guarantee")
     training, report, serving = make(folder, "forward")
-    publish.publish([training], [report], [serving], folder / "models")
+    model_folder.publish([training], [report], [serving], folder / "models")
     return folder
 
 
@@ -133,12 +136,12 @@ def test_the_command_prints_the_set_and_what_was_measured(made, capsys):
     known = Selector.load(made / "models", "forward_bf16").known.iloc[0]
     word = ",".join(f"{name}={known[name]}" for name in known.index[:19])
     arguments = ["select", str(made / "models"), "--problem", word]
-    assert cli.main([*arguments, "--confidence", "0.9"]) == 0
+    assert main.main([*arguments, "--confidence", "0.9"]) == 0
     said = capsys.readouterr().out
     assert f"fastest measured on exactly this problem (simulated): {known['candidate']}" in said
-    assert cli.main([*arguments, "--no-known"]) == 0
+    assert main.main([*arguments, "--no-known"]) == 0
     assert "fastest measured" not in capsys.readouterr().out
-    assert cli.main([*arguments, "--confidence", "2"]) == 2
+    assert main.main([*arguments, "--confidence", "2"]) == 2
     assert "between 0 and 1" in capsys.readouterr().err
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tilewright import hardware
-from tilewright.errors import UserError
+from tileseer.core.errors import UserError
+from tileseer.gpu import hardware
 
 CONFIG = Path(__file__).parents[2] / "config"
 TABLE = CONFIG / "hardware.yaml"

@@ -12,21 +12,24 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tilewright import build, ck_api, hardware, library_support, problem, support_table
-from tilewright.cache import Cache
-from tilewright.errors import UserError
-from tilewright.families import emission
-from tilewright.kernel import frame as kernel_frames
-from tilewright.kernel import name
-from tilewright.problem import Problem
-from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings, LimitSettings
-from tilewright.toolchain import ck_tree, code_object, compiler, header_tree, registry
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.ck_tree import CkTree
-from tilewright.toolchain.hipcc import HipccToolchain
-from tilewright.toolchain.host_check import host_compiler
-from tilewright.toolchain.occupancy import blocks_per_cu
+from tileseer.compile import build, ck_tree, code_object, compiler, header_tree, registry
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.ck_tree import CkTree
+from tileseer.compile.hipcc import HipccToolchain
+from tileseer.compile.host_check import host_compiler
+from tileseer.compile.occupancy import blocks_per_cu
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core.cache import Cache
+from tileseer.core.errors import UserError
+from tileseer.families import emission
+from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile.kernel import frame as kernel_frames
+from tileseer.families.ck_tile.kernel import name
+from tileseer.gpu import hardware
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings, LimitSettings
+from tileseer.support import library_support, support_table
 
 ROOT = Path(__file__).parents[2]
 KERNEL = a_kernel()

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs/how-to"
 NUMBERED = re.compile(r"^\d\. `(?P<file>[\w./]+)`.*?^ +```\w+\n(?P<snippet>.*?)^ +```$", re.MULTILINE | re.DOTALL)
 PLACES = {
-    "src/tilewright/pipelines.py": r"(?ms)^(TABLE.*?)(?=^}$)",
+    "src/tileseer/families/ck_tile/pipelines.py": r"(?ms)^(TABLE.*?)(?=^}$)",
     "config/arch_specs.json": r"(\"pipelines\": \[\n)",
     "config/ck_api.yaml": r"(?m)(^pipelines:\n)",
     "config/simulated_device.yaml": r"(?m)(^aliases:[^\n]*\n)",
@@ -31,15 +31,15 @@ def snippets(page):
 @pytest.fixture
 def project(tmp_path):
     """Return a copy of what the pages change, and a function that runs the command there."""
-    for folder in ("src/tilewright", "config", "workflow/templates"):
+    for folder in ("src/tileseer", "config", "workflow/templates"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
 
-    def tilewright(*options):
-        command = [sys.executable, "-m", "tilewright.cli", *options]
+    def tileseer(*options):
+        command = [sys.executable, "-m", "tileseer.cli.main", *options]
         environment = os.environ | {"PYTHONPATH": str(tmp_path / "src")}
         return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
-    return tmp_path, tilewright
+    return tmp_path, tileseer
 
 
 def put(path, pattern, snippet):
@@ -50,12 +50,12 @@ def put(path, pattern, snippet):
 
 
 def test_a_new_arch_is_json_only(project):
-    folder, tilewright = project
+    folder, tileseer = project
     (snippet,) = [text for file, text in snippets("add-an-arch.md").items() if file == "config/arch_specs.json"]
     (name,) = re.findall(r"^\"(gfx\w+)\"", snippet)
-    assert name in tilewright("codegen", "--arch", name, "--list-names").stderr
+    assert name in tileseer("codegen", "--arch", name, "--list-names").stderr
     put(folder / "config/arch_specs.json", r"(\"archs\": \{)", snippet)
-    done = tilewright(
+    done = tileseer(
         "codegen", "--arch", name, "--rule-set", "full", "--datatype", "bf16", "--ndim", "2", "--output", "out"
     )
     assert done.returncode == 0, done.stderr
@@ -69,33 +69,33 @@ def test_a_new_arch_is_json_only(project):
 
 
 def test_a_new_pipeline_is_a_row_in_each_table(project):
-    folder, tilewright = project
+    folder, tileseer = project
     steps = snippets("add-a-pipeline.md")
     assert set(steps) == set(PLACES)
     request = ("--arch", "gfx950", "--variant", "forward", "--ndim", "2", "--datatype", "bf16", "--pipeline", "ring_v1")
-    assert tilewright("codegen", *request, "--output", "out").returncode == 2
+    assert tileseer("codegen", *request, "--output", "out").returncode == 2
     for file, snippet in steps.items():
         # YAML keeps the indentation of a mapping's rows; the page shows it below the list's own.
         put(folder / file, PLACES[file], snippet)
-    done = tilewright("codegen", *request, "--output", "out")
+    done = tileseer("codegen", *request, "--output", "out")
     assert done.returncode == 0, done.stderr
     (header,) = (folder / "out/gfx950").glob("grouped_conv_*ring_v1*.hpp")
     text = header.read_text()
     assert "GemmPipeline::RING_V1;" in text and "GemmPipelineAgBgCrRingV1<PipelineProblem" in text
     assert re.search(r"kBlockPerCu += 1;", text)
-    explained = tilewright("explain", "config", header.stem, "--arch", "gfx950").stdout
+    explained = tileseer("explain", "config", header.stem, "--arch", "gfx950").stdout
     assert re.search(r"pass  is_built", explained)
-    load = "from tilewright.devices.simulated import load_coefficients as f; f('config/simulated_device.yaml')"
+    load = "from tileseer.devices.simulated import load_coefficients as f; f('config/simulated_device.yaml')"
     environment = os.environ | {"PYTHONPATH": str(folder / "src")}
     assert subprocess.run([sys.executable, "-c", load], cwd=folder, env=environment, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("file", ["config/arch_specs.json", "config/ck_api.yaml"])
 def test_a_row_that_was_forgotten_is_named(project, file):
-    folder, tilewright = project
+    folder, tileseer = project
     for other, snippet in snippets("add-a-pipeline.md").items():
         if other != file:
             put(folder / other, PLACES[other], snippet)
     request = ("--arch", "gfx950", "--variant", "forward", "--ndim", "2", "--datatype", "bf16", "--pipeline", "ring_v1")
-    done = tilewright("codegen", *request, "--output", "out")
+    done = tileseer("codegen", *request, "--output", "out")
     assert done.returncode == 2 and "ring_v1" in done.stderr

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import problem
-from tilewright.errors import UserError
-from tilewright.implicit_gemm import implicit_gemm
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
 
 
 def gemm(variant, channel_multiple=0, dtype="bf16", **dims):

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright.bench import adopt, journal, journal_index, receipt
-from tilewright.bench.journal import COLUMNS, Journal
-from tilewright.errors import UserError
+from tileseer.benchmark import adopt, journal, journal_index, receipt
+from tileseer.benchmark.journal import COLUMNS, Journal
+from tileseer.core.errors import UserError
 
 
 def measurement(number=0, **changes):

@@ -10,15 +10,15 @@ import time
 import pytest
 from test_journal import measurement, rows
 
-from tilewright.bench import journal
-from tilewright.bench.claim import Claim
-from tilewright.bench.journal import Journal
-from tilewright.errors import UserError
+from tileseer.benchmark import journal
+from tileseer.benchmark.claim import Claim
+from tileseer.benchmark.journal import Journal
+from tileseer.core.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tilewright.bench.claim import Claim
+from tileseer.benchmark.claim import Claim
 claim = Claim(Path(sys.argv[1]), 5, float(sys.argv[2]))
 print("held", flush=True)
 sys.stdin.readline()
@@ -27,8 +27,8 @@ claim.release()
 SLOW = """
 import functools, sys
 from pathlib import Path
-from tilewright.bench import claim, journal
-from tilewright.errors import reports_user_errors
+from tileseer.benchmark import claim, journal
+from tileseer.core.errors import reports_user_errors
 
 @reports_user_errors
 def main():

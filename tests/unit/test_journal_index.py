@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_journal import append, measurement, rows, wanted
 
-from tilewright.bench import adopt, journal, journal_index
-from tilewright.errors import UserError
+from tileseer.benchmark import adopt, journal, journal_index
+from tileseer.core.errors import UserError
 
 KERNELS = [f"{n:016x}" for n in range(12)]
 

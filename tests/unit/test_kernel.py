@@ -3,9 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_samples import a_kernel
 
-from tilewright import kernel as kernels
-from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig, name, parse
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import kernel as kernels
+from tileseer.families.ck_tile.kernel import KernelConfig, name, parse
 
 counts = st.integers(1, 4096)
 

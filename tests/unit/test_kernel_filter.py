@@ -5,13 +5,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tilewright import kernel_filter
-from tilewright.arch import ArchSpecs
-from tilewright.errors import UserError
-from tilewright.families.cutlass import rules as cutlass
-from tilewright.operation import Operation
-from tilewright.rules import sweep
-from tilewright.rules.sweep import Enumeration
+from tileseer.configs import kernel_filter
+from tileseer.conv.operation import Operation
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import sweep
+from tileseer.families.ck_tile.sweep import Enumeration
+from tileseer.families.cutlass import rules as cutlass
+from tileseer.gpu.arch import ArchSpecs
 
 SPECS = ArchSpecs.load("config/arch_specs.json")
 FORWARD = Operation("forward", "bf16")

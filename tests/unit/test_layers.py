@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import layers
-from tilewright.errors import UserError
-from tilewright.operation import VARIANTS
-from tilewright.problem import DIMS
+from tileseer.conv import layers
+from tileseer.conv.operation import VARIANTS
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 POINTWISE = dict.fromkeys(DIMS, 1) | {"pad_d": 0, "pad_h": 0, "pad_w": 0}

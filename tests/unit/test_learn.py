@@ -7,16 +7,18 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import cross_validation, efficiency, learn, learning_curve
-from tilewright.errors import UserError
-from tilewright.settings.model import ModelSettings
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.model import cross_validation, trainer
+from tileseer.settings.model import ModelSettings
+from tileseer.validation import learning_curve
 
 BAD = np.uint8(5)
 
 
 @pytest.fixture(scope="module")
 def trained():
-    return learn.train(samples.measured(), samples.product(), samples.SMALL)
+    return trainer.train(samples.measured(), samples.product(), samples.SMALL)
 
 
 def changed(**settings):
@@ -25,7 +27,7 @@ def changed(**settings):
 
 def test_two_trainings_give_the_same_bytes_with_any_threads(trained):
     data = samples.measured()
-    again = learn.train(data, samples.product(), samples.SMALL, threads=2)
+    again = trainer.train(data, samples.product(), samples.SMALL, threads=2)
     assert again.model == trained.model
     assert again.cv == trained.cv
     assert again.manifest == trained.manifest
@@ -36,27 +38,27 @@ def test_the_order_of_rows_does_not_matter(trained):
     order = np.random.default_rng(3).permutation(len(data.problem))
     names = ("problem", "candidate", "status", "latency_ms", "tflops")
     shuffled = dataclasses.replace(data, **{name: getattr(data, name)[order] for name in names})
-    assert learn.train(shuffled, samples.product(), samples.SMALL).model == trained.model
+    assert trainer.train(shuffled, samples.product(), samples.SMALL).model == trained.model
 
 
 def test_the_seed_and_the_settings_matter(trained):
     data, product = samples.measured(), samples.product()
-    assert learn.train(data, product, changed(seed=2)).model != trained.model
-    assert learn.train(data, product, changed(target="log_tflops")).model != trained.model
+    assert trainer.train(data, product, changed(seed=2)).model != trained.model
+    assert trainer.train(data, product, changed(target="log_tflops")).model != trained.model
 
 
 def test_validation_rows_teach_nothing(trained):
     data = samples.measured()
     held_out = (data.problems["split"] == "validation").to_numpy()[data.problem]
     altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
-    assert learn.train(altered, samples.product(), samples.SMALL).model == trained.model
+    assert trainer.train(altered, samples.product(), samples.SMALL).model == trained.model
 
 
 def test_failed_rows_are_no_training_rows(trained):
     data = samples.measured()
     ok = data.status == efficiency.OK
     training = (data.problems["split"] == "train").to_numpy()[data.problem]
-    everything = learn.train(data, samples.product(), changed(rows_per_problem=0))
+    everything = trainer.train(data, samples.product(), changed(rows_per_problem=0))
     assert everything.manifest["training_rows"] == np.count_nonzero(ok & training)
     assert trained.manifest["training_rows"] < everything.manifest["training_rows"]
 
@@ -66,23 +68,23 @@ def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
     skipped = np.isin(data.candidate, [1, 5])
     status = np.where(skipped, np.uint8(efficiency.SKIPPED), data.status)
     few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
-    rows = learn.training_rows(few, samples.SMALL)
+    rows = trainer.training_rows(few, samples.SMALL)
     assert not np.isin(rows.candidate, [1, 5]).any()
     assert len(rows.problem) > 0
 
 
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
-    rows = learn.training_rows(data, changed(rows_per_problem=0, relative_floor=0.05))
+    rows = trainer.training_rows(data, changed(rows_per_problem=0, relative_floor=0.05))
     np.testing.assert_allclose(np.exp(rows.label("relative", 0.05)), [1, 0.5, 0.05, 0.5, 1])
-    absolute = learn.training_rows(data, changed(target="log_tflops"))
+    absolute = trainer.training_rows(data, changed(target="log_tflops"))
     np.testing.assert_allclose(np.exp(absolute.label("log_tflops", 0.05)), [100, 50, 1, 3, 6])
 
 
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
-    rows = learn.training_rows(data, changed(rows_per_problem=5, top_rows=3))
+    rows = trainer.training_rows(data, changed(rows_per_problem=5, top_rows=3))
     for problem in range(6):
         part = rows.problem == problem
         assert rows.learn[part].sum() == 5
@@ -111,7 +113,7 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     # Batch sizes of one layer: the keys differ, the family is shared.
     families = [f"family{i // 4}" for i in range(len(data.problems))]
     shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
-    rows = learn.training_rows(shared, samples.SMALL)
+    rows = trainer.training_rows(shared, samples.SMALL)
     family_of_row = np.array(families)[rows.problem[rows.learn]]
     seen = []
     original = lightgbm.Dataset.subset
@@ -121,7 +123,7 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
         return original(self, used_indices, params)
 
     monkeypatch.setattr(lightgbm.Dataset, "subset", subset)
-    learn.train(shared, samples.product(), samples.SMALL)
+    trainer.train(shared, samples.product(), samples.SMALL)
     everything = set(family_of_row)
     held_out = [everything - part for part in seen]
     # The last one is the published model's.
@@ -153,7 +155,7 @@ def test_picking_a_failing_pair_scores_zero_in_cross_validation():
         tflops=np.where(fails, np.nan, data.tflops),
         latency_ms=np.where(fails, np.nan, data.tflops),
     )
-    rows = learn.training_rows(broken, samples.SMALL)
+    rows = trainer.training_rows(broken, samples.SMALL)
     hit = np.isin(rows.candidate, [0, 1, 2])
     assert hit.any()
     assert (rows.efficiency[hit] == 0).all()
@@ -166,7 +168,7 @@ def test_the_model_ranks_better_than_chance(trained):
     arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
     achieved = efficiency.grid(data, np.arange(len(data.problems)))
     # The pool holds every candidate here, and the pairs are the whole grid.
-    scores = learn.predict(*arguments, samples.product()).reshape(achieved.shape)
+    scores = trainer.predict(*arguments, samples.product()).reshape(achieved.shape)
     held_out = (data.problems["split"] == "validation").to_numpy() & (achieved.max(axis=1) > 0)
     runs = achieved > 0
     picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
@@ -179,7 +181,7 @@ def test_the_offset_of_a_candidate_is_what_the_trees_leave_of_it():
     data = samples.measured()
     faster = np.where(data.candidate == 4, 1.15, 1.0)
     plain, quick = (
-        learn.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).candidates
+        trainer.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).candidates
         for tflops in (data.tflops, data.tflops * faster)
     )
     gain = (quick["offset"] - plain["offset"]).to_numpy()
@@ -192,8 +194,8 @@ def test_scores_are_trees_plus_offsets(trained):
     booster = lightgbm.Booster(model_str=trained.model)
     pairs = (data.problem, data.candidate, samples.product())
     arguments = (booster, trained.spec, data.problems)
-    bare = learn.predict(*arguments, trained.candidates.assign(offset=0.0), *pairs)
-    scores = learn.predict(*arguments, trained.candidates, *pairs)
+    bare = trainer.predict(*arguments, trained.candidates.assign(offset=0.0), *pairs)
+    scores = trainer.predict(*arguments, trained.candidates, *pairs)
     np.testing.assert_allclose(scores - bare, trained.candidates["offset"].to_numpy()[data.candidate], atol=1e-12)
     assert trained.candidates["offset"].abs().max() > 0
 
@@ -204,16 +206,16 @@ def test_no_pairs_have_no_scores(trained):
     booster = lightgbm.Booster(model_str=trained.model)
     # As the problems that nobody imagines with `serving.imagined: 0`.
     tables = data.problems.iloc[:0], trained.candidates
-    assert learn.predict(booster, trained.spec, *tables, nothing, nothing, samples.product()).shape == (0,)
+    assert trainer.predict(booster, trained.spec, *tables, nothing, nothing, samples.product()).shape == (0,)
 
 
 def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
     data = samples.measured()
     booster = lightgbm.Booster(model_str=trained.model)
     arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
-    whole = learn.predict(*arguments, samples.product())
-    monkeypatch.setattr(learn, "BLOCK", 17)
-    np.testing.assert_array_equal(learn.predict(*arguments, samples.product()), whole)
+    whole = trainer.predict(*arguments, samples.product())
+    monkeypatch.setattr(trainer, "BLOCK", 17)
+    np.testing.assert_array_equal(trainer.predict(*arguments, samples.product()), whole)
 
 
 def test_candidates_that_never_ran_are_not_published(trained):
@@ -223,7 +225,7 @@ def test_candidates_that_never_ran_are_not_published(trained):
         data, status=np.where(fails & (data.status == efficiency.OK), BAD, data.status),
         tflops=np.where(fails, np.nan, data.tflops),
     )  # fmt: skip
-    published = learn.train(broken, samples.product(), samples.SMALL).candidates["candidate"]
+    published = trainer.train(broken, samples.product(), samples.SMALL).candidates["candidate"]
     assert set(trained.candidates["candidate"]) - set(published) == {data.candidates["candidate"][2]}
 
 
@@ -247,7 +249,7 @@ def test_nothing_to_learn_from_is_a_user_error():
     data = samples.measured()
     empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
     with pytest.raises(UserError, match="no training problem"):
-        learn.train(empty, samples.product(), samples.SMALL)
+        trainer.train(empty, samples.product(), samples.SMALL)
 
 
 @pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])

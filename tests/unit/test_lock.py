@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import lock
-from tilewright.errors import UserError
+from tileseer.core import lock
+from tileseer.core.errors import UserError
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tilewright import lock
+from tileseer.core import lock
 with lock.exclusive("toy", Path(sys.argv[1]), 60) as waited:
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -37,7 +37,7 @@ def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
     for _ in range(2):
         with lock.exclusive("toy", tmp_path / "locks", 1) as waited:
             assert waited < 1
-            note = tmp_path / "locks/tilewright-toy.holder.json"
+            note = tmp_path / "locks/tileseer-toy.holder.json"
             assert f"process {os.getpid()}" in lock.holder(note)
         assert not note.exists()
 
@@ -92,7 +92,7 @@ needs_root = pytest.mark.skipif(os.getuid() != ROOT, reason="only root can becom
 @pytest.fixture
 def open_folder():
     """A folder that every user can reach, which pytest's own are not."""
-    folder = Path(tempfile.mkdtemp(prefix="tilewright-lock-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="tileseer-lock-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder
     shutil.rmtree(folder)

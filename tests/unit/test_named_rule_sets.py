@@ -10,16 +10,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import depthwise, kernel
-from tilewright.arch import ArchSpecs
-from tilewright.cli import main
-from tilewright.depthwise import DepthwiseConfig
-from tilewright.errors import UserError
-from tilewright.operation import DTYPES, VARIANTS
-from tilewright.rules import flags, reference_filter, validity
-from tilewright.rules.named import Enumerator, enumerate_rule_set, parse_name
-from tilewright.rules.rule_tables import RuleTables
-from tilewright.rules.words import NDIMS, TABLE_SETS
+from tileseer.cli.main import main
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import depthwise, flags, kernel, validity
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import reference_filter
+from tileseer.reference.named import Enumerator, enumerate_rule_set, parse_name
+from tileseer.reference.rule_tables import RuleTables
+from tileseer.reference.words import NDIMS, TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"

@@ -1,4 +1,4 @@
-"""``tilewright new-arch``: the entry is that of a known target but for what was asked, and nothing else changes."""
+"""``tileseer new-arch``: the entry is that of a known target but for what was asked, and nothing else changes."""
 
 import json
 import shutil
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import cli
-from tilewright.arch import ArchSpecs
+from tileseer.cli import main
+from tileseer.gpu.arch import ArchSpecs
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,7 +19,7 @@ def table(tmp_path):
 
 
 def call(table, *arguments):
-    return cli.main(["new-arch", *arguments, "--config", str(table.parent)])
+    return main.main(["new-arch", *arguments, "--config", str(table.parent)])
 
 
 def test_the_loader_reads_the_new_entry_and_the_old_ones(table, capsys):

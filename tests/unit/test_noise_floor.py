@@ -5,8 +5,9 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import bootstrap, evaluate, explain, learn, leave_out, noise_floor
-from tilewright.efficiency import grid
+from tileseer.dataset.efficiency import grid
+from tileseer.model import trainer
+from tileseer.validation import bootstrap, evaluation, explain, leave_out, noise_floor
 
 
 def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():
@@ -96,11 +97,11 @@ def test_noise_of_equals_matters_less_to_who_may_time_several():
 
 def test_the_report_has_floors_intervals_and_reasons():
     data = samples.measured()
-    trained = learn.train(data, samples.product(), samples.SMALL)
+    trained = trainer.train(data, samples.product(), samples.SMALL)
     model = lightgbm.Booster(model_str=trained.model), trained.spec
-    scores, offered = evaluate.rank_pool(data, *model, trained.candidates, samples.product())
+    scores, offered = evaluation.rank_pool(data, *model, trained.candidates, samples.product())
     reference = np.random.default_rng(0).random(scores.shape)
-    found = evaluate.evaluate(data, scores, offered, samples.product(), samples.coefficients(), model, reference)
+    found = evaluation.evaluate(data, scores, offered, samples.product(), samples.coefficients(), model, reference)
     floors = found["noise_floor"]
     assert floors["perfect_selector"]["efficiency"]["mean"] > floors["perfect_model"]["efficiency"]["mean"]
     for part in (found, found["by_ndim"]["2d"], floors["perfect_model"]):
@@ -122,12 +123,12 @@ def test_the_report_has_floors_intervals_and_reasons():
 
 def test_contributions_are_the_difference_of_the_scores():
     data = samples.measured()
-    trained = learn.train(data, samples.product(), samples.SMALL)
+    trained = trainer.train(data, samples.product(), samples.SMALL)
     booster = lightgbm.Booster(model_str=trained.model)
     problems, pick, best = data.problems.iloc[[3]], np.array([1]), np.array([7])
     index = np.array([0, 0]), np.array([1, 7])
     bare = data.candidates.assign(offset=0.0)
-    scores = learn.predict(booster, trained.spec, problems, bare, *index, samples.product())
+    scores = trainer.predict(booster, trained.spec, problems, bare, *index, samples.product())
     all_of_them = explain.contributions(booster, trained.spec, problems, data.candidates, pick, best, samples.product())
     assert len(all_of_them[0]) == explain.SHOWN
     total = sum(entry["contribution"] for entry in every(booster, trained.spec, problems, data, pick, best))
@@ -147,10 +148,10 @@ def test_a_problem_far_from_training_is_said_to_be_so():
     training = data.problems[data.problems["split"] == "train"]
     far = data.problems.iloc[[3]].assign(C=100_000, K=7)
     same = training.iloc[[4]]
-    novelty = explain.Novelty(training, far, "tilewright", samples.product())
+    novelty = explain.Novelty(training, far, "tileseer", samples.product())
     assert novelty.percentile[0] == 100
     assert any(text.startswith("C 100000, trained on 32 to 256") for text in novelty.outside(0))
-    known = explain.Novelty(training, same, "tilewright", samples.product())
+    known = explain.Novelty(training, same, "tileseer", samples.product())
     assert known.nearest[0] == 4 and known.outside(0) == []
 
 

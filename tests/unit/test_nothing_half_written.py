@@ -31,8 +31,9 @@ from hypothesis import strategies as st
 from stages_by_hand import ROOT, STAGES
 from test_bad_input import HOSTILE, changed, places
 
-from tilewright import cli, seal
-from tilewright.bench import journal
+from tileseer.benchmark import journal
+from tileseer.cli import main
+from tileseer.core import seal
 
 FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODELS = "made/models"
@@ -253,7 +254,7 @@ def test_a_command_and_its_input(command, name, data, world, capfd):
     outputs = [world / one for one in NEW.get(command, ())] or [world / "new"]
     try:
         path.write_bytes(content)
-        judge(lambda: cli.main(COMMANDS[command].split()), world.parent, outputs, path, capfd)
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, outputs, path, capfd)
     finally:
         path.write_bytes(sound)
         remove(world / "new")
@@ -272,7 +273,7 @@ def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
             words += ["--config", str(hostile / "config")]
         sound = (world / "config/arch_specs.json").read_bytes()
         before = snapshot(world.parent)
-        assert cli.main(words) in (0, 3), capfd.readouterr().err
+        assert main.main(words) in (0, 3), capfd.readouterr().err
         assert "Traceback" not in capfd.readouterr().err
         assert not list(world.parent.rglob("pwned"))
         allowed = (world / "new", world / "config")

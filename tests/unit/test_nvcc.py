@@ -9,22 +9,23 @@ from pathlib import Path
 import fake_nvcc
 import pytest
 
-from tilewright import hardware, parquet
-from tilewright.cache import Cache
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError
-from tilewright.families import registration
-from tilewright.families.cutlass.kernel import parse
-from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tilewright.toolchain import compiler, cutlass_tree, header_tree, registry
-from tilewright.toolchain.base import CompileUnit
-from tilewright.toolchain.cubin import code, numbers, usages
-from tilewright.toolchain.libraries import Libraries
-from tilewright.toolchain.none import NoToolchain
-from tilewright.toolchain.nvcc import NvccToolchain
-from tilewright.toolchain.objects import batches
-from tilewright.toolchain.occupancy import blocks_per_sm
+from tileseer.compile import compiler, cutlass_tree, header_tree, registry
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.cubin import code, numbers, usages
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.none import NoToolchain
+from tileseer.compile.nvcc import NvccToolchain
+from tileseer.compile.objects import batches
+from tileseer.compile.occupancy import blocks_per_sm
+from tileseer.core import parquet
+from tileseer.core.cache import Cache
+from tileseer.core.errors import UserError
+from tileseer.families import registration
+from tileseer.families.cutlass.kernel import parse
+from tileseer.gpu import hardware
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 
 ROOT = Path(__file__).parents[2]
 H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
@@ -226,7 +227,7 @@ def test_each_family_registers_its_kernels_in_its_own_way():
     text = registration.source([ck])
     assert text.splitlines() == [
         f'#include "{ck.name}.hpp"', '#include "ck_tile_kernel.hpp"', "",
-        f"TILEWRIGHT_CK_KERNEL({ck.name}, CONV_{ck.variant.upper()}, {ck.ndim}, CONV_{ck.dtype.upper()})",
+        f"TILESEER_CK_KERNEL({ck.name}, CONV_{ck.variant.upper()}, {ck.ndim}, CONV_{ck.dtype.upper()})",
     ]  # fmt: skip
     assert f'#include "{KERNEL.name}.cuh"' in registration.source([KERNEL])
     with pytest.raises(UserError, match="one family at a time"):

@@ -5,10 +5,11 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import booster_text, cross_validation, efficiency, learn, objectives
-from tilewright.errors import UserError
-from tilewright.objectives import CHOICES, Rows
-from tilewright.settings.model import ModelSettings
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.model import booster_text, cross_validation, objectives, trainer
+from tileseer.model.objectives import CHOICES, Rows
+from tileseer.settings.model import ModelSettings
 
 
 def changed(**settings):
@@ -58,14 +59,14 @@ def test_models_of_other_features_or_another_form_are_not_added():
 def test_every_objective_ranks_better_than_chance_and_is_deterministic(target):
     data = samples.measured()
     settings = changed(target=target, n_estimators=30, cv_estimators=30)
-    trained = learn.train(data, samples.product(), settings)
+    trained = trainer.train(data, samples.product(), settings)
     assert trained.spec["target"] == trained.manifest["target"] == target
     assert trained.manifest["out_of_fold_efficiency"]["mean"] > chance_of(data) + 5
-    assert learn.train(data, samples.product(), settings, threads=2).model == trained.model
+    assert trainer.train(data, samples.product(), settings, threads=2).model == trained.model
 
 
 def test_auto_reports_every_objective_and_takes_one_of_them():
-    trained = learn.train(samples.measured(), samples.product(), changed(target="auto"))
+    trained = trainer.train(samples.measured(), samples.product(), changed(target="auto"))
     entries = trained.manifest["choice"]["objectives"]
     assert [entry["name"] for entry in entries] == list(CHOICES)
     [preferred] = [entry["name"] for entry in entries if entry["chosen"]]
@@ -77,8 +78,8 @@ def choose(monkeypatch, small, whole, **settings):
     """Choose between two objectives of which each is so much better, as small models and with all trees."""
     data = samples.measured()
     wanted = changed(target="auto", folds=2, cv_estimators=10, n_estimators=20, **settings)
-    found = learn.training_rows(data, wanted)
-    table = learn.table(data, found, samples.product(), wanted, 1)
+    found = trainer.training_rows(data, wanted)
+    table = trainer.table(data, found, samples.product(), wanted, 1)
     fitted = []
 
     def out_of_fold(objective, table, folds, candidates, settings, trees, threads, held_out_folds=None):
@@ -142,7 +143,7 @@ def test_trials_are_drawn_by_seed_from_the_space_and_recorded():
         for trial in drawn.values()
         for field, choices in cross_validation.SPACE.items()
     )
-    trained = learn.train(samples.measured(), samples.product(), settings)
+    trained = trainer.train(samples.measured(), samples.product(), settings)
     entries = trained.manifest["choice"]["hyperparameters"]
     assert [entry["name"] for entry in entries] == ["configured", "trial 1", "trial 2", "trial 3"]
     chosen = next(entry["values"] for entry in entries if entry["chosen"])
@@ -157,13 +158,13 @@ def test_grades_of_a_ranking_rise_with_efficiency():
 def test_a_ranking_has_the_spread_of_the_logarithms():
     data = samples.measured()
     settings = changed(target="lambdarank", rows_per_problem=0)
-    trained = learn.train(data, samples.product(), settings)
-    found = learn.training_rows(data, settings)
+    trained = trainer.train(data, samples.product(), settings)
+    found = trainer.training_rows(data, settings)
     at = np.flatnonzero(found.learn)
     booster = lightgbm.Booster(model_str=trained.model)
     pool = data.candidates.assign(offset=0.0)
     pairs = found.problem[at], found.candidate[at]
-    scores = learn.predict(booster, trained.spec, data.problems, pool, *pairs, samples.product())
+    scores = trainer.predict(booster, trained.spec, data.problems, pool, *pairs, samples.product())
     label = found.label("relative", settings.relative_floor)[at]
     spreads = [objectives.within_problem_spread(found.problem[at], values) for values in (scores, label)]
     assert spreads[0] == pytest.approx(spreads[1])

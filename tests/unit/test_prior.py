@@ -7,10 +7,11 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tilewright import evaluate, learn, model_files, transfer_curve
-from tilewright import prior as priors
-from tilewright.errors import UserError
-from tilewright.settings.model import ModelSettings
+from tileseer.core.errors import UserError
+from tileseer.model import model_files, trainer
+from tileseer.model import prior as priors
+from tileseer.settings.model import ModelSettings
+from tileseer.validation import evaluation, transfer_curve
 
 
 def changed(**settings):
@@ -19,8 +20,8 @@ def changed(**settings):
 
 def picked(data, trained):
     booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
-    return evaluate.score(data, scores, offered).picked.mean()
+    scores, offered = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
+    return evaluation.score(data, scores, offered).picked.mean()
 
 
 def few_rows(data, share, seed=0):
@@ -33,13 +34,13 @@ def few_rows(data, share, seed=0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("prior")
-    learn.write(path, learn.train(samples.measured(), samples.product(), changed()), samples.product())
+    trainer.write(path, trainer.train(samples.measured(), samples.product(), changed()), samples.product())
     return path
 
 
 def correct(data, folder, **settings):
     # Settings want a path inside the workflow; a test's folder is none.
-    return learn.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
+    return trainer.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
 
 
 def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(folder):
@@ -60,8 +61,8 @@ def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(fol
 
 def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     data = samples.measured()
-    prior = priors.load(folder, "tilewright", "forward")
-    first = learn.train(data, samples.product(), changed())
+    prior = priors.load(folder, "tileseer", "forward")
+    first = trainer.train(data, samples.product(), changed())
     trained = correct(few_rows(data, 0.1), folder)
     assert picked(data, trained) > picked(data, first) - 0.01
     assert prior.knows(data.candidates).sum() == len(first.candidates)
@@ -70,11 +71,11 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
 def test_a_prior_that_is_wrong_is_forgotten(tmp_path):
     data = samples.measured()
     upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
-    learn.write(tmp_path, learn.train(upside_down, samples.product(), changed()), samples.product())
+    trainer.write(tmp_path, trainer.train(upside_down, samples.product(), changed()), samples.product())
     rows = few_rows(data, 0.3)
     corrected = correct(rows, tmp_path)
     assert corrected.manifest["choice"]["published"]["prior_weight"] == 0
-    alone = learn.train(rows, samples.product(), changed(target="log_tflops"))
+    alone = trainer.train(rows, samples.product(), changed(target="log_tflops"))
     assert picked(data, corrected) > picked(data, alone) - 0.02
 
 
@@ -99,7 +100,7 @@ def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
 
 
 def test_another_data_type_shares_the_offsets(folder):
-    prior = priors.load(folder, "tilewright", "forward")
+    prior = priors.load(folder, "tileseer", "forward")
     table = samples.candidates(samples.kernels())
     half = table.assign(candidate=table["candidate"].str.replace("_bf16_", "_fp16_", n=1))
     np.testing.assert_array_equal(prior.offsets(half), prior.offsets(table))
@@ -108,18 +109,18 @@ def test_another_data_type_shares_the_offsets(folder):
 
 def test_a_foreign_prior_is_refused(folder, tmp_path):
     with pytest.raises(UserError, match="variant is 'forward'"):
-        priors.load(folder, "tilewright", "bwd_data")
-    with pytest.raises(UserError, match="feature_set is 'tilewright'"):
+        priors.load(folder, "tileseer", "bwd_data")
+    with pytest.raises(UserError, match="feature_set is 'tileseer'"):
         priors.load(folder, "reference", "forward")
     with pytest.raises(UserError, match="no such file"):
-        priors.load(tmp_path, "tilewright", "forward")
+        priors.load(tmp_path, "tileseer", "forward")
 
 
 @pytest.mark.parametrize("target", ["lambdarank", "ensemble"])
 def test_a_ranking_can_be_a_prior_too(tmp_path, target):
     data = samples.measured()
-    ranking = learn.train(data, samples.product(), changed(target=target))
-    learn.write(tmp_path, ranking, samples.product())
+    ranking = trainer.train(data, samples.product(), changed(target=target))
+    trainer.write(tmp_path, ranking, samples.product())
     assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
 
 
@@ -133,7 +134,7 @@ def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_
     assert nothing["pairs"] == 0 and "without_prior" not in nothing
     assert found["seen_by_prior"] == 0
     # With no rows it is the prior, which was trained on this device.
-    itself = 100 * picked(data, learn.train(data, samples.product(), changed()))
+    itself = 100 * picked(data, trainer.train(data, samples.product(), changed()))
     assert nothing["with_prior"]["efficiency"]["mean"] == pytest.approx(itself, abs=1e-3)
     assert half["without_prior"]["efficiency"]["mean"] > 50
     train = (data.problems["split"] == "train").to_numpy()[data.problem]

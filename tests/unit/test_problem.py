@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import problem as problems
-from tilewright.errors import UserError
-from tilewright.problem import DIMS, Problem
+from tileseer.conv import problem as problems
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import UserError
 
 
 @st.composite

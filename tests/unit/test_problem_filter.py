@@ -1,10 +1,10 @@
 import pytest
 
-from tilewright import training_set
-from tilewright.errors import UserError
-from tilewright.operation import Operation
-from tilewright.problem import DIMS
-from tilewright.settings.problems import ProblemsSettings
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.problems import training_set
+from tileseer.settings.problems import ProblemsSettings
 
 
 def table(network, shapes):

@@ -1,10 +1,11 @@
 import pytest
 import yaml
 
-from tilewright import layers, problem_sets, problem_table
-from tilewright.errors import UserError
-from tilewright.operation import VARIANTS, Operation
-from tilewright.problem import DIMS
+from tileseer.conv import layers
+from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.problems import problem_sets, problem_table
 
 FORWARD = Operation("forward", "bf16")
 

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tilewright import progress
-from tilewright.progress import Progress
+from tileseer.core import progress
+from tileseer.core.progress import Progress
 
 
 class Terminal(io.StringIO):

@@ -8,15 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tilewright import crate, model_files, parquet, provenance
-from tilewright.checkout import source_of
-from tilewright.cli import main
-from tilewright.dataset import SCHEMA_VERSION
-from tilewright.errors import UserError
-from tilewright.provenance import PACKAGES
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tilewright.settings.config import Config
-from tilewright.toolchain import ck_tree, registry
+from tileseer.cli.main import main
+from tileseer.compile import ck_tree, registry
+from tileseer.core import parquet
+from tileseer.core.checkout import source_of
+from tileseer.core.errors import UserError
+from tileseer.dataset.schema import SCHEMA_VERSION
+from tileseer.model import model_files
+from tileseer.publish import provenance, ro_crate
+from tileseer.publish.provenance import PACKAGES
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.config import Config
 
 OPERATION = "forward_bf16"
 
@@ -49,7 +51,7 @@ def inputs(tmp_path, monkeypatch):
     }  # fmt: skip
     rows = pa.table({"status": ["ok", "ok", "crash"]})
     dataset, problems = (tmp_path / name for name in ("dataset.parquet", "problems.parquet"))
-    parquet.write(rows.replace_schema_metadata({"tilewright": json.dumps(told)}), dataset)
+    parquet.write(rows.replace_schema_metadata({"tileseer": json.dumps(told)}), dataset)
     parquet.write(rows, problems)
     return {OPERATION: [dataset.relative_to(tmp_path), problems.relative_to(tmp_path)]}
 
@@ -112,10 +114,10 @@ def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, t
 
     first = told()
     assert first.files == {table.as_posix(): hashlib.sha256(b"a: 1\n").hexdigest()}
-    (workflow / "src/tilewright").mkdir(parents=True)
-    (workflow / "src/tilewright/features.py").write_text("x = 1\n")
+    (workflow / "src/tileseer/model").mkdir(parents=True)
+    (workflow / "src/tileseer/model/features.py").write_text("x = 1\n")
     second = told()
-    (workflow / "src/tilewright/features.py").write_text("x = 2\n")
+    (workflow / "src/tileseer/model/features.py").write_text("x = 2\n")
     assert len({first.code_sha256, second.code_sha256, told().code_sha256}) == 3
     (workflow / "notes.txt").write_text("no code\n")
     assert told().code_sha256 != second.code_sha256 and told() == told()
@@ -170,7 +172,7 @@ def test_models_that_were_changed_or_say_nothing_are_refused(models, tmp_path, c
 
 def test_a_crate_has_what_the_specification_requires(models, tmp_path):
     """RO-Crate 1.1, "Root Data Entity" and "RO-Crate Metadata File Descriptor"."""
-    path = crate.write(models, tmp_path / "crate", licence="https://spdx.org/licenses/MIT")
+    path = ro_crate.write(models, tmp_path / "crate", licence="https://spdx.org/licenses/MIT")
     content = json.loads(path.read_text())
     assert path.name == "ro-crate-metadata.json" and content["@context"] == "https://w3id.org/ro/crate/1.1/context"
     entities = {entity["@id"]: entity for entity in content["@graph"]}
@@ -199,7 +201,7 @@ def test_a_crate_has_what_the_specification_requires(models, tmp_path):
 
 
 def test_the_same_models_give_the_same_crate(models, tmp_path):
-    one, two = (crate.write(models, tmp_path / name) for name in ("one", "two"))
+    one, two = (ro_crate.write(models, tmp_path / name) for name in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -219,6 +221,6 @@ def test_wrong_options_are_one_message(models, capsys, words, told):
 def test_without_a_commit_a_crate_needs_a_date(tmp_path, inputs):
     models = publish_by_hand(tmp_path / "models", collect(inputs, tmp_path / "absent"))
     with pytest.raises(UserError, match="no commit is known, so no date: give the day of publication as --date"):
-        crate.write(models, tmp_path / "crate")
-    assert crate.write(models, tmp_path / "crate", date="2026-11-21").exists()
+        ro_crate.write(models, tmp_path / "crate")
+    assert ro_crate.write(models, tmp_path / "crate", date="2026-11-21").exists()
     assert not list(tmp_path.glob(".crate*"))

@@ -7,12 +7,15 @@ import learning_samples as samples
 import pyarrow as pa
 import pytest
 
-from tilewright import evaluate, learn, model_files, parquet, publish
-from tilewright.atomic import write_text
-from tilewright.errors import UserError
-from tilewright.selection import Selector, load_booster
-from tilewright.serving import artefacts
-from tilewright.settings.serving import ServingSettings
+from tileseer.client.selection import Selector, load_booster
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.model import model_files, trainer
+from tileseer.publish import model_folder
+from tileseer.serving import artefacts
+from tileseer.settings.serving import ServingSettings
+from tileseer.validation import evaluation
 
 OPERATIONS = ("forward", "bwd_weight")
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
@@ -23,13 +26,13 @@ SMALL_SERVING = ServingSettings(trees=12, num_leaves=15, max_depth=6, short_list
 def make(folder, variant):
     """Train and validate one operation; return its training folder and its report."""
     data, product = samples.measured(variant), samples.product()
-    trained = learn.train(data, product, samples.SMALL)
+    trained = trainer.train(data, product, samples.SMALL)
     training = folder / "training" / data.operation
-    learn.write(training, trained, product)
+    trainer.write(training, trained, product)
     booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranking = evaluate.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    ranking = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, product)
     report = folder / f"{data.operation}.json"
-    report.write_text(model_files.json_text(evaluate.evaluate(data, *ranking, product)))
+    report.write_text(model_files.json_text(evaluation.evaluate(data, *ranking, product)))
     return training, report, serve(folder, variant, training)
 
 
@@ -56,7 +59,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def models(made, tmp_path):
-    publish.publish(*made, tmp_path / "models" / "gfx950")
+    model_folder.publish(*made, tmp_path / "models" / "gfx950")
     return tmp_path / "models" / "gfx950"
 
 
@@ -81,10 +84,10 @@ def test_what_is_published(models):
 
 def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
     trainings, reports, servings = made
-    publish.publish(trainings[::-1], reports, servings, tmp_path / "again")
+    model_folder.publish(trainings[::-1], reports, servings, tmp_path / "again")
     assert content(tmp_path / "again") == content(models)
     before = content(models)
-    publish.publish(trainings, reports, servings, models)
+    model_folder.publish(trainings, reports, servings, models)
     assert content(models) == before
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
@@ -127,7 +130,7 @@ def test_what_is_no_model_directory_is_refused(tmp_path):
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
     trainings, reports, servings = made
     with pytest.raises(UserError, match="forward_bf16"):
-        publish.publish(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
+        model_folder.publish(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.iterdir())
 
@@ -139,7 +142,7 @@ def test_kinds_of_device_are_not_mixed(made, tmp_path):
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
     with pytest.raises(UserError, match="device_kind"):
-        publish.publish([trainings[0], other], reports, servings, tmp_path / "out")
+        model_folder.publish([trainings[0], other], reports, servings, tmp_path / "out")
 
 
 def test_a_training_without_its_model_is_refused(made, tmp_path):
@@ -148,7 +151,7 @@ def test_a_training_without_its_model_is_refused(made, tmp_path):
     shutil.copytree(trainings[0], other)
     (other / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
-        publish.publish([other], reports[:1], servings[:1], tmp_path / "out")
+        model_folder.publish([other], reports[:1], servings[:1], tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tilewright import parquet
-from tilewright.devices import recorded
-from tilewright.devices.recorded import COLUMNS, RecordedDevice
-from tilewright.errors import UserError
-from tilewright.measurements import STATUSES
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices import recorded
+from tileseer.devices.recorded import COLUMNS, RecordedDevice
 
 ROWS = pd.DataFrame(
     [

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import ck_api, kernel, registry_key
-from tilewright.arch import ArchSpecs
-from tilewright.cli import main
-from tilewright.depthwise import DepthwiseConfig
-from tilewright.operation import DTYPES, VARIANTS
-from tilewright.rules.named import Enumerator
-from tilewright.rules.rule_tables import RuleTables
+from tileseer.cli.main import main
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.families.ck_tile import ck_api, kernel, registry_key
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference.named import Enumerator
+from tileseer.reference.rule_tables import RuleTables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference-defects.md").read_text()

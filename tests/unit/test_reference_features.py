@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import candidates, features, learn
-from tilewright.settings.model import ModelSettings
+from tileseer.families import candidates
+from tileseer.model import features, trainer
+from tileseer.settings.model import ModelSettings
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
           "lds_capacity", "l1_cache_kb", "l2_cache_kb", "l3_cache_kb", "num_xcd")  # fmt: skip
@@ -178,8 +179,8 @@ def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
 def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path, target):
     data = samples.measured()
     settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
-    trained = learn.train(data, samples.product(), settings)
-    learn.write(tmp_path, trained, samples.product())
+    trained = trainer.train(data, samples.product(), settings)
+    trainer.write(tmp_path, trained, samples.product())
     theirs = ReferencePredictor(tmp_path)
     booster = lightgbm.Booster(model_str=trained.model)
     pool = trained.candidates
@@ -187,7 +188,7 @@ def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path
     # The reference's features cannot tell all kernels apart: equal scores are part of the test.
     for row in range(0, len(data.problems), 3):
         index = np.full(len(pool), row), np.arange(len(pool))
-        scores = learn.predict(booster, trained.spec, data.problems, pool, *index, samples.product())
+        scores = trainer.predict(booster, trained.spec, data.problems, pool, *index, samples.product())
         ours = pool["candidate"].to_numpy()[np.argsort(-scores, kind="stable")]
         ranked = theirs.rank(problem_of(data.problems.iloc[row]), kernels)
         assert [name for name, _ in ranked] == ours.tolist()

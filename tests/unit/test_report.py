@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import model_files
-from tilewright.errors import UserError
-from tilewright.measurements import DEVICE_KINDS
-from tilewright.report import figures, measured, network_figures, page, published, results, tables
+from tileseer.core.errors import UserError
+from tileseer.dataset.measurements import DEVICE_KINDS
+from tileseer.model import model_files
+from tileseer.report import figures, measured, network_figures, page, published, results, tables
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
@@ -531,10 +531,10 @@ def test_a_dataset_of_another_device_or_operation_is_refused(stages, tmp_path, m
         (folder / model_files.HARDWARE).write_text(learning_samples.product().model_dump_json())
     found = learning_samples.measured("forward")
     for changed, message in (({"device": "other"}, "device is 'other'"), ({"operation": "x_bf16"}, "operation is")):
-        monkeypatch.setattr(results.dataset, "load", lambda path, c=changed: dataclasses.replace(found, **c))
+        monkeypatch.setattr(results.schema, "load", lambda path, c=changed: dataclasses.replace(found, **c))
         with pytest.raises(UserError, match=message):
             results.load(*stages, [tmp_path / "d.parquet"])
-    monkeypatch.setattr(results.dataset, "load", lambda path: found)
+    monkeypatch.setattr(results.schema, "load", lambda path: found)
     assert results.load(*stages, [tmp_path / "d.parquet"]).operations[0].measured is not None
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import hardware, kernel, resources
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.kernel import PIPELINES, KernelConfig
+from tileseer.families.ck_tile import kernel, resources
+from tileseer.families.ck_tile.kernel import PIPELINES, KernelConfig
+from tileseer.gpu import hardware
+from tileseer.gpu.coefficients import load_coefficients
 
 CONFIG = Path(__file__).parents[2] / "config"
 GPUS = hardware.load(CONFIG / "hardware.yaml")

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import kernel, row_filter
-from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig
-from tilewright.row_filter import Among, Binary, Field, Joined, Not, Number, Word
+from tileseer.core import row_filter
+from tileseer.core.errors import UserError
+from tileseer.core.row_filter import Among, Binary, Field, Joined, Not, Number, Word
+from tileseer.families.ck_tile import kernel
+from tileseer.families.ck_tile.kernel import KernelConfig
 
 KNOWN = row_filter.kinds(KernelConfig, kernel.CHOICES | {"layout": ("nhwgc", "ndhwgc")})
 ROW = asdict(

@@ -4,12 +4,12 @@ import pytest
 import yaml
 from kernel_samples import a_kernel
 
-from tilewright import kernel as kernels
-from tilewright.arch import ArchSpecs
-from tilewright.errors import UserError
-from tilewright.kernel import parse
-from tilewright.operation import Operation
-from tilewright.rules import sweep, validity
+from tileseer.conv.operation import Operation
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import kernel as kernels
+from tileseer.families.ck_tile import sweep, validity
+from tileseer.families.ck_tile.kernel import parse
+from tileseer.gpu.arch import ArchSpecs
 
 ROOT = Path(__file__).parents[2]
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from tilewright import runs
+from tileseer.core import runs
 
 RUN = """
 import sys, time
 from pathlib import Path
-from tilewright import runs
+from tileseer.core import runs
 held = runs.begin(Path(sys.argv[1]))
 print("begun", flush=True)
 time.sleep(60)

@@ -1,13 +1,17 @@
-"""``tilewright score``: any kernels on any problems, or an error that names file and line."""
+"""``tileseer score``: any kernels on any problems, or an error that names file and line."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from test_publish import make
 
-from tilewright import cli, kernel, parquet, publish, scoring
-from tilewright.problem import DIMS, Problem
-from tilewright.selection import Selector
+from tileseer.cli import main
+from tileseer.client import scoring
+from tileseer.client.selection import Selector
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core import parquet
+from tileseer.families.ck_tile import kernel
+from tileseer.publish import model_folder
 
 HEADER = (
     "problem_idx,N,C,K,G,Di,Hi,Wi,Z,Y,X,stride_d,stride_h,stride_w,pad_d,pad_h,pad_w,dilation_d,dilation_h,dilation_w"
@@ -22,7 +26,7 @@ DEPTHWISE = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb1_sub
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("score")
     training, report, serving = make(folder, "forward")
-    publish.publish([training], [report], [serving], folder / "models")
+    model_folder.publish([training], [report], [serving], folder / "models")
     return folder / "models"
 
 
@@ -37,7 +41,7 @@ def score(models, tmp_path, capsys):
             (tmp_path / "K.txt").write_text(kernels)
             arguments += ["--kernels", str(tmp_path / "K.txt")]
         out = tmp_path / "S.parquet"
-        status = cli.main([*arguments, "--out", str(out)])
+        status = main.main([*arguments, "--out", str(out)])
         table = parquet.read(out).to_pandas() if out.exists() else None
         return status, table, capsys.readouterr()
 

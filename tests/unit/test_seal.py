@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilewright import bundle, model_files, parquet, seal
-from tilewright.atomic import write_text
-from tilewright.errors import UserError
+from tileseer.core import bundle, parquet, seal
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.model import model_files
 
 WRITERS = {
     "table.parquet": (lambda path: parquet.write(pa.table({"a": [1, 2], "b": ["x", "y"]}), path), parquet.read),

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from test_publish import make
 
-from tilewright import cli, evaluate, model_files, problem, publish, support
-from tilewright.errors import UserError
-from tilewright.problem import Problem
-from tilewright.selection import Selector, load_booster
+from tileseer.cli import main
+from tileseer.client.selection import Selector, load_booster
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import support
+from tileseer.model import model_files
+from tileseer.publish import model_folder
+from tileseer.validation import evaluation
 
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
@@ -20,7 +25,7 @@ WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("selection")
     training, report, serving = make(folder, "forward")
-    publish.publish([training], [report], [serving], folder / "models")
+    model_folder.publish([training], [report], [serving], folder / "models")
     return folder / "models"
 
 
@@ -43,7 +48,7 @@ def test_ranks_supported_candidates_by_score(selector):
 def test_serves_the_scores_that_validation_used(selector):
     data = samples.measured()
     row = int(np.flatnonzero(data.problems["split"] == "validation")[0])
-    scores, _ = evaluate.rank_pool(data, selector.booster, selector.spec, selector.candidates, samples.product())
+    scores, _ = evaluation.rank_pool(data, selector.booster, selector.spec, selector.candidates, samples.product())
     ranked = selector.rank(problem.from_frame(data.problems.iloc[[row]])[0])
     by_name = dict(zip(data.candidates["candidate"], scores[row], strict=True))
     assert ranked["score"].tolist() == [by_name[name] for name in ranked["candidate"]]
@@ -78,7 +83,7 @@ def test_a_damaged_model_text_is_a_user_error(selector, tmp_path):
 
 
 def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
-    assert cli.main(["select", str(models), "--problem", WORD, "--top", "2"]) == 0
+    assert main.main(["select", str(models), "--problem", WORD, "--top", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "device kind: simulated" in lines[0]
     best = selector.rank(Problem.from_dims("forward", "bf16", **LAYER), 2)["kernel"].tolist()
@@ -88,14 +93,14 @@ def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):
 
 def test_options_and_one_word_mean_the_same(models, capsys):
     options = [text for name, value in LAYER.items() for text in (f"--{name}", str(value))]
-    assert cli.main(["select", str(models), *options]) == 0
+    assert main.main(["select", str(models), *options]) == 0
     apart = capsys.readouterr().out
-    assert cli.main(["select", str(models), "--problem", WORD]) == 0
+    assert main.main(["select", str(models), "--problem", WORD]) == 0
     assert capsys.readouterr().out == apart
 
 
 def test_json_output_carries_the_label(models, capsys):
-    assert cli.main(["select", str(models), "--problem", WORD, "--json", "--top", "4"]) == 0
+    assert main.main(["select", str(models), "--problem", WORD, "--json", "--top", "4"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["device_kind"] == "simulated"
     assert printed["problem"]["Hi"] == 56
@@ -103,7 +108,7 @@ def test_json_output_carries_the_label(models, capsys):
 
 
 def test_an_unsupported_problem_gives_status_1_and_says_so(models, capsys):
-    assert cli.main(["select", str(models), "--problem", "N=1,C=3,K=5,Hi=9,Wi=9"]) == 1
+    assert main.main(["select", str(models), "--problem", "N=1,C=3,K=5,Hi=9,Wi=9"]) == 1
     assert "no candidate supports" in capsys.readouterr().err
 
 
@@ -119,7 +124,7 @@ def test_an_unsupported_problem_gives_status_1_and_says_so(models, capsys):
     ],
 )
 def test_mistakes_are_one_line(models, capsys, arguments, message):
-    assert cli.main(["select", str(models), *arguments]) == 2
+    assert main.main(["select", str(models), *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
@@ -132,10 +137,10 @@ def test_a_tampered_model_is_refused(models, tmp_path, capsys):
     shutil.copytree(models, changed)
     path = changed / "grouped_conv_forward_bf16_gfx950" / model_files.MODEL
     path.write_text(path.read_text().replace("leaf_value=", "leaf_value= ", 1))
-    assert cli.main(["select", str(changed), "--problem", WORD]) == 2
+    assert main.main(["select", str(changed), "--problem", WORD]) == 2
     assert "does not match index.json" in capsys.readouterr().err
 
 
 def test_a_directory_without_models_is_refused(tmp_path, capsys):
-    assert cli.main(["select", str(tmp_path), "--problem", WORD]) == 2
+    assert main.main(["select", str(tmp_path), "--problem", WORD]) == 2
     assert "index.json" in capsys.readouterr().err

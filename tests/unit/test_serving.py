@@ -11,14 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_publish import TEMPLATE, make
 
-from tilewright import model_files, parquet, publish
-from tilewright.errors import UserError
-from tilewright.problem import DIMS, Problem
-from tilewright.selection import NO_CANDIDATE, Selector, checked_dims
-from tilewright.serving import kernel_set
-from tilewright.serving.cascade import trees_of
-from tilewright.serving.symbols import Symbol
-from tilewright.settings.serving import ServingSettings
+from tileseer.client.selection import NO_CANDIDATE, Selector, checked_dims
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.model import model_files
+from tileseer.publish import model_folder
+from tileseer.serving import kernel_set
+from tileseer.serving.cascade import trees_of
+from tileseer.serving.symbols import Symbol
+from tileseer.settings.serving import ServingSettings
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
 SHAPES = 500
@@ -26,7 +28,7 @@ SHAPES = 500
 MAIN = """
 #include "selector.hpp"
 #include <cstdio>
-namespace model = tilewright::OPERATION_ARCH;
+namespace model = tileseer::OPERATION_ARCH;
 int main()
 {
     model::Selector selector;
@@ -52,7 +54,7 @@ int main()
 def selector(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serving")
     training, report, serving = make(folder, request.param)
-    publish.publish([training], [report], [serving], folder / "models")
+    model_folder.publish([training], [report], [serving], folder / "models")
     return Selector.load(folder / "models", f"{request.param}_bf16"), folder
 
 

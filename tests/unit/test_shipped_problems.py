@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import layers, training_set
-from tilewright.crawl import tables, zoo
-from tilewright.crawl.splits import of_family
-from tilewright.operation import VARIANTS, Operation
-from tilewright.settings.problems import ProblemsSettings
+from tileseer.conv import layers
+from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.problems import training_set
+from tileseer.problems.crawl import tables, zoo
+from tileseer.problems.crawl.splits import of_family
+from tileseer.settings.problems import ProblemsSettings
 
 PROBLEMS = Path(__file__).parents[2] / "config/problems"
 

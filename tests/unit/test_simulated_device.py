@@ -9,13 +9,16 @@ import pandas as pd
 import pytest
 import yaml
 
-from tilewright import hardware, kernel, modules, problem, resources, support
-from tilewright.devices import base, simulated
-from tilewright.devices.simulated import SimulatedDevice, load_coefficients
-from tilewright.errors import UserError
-from tilewright.kernel import KernelConfig
-from tilewright.measurements import DEVICE_KINDS, STATUSES
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.core import modules
+from tileseer.core.errors import UserError
+from tileseer.dataset.measurements import DEVICE_KINDS, STATUSES
+from tileseer.devices import base, simulated
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families.ck_tile import kernel, resources, support
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu import hardware
 
 ROOT = Path(__file__).parents[2]
 COEFFICIENTS_FILE = ROOT / "config" / "simulated_device.yaml"
@@ -288,11 +291,12 @@ def test_identity_tells_everything_apart_that_changes_a_time():
 
 
 def test_identity_follows_every_module_of_the_simulator():
-    used = modules.used_by(ROOT / "src/tilewright/devices/simulated.py", ROOT / "src")
-    of_devices = {Path(name).relative_to(ROOT / "src/tilewright").as_posix() for name in used if "/devices/" in name}
+    used = modules.used_by(ROOT / "src/tileseer/devices/simulated.py", ROOT / "src")
+    of_devices = {Path(name).relative_to(ROOT / "src/tileseer").as_posix() for name in used if "/devices/" in name}
     hashed = set(simulated._SOURCES)
     assert of_devices - {"devices/__init__.py", "devices/base.py"} <= hashed
-    assert {"implicit_gemm.py", "resources.py", "support.py"} <= hashed
+    assert {f"families/ck_tile/{name}.py" for name in ("resources", "support", "kernel_cost")} <= hashed
+    assert "conv/implicit_gemm.py" in hashed
 
 
 def test_it_says_that_it_is_simulated():

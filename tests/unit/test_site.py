@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tilewright import cli
-from tilewright.problem import DIMS
-from tilewright.rules.sweep import SweepRules
-from tilewright.tables import checked
+from tileseer.cli import main
+from tileseer.conv.problem import DIMS
+from tileseer.core.tables import checked
+from tileseer.families.ck_tile.sweep import SweepRules
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -36,11 +36,11 @@ def blocks(language):
 
 
 def commands():
-    """Return each call of ``tilewright`` that a page shows, as (page, words)."""
+    """Return each call of ``tileseer`` that a page shows, as (page, words)."""
     for page, code in blocks("sh"):
         for line in code.replace("\\\n", " ").splitlines():
             words = shlex.split(line.partition(" > ")[0], comments=True)
-            if words[:1] == ["tilewright"]:
+            if words[:1] == ["tileseer"]:
                 yield page, tuple(words)
 
 
@@ -60,9 +60,9 @@ def test_the_site_has_every_page_every_module_and_every_command(site):
     for page in (ROOT / "docs").rglob("*.md"):
         name = page.relative_to(ROOT / "docs").with_suffix(".html")
         assert (site / name).is_file() or (site / name.with_name("index.html")).is_file(), page
-    assert "KernelConfig" in (site / "reference/tilewright.kernel.html").read_text()
+    assert "KernelConfig" in (site / "reference/tileseer.families.ck_tile.kernel.html").read_text()
     command_line = (site / "reference/command-line.html").read_text()
-    assert all(f"tilewright {name}" in command_line for name in cli.COMMANDS)
+    assert all(f"tileseer {name}" in command_line for name in main.COMMANDS)
 
 
 def test_the_site_needs_no_network(site):
@@ -99,9 +99,9 @@ def test_every_shown_option_of_the_command_line_exists(page, words, capsys):
     statuses = []
     for depth in range(1, len(before_options) + 1):
         with pytest.raises(SystemExit) as stopped:
-            cli.main([*before_options[:depth], "--help"])
+            main.main([*before_options[:depth], "--help"])
         statuses.append(stopped.value.code)
-    assert statuses[0] == 0, f"{page}: tilewright {words[1]}"
+    assert statuses[0] == 0, f"{page}: tileseer {words[1]}"
     # A dimension is an option that the help names below the others.
     known = set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out)) | {f"--{name}" for name in DIMS}
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, page

@@ -5,8 +5,10 @@ import json
 import pyarrow as pa
 import pytest
 
-from tilewright import cli, parquet, status
-from tilewright.bench.receipt import Receipt
+from tileseer.benchmark.receipt import Receipt
+from tileseer.cli import main
+from tileseer.client import status
+from tileseer.core import parquet
 
 OP = "forward_bf16"
 
@@ -46,14 +48,14 @@ def test_what_is_there_is_counted(results):
 
 
 def test_libraries_are_counted_where_a_real_gpu_is_measured(results, capsys):
-    cli.main(["status", "--results", str(results)])
+    main.main(["status", "--results", str(results)])
     assert "libraries" not in capsys.readouterr().out
     (results / f"libraries/gfx950/{OP}").mkdir(parents=True)
     (results / "libraries/gfx950/driver.so").touch()
     (results / f"libraries/gfx950/{OP}/1.so").touch()
     (results / f"libraries/gfx950/{OP}/7.so").touch()  # of a chunk that is no more
     assert status.of_operation(results, "gfx950", OP).chunks_done["libraries"] == 1
-    cli.main(["status", "--results", str(results)])
+    main.main(["status", "--results", str(results)])
     assert "libraries" in capsys.readouterr().out
 
 
@@ -67,13 +69,13 @@ def test_the_rest_is_estimated_from_the_rate(results):
 
 
 def test_the_command_says_it_to_people_and_programs(results, capsys):
-    assert cli.main(["status", "--results", str(results)]) == 1
+    assert main.main(["status", "--results", str(results)]) == 1
     text = capsys.readouterr().out
     assert "1/2" in text and "3/6" in text and "not published" in text
-    cli.main(["status", "gfx950", "--results", str(results), "--json"])
+    main.main(["status", "gfx950", "--results", str(results), "--json"])
     assert json.loads(capsys.readouterr().out)["operations"][0]["pairs_to_measure"] == 6
 
 
 def test_without_results_it_says_what_to_do(tmp_path, capsys):
-    assert cli.main(["status", "--results", str(tmp_path)]) == 2
+    assert main.main(["status", "--results", str(tmp_path)]) == 2
     assert "run snakemake" in capsys.readouterr().err

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tilewright import kernel, problem, support
-from tilewright.kernel import KernelConfig
-from tilewright.problem import Problem
+from tileseer.conv import problem
+from tileseer.conv.problem import Problem
+from tileseer.families.ck_tile import kernel, support
+from tileseer.families.ck_tile.kernel import KernelConfig
 
 NAMES = [rule.name for rule in support.RULES]
 BASE = KernelConfig(

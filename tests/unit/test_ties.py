@@ -8,7 +8,7 @@ import learning_samples
 import numpy as np
 import pytest
 
-from tilewright import evaluate, noise_floor, ties
+from tileseer.validation import evaluation, noise_floor, ties
 
 
 def test_a_tie_is_within_two_standard_errors_of_the_difference():
@@ -46,7 +46,7 @@ def judged():
     scores = np.full((len(found.problems), len(found.candidates)), -np.inf)
     ok = found.status == 0
     scores[found.problem[ok], found.candidate[ok]] = found.tflops[ok]
-    return evaluate.evaluate(found, scores, np.isfinite(scores), learning_samples.product())
+    return evaluation.evaluate(found, scores, np.isfinite(scores), learning_samples.product())
 
 
 def test_every_pick_has_its_ties(judged):

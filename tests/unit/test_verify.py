@@ -1,4 +1,4 @@
-"""``tilewright verify``: what is whole passes, and any damage is found and named."""
+"""``tileseer verify``: what is whole passes, and any damage is found and named."""
 
 import json
 import shutil
@@ -8,13 +8,14 @@ import pytest
 from test_compare import dataset
 from test_selection import models  # noqa: F401
 
-from tilewright import cli, parquet
+from tileseer.cli import main
+from tileseer.core import parquet
 
 ROOT = Path(__file__).parents[2]
 
 
 def verify(capsys, path):
-    status = cli.main(["verify", str(path), "--config", str(ROOT / "config"), "--json"])
+    status = main.main(["verify", str(path), "--config", str(ROOT / "config"), "--json"])
     return status, json.loads(capsys.readouterr().out)
 
 
@@ -79,8 +80,8 @@ def test_a_recording_with_other_pairs_is_found(tmp_path, capsys, change):
 
 
 def test_what_is_nothing_of_ours_is_a_mistake(tmp_path, capsys):
-    assert cli.main(["verify", str(tmp_path)]) == 2
+    assert main.main(["verify", str(tmp_path)]) == 2
     assert "model directory" in capsys.readouterr().err
-    assert cli.main(["verify", str(tmp_path / "absent")]) == 2
-    assert cli.main(["verify", str(tmp_path / "kernels.so")]) == 2
+    assert main.main(["verify", str(tmp_path / "absent")]) == 2
+    assert main.main(["verify", str(tmp_path / "kernels.so")]) == 2
     assert "--driver" in capsys.readouterr().err

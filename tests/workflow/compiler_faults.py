@@ -36,7 +36,7 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         made.make(TABLE)
         shutil.copytree(made.folder, folder / "compiled copy")
     # As the workflow tells its jobs.
-    os.environ["TILEWRIGHT_CACHE"] = json.dumps({"folder": str(folder / "machine/cache")})
+    os.environ["TILESEER_CACHE"] = json.dumps({"folder": str(folder / "machine/cache")})
     return Suite(made, Workflow(folder / "compiled copy"), seed, log, frozenset({"compile"}))
 
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
-from tilewright.bench import journal
+from tileseer.benchmark import journal
 
 OUTPUTS = (
     "--output", "--out-json", "--out-python", "--kernels", "--rejected", "--plan", "--costs", "--receipt",
@@ -472,7 +472,7 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         made.make()
         shutil.copytree(made.folder, folder / "scratch")
     for script in (ROOT / "workflow/scripts").glob("*.py"):
-        for module in re.findall(r"^(?:from|import) (tilewright[\w.]*)", script.read_text(), re.M):
+        for module in re.findall(r"^(?:from|import) (tileseer[\w.]*)", script.read_text(), re.M):
             importlib.import_module(module)
     return Suite(made, Workflow(folder / "scratch"), seed, log)
 

@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="page whose table between the marks is replaced")
     args = parser.parse_args()
 
-    with tempfile.TemporaryDirectory(prefix="tilewright-faults-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="tileseer-faults-") as temporary:
         suites = list(inject(args, args.folder or Path(temporary)))
     counts = sum((suite.counts for suite in suites), start=Counter())
     if args.log:

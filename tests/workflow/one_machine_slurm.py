@@ -23,7 +23,7 @@ NODES = ("cpu1", "cpu2", "mem1", "gpu1")
 CLIENT_S = 10
 
 CONF = """\
-ClusterName=tilewright
+ClusterName=tileseer
 SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from tilewright.problem import DIMS
+from tileseer.conv.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")

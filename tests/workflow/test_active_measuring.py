@@ -15,7 +15,7 @@ def test_few_training_pairs_are_measured_and_chosen_again_from_the_journal(fresh
     fresh.configure(benchmark={"seed": 1, **ACTIVE})
     first = fresh.make()
     chosen = pq.read_table(fresh.folder / CHOSEN)
-    total = json.loads(chosen.schema.metadata[b"tilewright"])["supported_training_pairs"]
+    total = json.loads(chosen.schema.metadata[b"tileseer"])["supported_training_pairs"]
     assert 0.1 * total < chosen.num_rows <= 0.3 * total
     rows = pq.read_table(fresh.folder / DATASET)
     measured = rows.filter(pc.and_(pc.equal(rows["split"], "train"), pc.not_equal(rows["status"], "unsupported")))

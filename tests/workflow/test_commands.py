@@ -60,7 +60,7 @@ def test_every_script_runs_alone_with_help(script):
 def test_the_selection_reads_what_the_workflow_published(made):
     run = subprocess.run(
         [
-            "tilewright", "select", "results/models/gfx950", "--variant", "forward", "--dtype", "bf16",
+            "tileseer", "select", "results/models/gfx950", "--variant", "forward", "--dtype", "bf16",
             "--problem", "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1", "--top", "3",
         ],
         cwd=made[0].folder, env=environment(), capture_output=True, text=True,
@@ -73,7 +73,7 @@ def test_the_selection_reads_what_the_workflow_published(made):
 def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
     run = subprocess.run(
         [
-            "tilewright", "compare", "results/models/gfx950", "results/models/gfx950", "--json",
+            "tileseer", "compare", "results/models/gfx950", "results/models/gfx950", "--json",
             "--measured", "results/datasets/gfx950/forward_bf16.parquet",
         ],
         cwd=made[0].folder, env=environment(), capture_output=True, text=True,

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from small_workflow import with_fake_compiler
 
-from tilewright.problem import Problem
-from tilewright.selection import Selector
+from tileseer.client.selection import Selector
+from tileseer.conv.problem import Problem
 
 MODEL = "results/models/gfx950"
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from small_workflow import ROOT
 
-from tilewright import cli
-from tilewright.bench import native
+from tileseer.cli import main
+from tileseer.compile import native
 
 sys.path.insert(0, str(ROOT / "tests/bench"))
 import host_library
@@ -54,7 +54,7 @@ def test_the_page_has_every_example():
 def call(command, folder, monkeypatch, capsys):
     """Run a command line in this process, in ``folder``; return exit status, output and errors."""
     monkeypatch.chdir(folder)
-    status = cli.main(shlex.split(command)[1:])
+    status = main.main(shlex.split(command)[1:])
     return status, *capsys.readouterr()
 
 
@@ -72,7 +72,7 @@ def test_a_command_of_the_page_answers(folder, command, monkeypatch, capsys):
 def test_fake_kernels_that_are_wrong_are_named(folder, monkeypatch, capsys):
     if host_library.COMPILER is None:
         pytest.skip("no host C++ compiler (g++, clang++ or CXX)")
-    command = "tilewright verify kernels.so --driver driver.so --dtype fp32 --problem N=1,C=8,K=8,Hi=5,Wi=5,Y=3,X=3"
+    command = "tileseer verify kernels.so --driver driver.so --dtype fp32 --problem N=1,C=8,K=8,Hi=5,Wi=5,Y=3,X=3"
     status, out, _ = call(command, folder, monkeypatch, capsys)
     assert status == 1
     assert re.search(r"^ok    \S+: \d+ elements right", out, re.MULTILINE), out

@@ -14,8 +14,8 @@ import time
 import pytest
 from small_workflow import TARGETS, lay_out
 
-from tilewright import model_files
-from tilewright.bench import journal
+from tileseer.benchmark import journal
+from tileseer.model import model_files
 
 RESULTS = (
     "results/datasets/gfx950/forward_bf16.parquet",

@@ -5,7 +5,7 @@ import shutil
 
 import small_workflow
 
-from tilewright.atomic import write_text
+from tileseer.core.atomic import write_text
 
 TRAINING = "results/training/gfx950/forward_bf16"
 REPORT = "results/validation/gfx950/forward_bf16.json"

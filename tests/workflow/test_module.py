@@ -12,11 +12,11 @@ from small_workflow import CONFIG, Workflow, lay_out
 THEIR_SNAKEFILE = """
 configfile: "config.yaml"
 
-module tilewright:
-    snakefile: "vendor/tilewright/{snakefile}"
-    config: config["tilewright"]
+module tileseer:
+    snakefile: "vendor/tileseer/{snakefile}"
+    config: config["tileseer"]
 
-use rule * from tilewright exclude {without} {names}
+use rule * from tileseer exclude {without} {names}
 
 rule theirs:
     default_target: True
@@ -32,23 +32,23 @@ CATALOGUE_FILE = {"snakefile": "workflow/Snakefile", "without": "all, everything
 
 @pytest.mark.parametrize(("where", "names"), [(ROOT_FILE, ""), (CATALOGUE_FILE, "as kernels_*")])
 def test_a_workflow_that_uses_ours_as_a_module_gets_a_model(tmp_path, where, names):
-    lay_out(tmp_path / "vendor/tilewright")
-    shutil.rmtree(tmp_path / "vendor/tilewright/profiles")
+    lay_out(tmp_path / "vendor/tileseer")
+    shutil.rmtree(tmp_path / "vendor/tileseer/profiles")
     theirs = Workflow(tmp_path)
     (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names=names, **where))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tilewright": CONFIG}))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": CONFIG}))
     theirs.make("theirs")
     assert (tmp_path / "results/models/gfx950").is_dir()
     assert int((tmp_path / "count.txt").read_text()) > 0
-    assert not (tmp_path / "vendor/tilewright/results").exists()
+    assert not (tmp_path / "vendor/tileseer/results").exists()
     assert "Nothing to be done" in theirs.make("theirs").output
 
 
 def test_their_own_table_goes_before_ours(tmp_path):
-    lay_out(tmp_path / "vendor/tilewright")
+    lay_out(tmp_path / "vendor/tileseer")
     theirs = Workflow(tmp_path)
     (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names="", **ROOT_FILE))
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tilewright": CONFIG}))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": CONFIG}))
     rules = tmp_path / "config/rule_sets/small.yaml"
     rules.parent.mkdir(parents=True)
     rules.write_text("tiles: none\n")

@@ -20,8 +20,8 @@ class Absent:
         if name.split(".")[0] in {WORKFLOW_ONLY!r}:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Absent())
-from tilewright import cli
-raise SystemExit(cli.main(sys.argv[1:]))
+from tileseer.cli.main import main
+raise SystemExit(main(sys.argv[1:]))
 """
 
 
@@ -44,7 +44,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     source = ROOT / "src"
     wanted = {
         path.relative_to(source).as_posix()
-        for path in (source / "tilewright").rglob("*")
+        for path in (source / "tileseer").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted <= inside

@@ -53,8 +53,8 @@ def test_a_change_is_noticed_where_results_have_newer_time_stamps(copy):
     """As when results come out of a store on a new machine, or after the clock was set back."""
     specs = copy.folder / "config/arch_specs.json"
     copy.edit("config/arch_specs.json", "{", "{\n")
-    copy.edit("src/tilewright/arch_render.py", '"""', '"""One more word. ')
-    for path in (specs, copy.folder / "src/tilewright/arch_render.py"):
+    copy.edit("src/tileseer/gpu/arch_render.py", '"""', '"""One more word. ')
+    for path in (specs, copy.folder / "src/tileseer/gpu/arch_render.py"):
         os.utime(path, (0, 0))
     for path in sorted(copy.folder.glob("results/**/*")):
         os.utime(path, (4e9, 4e9))
@@ -109,8 +109,8 @@ def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
     gone = "x".join(str(size) for size in rules["tiles"].pop()["tile"])
     path.write_text(yaml.safe_dump(rules))
     # An upgrade besides: that these stages change is known at once, that the dataset does, only when it is made.
-    for module in ("learn.py", "evaluate.py"):
-        copy.edit(f"src/tilewright/{module}", '"""', '"""Of a later release. ')
+    for module in ("model/trainer.py", "validation/evaluation.py"):
+        copy.edit(f"src/tileseer/{module}", '"""', '"""Of a later release. ')
     run = copy.make()
     assert run.measured == 0
     assert not any(f"_{gone}_" in kernel for kernel, _, _ in pairs(copy))
@@ -132,7 +132,7 @@ def test_one_more_problem_measures_only_its_pairs(copy):
 
 
 def test_a_changed_feature_retrains_and_measures_nothing(copy):
-    copy.edit("src/tilewright/features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
+    copy.edit("src/tileseer/model/features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
     run = copy.make()
     assert run.jobs == AFTER_DATASET
     assert run.measured == 0
@@ -141,7 +141,7 @@ def test_a_changed_feature_retrains_and_measures_nothing(copy):
 def test_a_changed_plot_rebuilds_the_report_only(copy):
     copy.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
     assert copy.make().jobs == {"report": 1}
-    figures = copy.folder / "src/tilewright/report/figures.py"
+    figures = copy.folder / "src/tileseer/report/figures.py"
     figures.write_text(figures.read_text() + "\n# changed\n")
     assert copy.make().jobs == {"report": 1}
 
@@ -149,23 +149,23 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
 @pytest.mark.parametrize(
     ("module", "stages"),
     [
-        ("arch_render.py", {"arch_specs"}),
-        ("rules/validity.py", {"configs"}),
-        ("problem_sets.py", {"problems"}),
-        ("emit.py", {"headers", "serving"}),
-        ("bundle.py", {"headers", "compile", "support"}),
-        ("toolchain/none.py", {"compile"}),
-        ("lock.py", {"benchmark"}),
-        ("bench/journal.py", {"benchmark", "dataset"}),
-        ("assembly.py", {"dataset"}),
-        ("learn.py", {"model", "validation", "serving"}),
-        ("model_files.py", {"model", "validation", "serving", "publish", "report"}),
-        ("publish.py", {"publish"}),
-        ("evaluate.py", {"validation", "serving"}),
+        ("gpu/arch_render.py", {"arch_specs"}),
+        ("families/ck_tile/validity.py", {"configs"}),
+        ("problems/problem_sets.py", {"problems"}),
+        ("families/ck_tile/emit.py", {"headers", "serving"}),
+        ("core/bundle.py", {"headers", "compile", "support"}),
+        ("compile/none.py", {"compile"}),
+        ("core/lock.py", {"benchmark"}),
+        ("benchmark/journal.py", {"benchmark", "dataset"}),
+        ("dataset/assembly.py", {"dataset"}),
+        ("model/trainer.py", {"model", "validation", "serving"}),
+        ("model/model_files.py", {"model", "validation", "serving", "publish", "report"}),
+        ("publish/model_folder.py", {"publish"}),
+        ("validation/evaluation.py", {"validation", "serving"}),
     ],
 )
 def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, stages):
-    path = copy.folder / "src/tilewright" / module
+    path = copy.folder / "src/tileseer" / module
     path.write_text(path.read_text() + "\n# A comment changes no result.\n")
     run = copy.make()
     assert set(run.jobs) == stages

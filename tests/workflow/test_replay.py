@@ -41,13 +41,13 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     assert made["files"][pairs] == hashlib.sha256(workflow.read(pairs)).hexdigest()
     assert "config/arch_specs.json" not in made["files"]
     rows = pq.read_table(workflow.folder / f"results/datasets/sm_90/{OPERATION}.parquet")
-    assert json.loads(rows.schema.metadata[b"tilewright"])["device_kind"] == "recorded"
+    assert json.loads(rows.schema.metadata[b"tileseer"])["device_kind"] == "recorded"
     # Even a model of ten trees has learnt something from measured times.
     report = json.loads(workflow.read(f"results/validation/sm_90/{OPERATION}.json"))
     assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
     assert b"recorded" in workflow.read("results/reports/sm_90.html")
     shape = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
-    run_main = "import sys; from tilewright.cli import main; sys.exit(main())"
+    run_main = "import sys; from tileseer.cli.main import main; sys.exit(main())"
     arguments = ["select", "results/models/sm_90", "--variant", "forward", "--dtype", "bf16", "--problem", shape]
     shown = subprocess.run(
         [sys.executable, "-c", run_main, *arguments],

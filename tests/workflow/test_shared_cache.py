@@ -10,7 +10,7 @@ from collections import Counter
 
 from small_workflow import Workflow, with_fake_compiler
 
-from tilewright.cache import Cache
+from tileseer.core.cache import Cache
 
 TABLES = [f"results/build/gfx950/forward_bf16/{chunk}.parquet" for chunk in range(3)]
 

@@ -15,14 +15,14 @@ from small_workflow import TARGETS
 from test_faults import hashes, journal_lines, overlaps, slow
 from test_faults import wait_for as wait_closely_for
 
-from tilewright.bench import journal
+from tileseer.benchmark import journal
 
 PROFILE = ("--workflow-profile", "profiles/slurm", "--slurm-init-seconds-before-status-checks", "2")
 MISSED = "Waiting at most 60 seconds for missing files"
 LEARNING = ("dataset", "model", "validation", "serving")
 RECEIPT = "results/benchmark/gfx950/forward_bf16/{chunk}.json"
 # It takes minutes of waiting for pollers, so it runs when asked for: make slurm-test.
-WHY_NOT = one_machine_slurm.missing() if "TILEWRIGHT_TEST_SLURM" in os.environ else "runs by make slurm-test"
+WHY_NOT = one_machine_slurm.missing() if "TILESEER_TEST_SLURM" in os.environ else "runs by make slurm-test"
 pytestmark = [pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT), pytest.mark.xdist_group("slurm")]
 
 
@@ -113,7 +113,7 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
 
     jobs = cluster.jobs()
     protocol.event("a local call finds nothing to do" if not (run := fresh.make()).jobs else run.output)
-    protocol.write(os.environ["TILEWRIGHT_TEST_SLURM"], jobs, before, after)
+    protocol.write(os.environ["TILESEER_TEST_SLURM"], jobs, before, after)
     assert cluster.restarts(lost["id"]) == 1
     assert next(job["state"] for job in jobs if job["id"] == hanging["id"]) == "TIMEOUT"
     assert "Trying to restart job" in before

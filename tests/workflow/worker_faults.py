@@ -17,7 +17,7 @@ from pathlib import Path
 from fault_injection import NOT_INJECTED, Suite
 from small_workflow import ROOT
 
-from tilewright.bench.supervisor import Limits, Supervisor
+from tileseer.devices.harness.supervisor import Limits, Supervisor
 
 sys.path.append(str(ROOT / "tests/bench"))
 import host_library

@@ -3,7 +3,7 @@
 //
 //   #include "NAME.hpp"
 //   #include "ck_tile_kernel.hpp"
-//   TILEWRIGHT_CK_KERNEL(NAME, CONV_FORWARD, 2, CONV_BF16)
+//   TILESEER_CK_KERNEL(NAME, CONV_FORWARD, 2, CONV_BF16)
 #pragma once
 
 #include "launcher.hpp"
@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace tilewright {
+namespace tileseer {
 
 // CK Tile counts the channels of one group; the depth is left out of a 2D convolution.
 template <int NDim>
@@ -120,9 +120,9 @@ struct CkTileKernel
     static ConvResourcesC resources() { return unknown_resources(); }
 };
 
-} // namespace tilewright
+} // namespace tileseer
 
-#define TILEWRIGHT_CK_KERNEL(NAME, DIRECTION, NDIM, DTYPE)                                              \
+#define TILESEER_CK_KERNEL(NAME, DIRECTION, NDIM, DTYPE)                                              \
     namespace {                                                                                         \
     struct NAME##_Traits                                                                                \
     {                                                                                                   \
@@ -130,5 +130,5 @@ struct CkTileKernel
         static constexpr const char* name = #NAME;                                                      \
         static constexpr int direction = DIRECTION, ndim = NDIM, dtype = DTYPE;                         \
     };                                                                                                  \
-    const tilewright::Registration<tilewright::CkTileKernel<NAME##_Traits>> NAME##_registration;        \
+    const tileseer::Registration<tileseer::CkTileKernel<NAME##_Traits>> NAME##_registration;        \
     }

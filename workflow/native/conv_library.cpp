@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The driver's exported functions. Compile with one of TILEWRIGHT_CUDA, TILEWRIGHT_HIP and TILEWRIGHT_HOST defined.
-#ifndef TILEWRIGHT_SOURCES
-#define TILEWRIGHT_SOURCES "unknown"
+// The driver's exported functions. Compile with one of TILESEER_CUDA, TILESEER_HIP and TILESEER_HOST defined.
+#ifndef TILESEER_SOURCES
+#define TILESEER_SOURCES "unknown"
 #endif
 
-#if defined(TILEWRIGHT_HOST)
+#if defined(TILESEER_HOST)
 #include "host_runtime.hpp"
 #else
 #include "gpu_runtime.hpp"
@@ -21,7 +21,7 @@
 
 namespace {
 
-using namespace tilewright;
+using namespace tileseer;
 
 std::string last_error;
 
@@ -182,7 +182,7 @@ int conv_dispatcher_cleanup(void)
     });
 }
 
-const char* conv_dispatcher_version(void) { return "2.0.0+" TILEWRIGHT_SOURCES; }
+const char* conv_dispatcher_version(void) { return "2.0.0+" TILESEER_SOURCES; }
 
 int conv_dispatcher_has_kernels(void) { return has_direction(CONV_FORWARD); }
 

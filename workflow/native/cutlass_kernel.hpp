@@ -3,7 +3,7 @@
 //
 //   #include "NAME.cuh"
 //   #include "cutlass_kernel.hpp"
-//   TILEWRIGHT_CUTLASS_KERNEL(NAME)
+//   TILESEER_CUTLASS_KERNEL(NAME)
 //
 // The header has the type NAME::Kernel, a convolution of the CUTLASS 2.x templates; direction, dimensionality and data
 // type are read from it.
@@ -19,7 +19,7 @@
 #include <string>
 #include <type_traits>
 
-namespace tilewright {
+namespace tileseer {
 
 // The problem as CUTLASS counts it, and the extents of its tensors.
 template <int NDim>
@@ -196,17 +196,17 @@ struct CutlassKernel
     }
 };
 
-} // namespace tilewright
+} // namespace tileseer
 
 // Threads and shared memory of a block are in the object file too, where the compile stage reads them.
-#define TILEWRIGHT_CUTLASS_KERNEL(NAME)                                                             \
+#define TILESEER_CUTLASS_KERNEL(NAME)                                                             \
     namespace {                                                                                     \
     struct NAME##_Traits                                                                            \
     {                                                                                               \
         using Kernel                      = NAME::Kernel;                                           \
         static constexpr const char* name = #NAME;                                                  \
     };                                                                                              \
-    const tilewright::Registration<tilewright::CutlassKernel<NAME##_Traits>> NAME##_registration;   \
+    const tileseer::Registration<tileseer::CutlassKernel<NAME##_Traits>> NAME##_registration;   \
     }                                                                                               \
     extern "C" const int NAME##_block[] = {NAME::Kernel::kThreadCount,                              \
                                            static_cast<int>(sizeof(NAME::Kernel::SharedStorage))};

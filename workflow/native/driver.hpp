@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-namespace tilewright {
+namespace tileseer {
 
 // Throws BadArgument unless the problem is a convolution.
 inline void require_convolution(const ConvProblemC& p)
@@ -532,4 +532,4 @@ class Driver
     std::int64_t reference_step_ = 0; // 0: there is no reference yet
 };
 
-} // namespace tilewright
+} // namespace tileseer

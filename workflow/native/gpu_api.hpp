@@ -6,19 +6,19 @@
 
 #include <cstddef>
 
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
 #include <cuda_runtime.h>
 #define TW_GPU(name) cuda##name
 #define TW_BACKEND "cuda"
-#elif defined(TILEWRIGHT_HIP)
+#elif defined(TILESEER_HIP)
 #include <hip/hip_runtime.h>
 #define TW_GPU(name) hip##name
 #define TW_BACKEND "hip"
 #else
-#error "define TILEWRIGHT_CUDA or TILEWRIGHT_HIP"
+#error "define TILESEER_CUDA or TILESEER_HIP"
 #endif
 
-namespace tilewright {
+namespace tileseer {
 
 // What a compiled kernel occupies, as the runtime tells it. `kernel` is the address of the __global__ function.
 inline ConvResourcesC function_resources(const void* kernel, int threads, std::size_t dynamic_shared)
@@ -41,4 +41,4 @@ inline ConvResourcesC function_resources(const void* kernel, int threads, std::s
     return found;
 }
 
-} // namespace tilewright
+} // namespace tileseer

@@ -12,7 +12,7 @@
 
 #define TW_DEVICE __host__ __device__
 
-namespace tilewright {
+namespace tileseer {
 
 template <typename F>
 __global__ void for_each_kernel(F body, std::int64_t count)
@@ -39,7 +39,7 @@ static __global__ void gate_kernel(volatile int* open, volatile int* timed_out, 
     }
 }
 
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
 __device__ inline long long nanoseconds()
 {
     long long now;
@@ -78,7 +78,7 @@ class Runtime
         check(TW_GPU(EventCreate)(&begin_), "create an event");
         check(TW_GPU(EventCreate)(&end_), "create an event");
         void* flags = nullptr;
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
         check(cudaHostAlloc(&flags, shared_bytes, cudaHostAllocMapped), "allocate the gate");
 #else
         check(hipHostMalloc(&flags, shared_bytes, hipHostMallocMapped | hipHostMallocCoherent), "allocate the gate");
@@ -180,7 +180,7 @@ class Runtime
     // Of the compute units, now, or -1 where the device has no clock that tells.
     double clock_mhz()
     {
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
         auto* count = reinterpret_cast<volatile long long*>(gate_ + 2);
         clock_kernel<<<1, 1, 0, stream_>>>(count, count + 1, 50'000);
         check(cudaGetLastError(), "launch the clock");
@@ -228,7 +228,7 @@ inline ConvDeviceC Runtime::device()
     ConvDeviceC found{};
     int number = 0;
     check(TW_GPU(GetDevice)(&number), "find a device");
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
     cudaDeviceProp properties{};
     const std::size_t llc_of_l2 = 1;
 #else
@@ -244,7 +244,7 @@ inline ConvDeviceC Runtime::device()
                   bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8], bytes[9], bytes[10], bytes[11], bytes[12],
                   bytes[13], bytes[14], bytes[15]);
     (void)TW_GPU(DeviceGetPCIBusId)(found.pci, sizeof found.pci, number);
-#if defined(TILEWRIGHT_CUDA)
+#if defined(TILESEER_CUDA)
     std::snprintf(found.arch, sizeof found.arch, "sm_%d%d", properties.major, properties.minor);
     (void)cudaDeviceGetAttribute(&found.clock_khz, cudaDevAttrClockRate, number);
 #else
@@ -259,4 +259,4 @@ inline ConvDeviceC Runtime::device()
     return found;
 }
 
-} // namespace tilewright
+} // namespace tileseer

@@ -29,8 +29,8 @@ void __hipRegisterFunction(void**, const void*, char*, const char*, unsigned int
 void __hipUnregisterFatBinary(void**) {}
 
 // What was launched last, and how often.
-long tilewright_stand_in_launches() { return launches; }
-void tilewright_stand_in_last(unsigned int* six)
+long tileseer_stand_in_launches() { return launches; }
+void tileseer_stand_in_last(unsigned int* six)
 {
     const unsigned int sizes[6] = {last_grid.x, last_grid.y, last_grid.z, last_block.x, last_block.y, last_block.z};
     std::memcpy(six, sizes, sizeof sizes);

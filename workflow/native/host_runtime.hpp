@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A device made of the host's memory and a clock that stands still unless a kernel moves it: for tests. A kernel
-// takes as long as it says with tilewright_host_advance(), so every time is exact and the same on every machine.
+// takes as long as it says with tileseer_host_advance(), so every time is exact and the same on every machine.
 #pragma once
 
 #include "launcher.hpp"
@@ -12,25 +12,25 @@
 
 #define TW_DEVICE
 
-extern "C" inline double* tilewright_host_clock()
+extern "C" inline double* tileseer_host_clock()
 {
     static double microseconds = 0;
     return &microseconds;
 }
 
-extern "C" __attribute__((used)) inline void tilewright_host_advance(double microseconds)
+extern "C" __attribute__((used)) inline void tileseer_host_advance(double microseconds)
 {
-    *tilewright_host_clock() += microseconds;
+    *tileseer_host_clock() += microseconds;
 }
 
 // Until when the clock of the compute units is lowered.
-extern "C" inline double* tilewright_host_hot_until()
+extern "C" inline double* tileseer_host_hot_until()
 {
     static double microseconds = 0;
     return &microseconds;
 }
 
-namespace tilewright {
+namespace tileseer {
 
 class Runtime
 {
@@ -70,20 +70,20 @@ class Runtime
     static void open_gate() {}
     static bool gate_timed_out() { return false; }
 
-    void begin() { begin_ = *tilewright_host_clock(); }
+    void begin() { begin_ = *tileseer_host_clock(); }
 
     void end()
     {
         // Events have a price, however short the kernel.
-        tilewright_host_advance(0.01);
-        end_ = *tilewright_host_clock();
+        tileseer_host_advance(0.01);
+        end_ = *tileseer_host_clock();
     }
 
     double elapsed_ms() const { return (end_ - begin_) / 1000; }
 
-    static double clock_mhz() { return *tilewright_host_clock() < *tilewright_host_hot_until() ? 1500 : 2000; }
-    static void rest(double milliseconds) { tilewright_host_advance(1000 * milliseconds); }
-    static double wall_ms() { return *tilewright_host_clock() / 1000; }
+    static double clock_mhz() { return *tileseer_host_clock() < *tileseer_host_hot_until() ? 1500 : 2000; }
+    static void rest(double milliseconds) { tileseer_host_advance(1000 * milliseconds); }
+    static double wall_ms() { return *tileseer_host_clock() / 1000; }
 
     static ConvDeviceC device()
     {
@@ -104,4 +104,4 @@ class Runtime
     double end_   = 0;
 };
 
-} // namespace tilewright
+} // namespace tileseer

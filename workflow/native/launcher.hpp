@@ -6,22 +6,22 @@
 //       static constexpr int direction = CONV_FORWARD, ndim = 2, dtype = CONV_FP16;
 //       static bool supports(const ConvProblemC& problem, std::string& why);   // touches no GPU
 //       static std::int64_t workspace_bytes(const ConvProblemC& problem);
-//       static void launch(const ConvProblemC& problem, const tilewright::Tensors& tensors);   // may throw
+//       static void launch(const ConvProblemC& problem, const tileseer::Tensors& tensors);   // may throw
 //       static ConvResourcesC resources();
 //   };
-//   static const tilewright::Registration<MyKernel> registration;
+//   static const tileseer::Registration<MyKernel> registration;
 //
-// Nothing but this header and tilewright_conv.h is needed; the driver is linked in or loaded before.
+// Nothing but this header and tileseer_conv.h is needed; the driver is linked in or loaded before.
 #pragma once
 
-#include "tilewright_conv.h"
+#include "tileseer_conv.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
 
-namespace tilewright {
+namespace tileseer {
 
 // Addresses of one launch, on the device.
 struct Tensors
@@ -116,4 +116,4 @@ class Registration
                                             supports, workspace_bytes, launch,  resources};
 };
 
-} // namespace tilewright
+} // namespace tileseer

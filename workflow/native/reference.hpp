@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace tilewright {
+namespace tileseer {
 
 // Elements as bits; conversion by arithmetic, the same on every compiler.
 struct Fp16
@@ -351,4 +351,4 @@ struct ProbeSum
     TW_DEVICE void operator()(std::int64_t i) const { to[i] = 3 * i + 1; }
 };
 
-} // namespace tilewright
+} // namespace tileseer

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-namespace tilewright {
+namespace tileseer {
 
 // The device reported an error: its context cannot be used any more.
 struct DeviceFault : std::runtime_error
@@ -28,4 +28,4 @@ struct BadArgument : std::runtime_error
     using std::runtime_error::runtime_error;
 };
 
-} // namespace tilewright
+} // namespace tileseer

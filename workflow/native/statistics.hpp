@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace tilewright {
+namespace tileseer {
 
 inline double median(std::vector<double> values)
 {
@@ -38,4 +38,4 @@ inline double noise(const std::vector<double>& values)
     return 1.2533 * 1.4826 * median(std::move(distances)) / (center * std::sqrt(static_cast<double>(values.size())));
 }
 
-} // namespace tilewright
+} // namespace tileseer

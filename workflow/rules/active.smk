@@ -29,7 +29,7 @@ checkpoint active:
     log:
         "logs/{arch}/{op}/active.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         gpu=1,
     params:

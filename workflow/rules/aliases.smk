@@ -21,7 +21,7 @@ checkpoint aliases:
     log:
         "logs/{arch}/{op}/aliases.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("aliases"),
         made=each_content(

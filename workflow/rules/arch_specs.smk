@@ -11,7 +11,7 @@ checkpoint arch_specs:
         "logs/arch_specs.log",
     localrule: True
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("arch_specs"),
     shell:

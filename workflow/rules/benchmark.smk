@@ -27,7 +27,7 @@ checkpoint benchmark:
     log:
         "logs/{arch}/{op}/benchmark/{chunk}.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         gpu=1,
     params:

@@ -14,11 +14,12 @@ HERE = os.path.relpath(os.path.join(workflow.current_basedir, "../.."))
 sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
 
 from snakemake.exceptions import WorkflowError
-from tilewright import modules as package_modules
-from tilewright import plan, runs
-from tilewright.errors import UserError
-from tilewright.settings.config import ARCH_PATTERN, check
-from tilewright.toolchain import ck_tree
+from tileseer.core import modules as package_modules
+from tileseer.configs import plan
+from tileseer.core import runs
+from tileseer.core.errors import UserError
+from tileseer.settings.config import ARCH_PATTERN, check
+from tileseer.compile import ck_tree
 
 # Snakemake puts paths into its own formats, where a brace begins a name.
 if set("{}") & set(os.path.abspath(HERE)):
@@ -60,7 +61,7 @@ onstart:
 workflow.global_resources.setdefault("gpu", 1)
 
 # Where compile results are shared changes no result: no parameter of a rule, which would rerun it.
-os.environ.update(TILEWRIGHT_CACHE=SETTINGS.cache.to_json())
+os.environ.update(TILESEER_CACHE=SETTINGS.cache.to_json())
 
 # The calls of Snakemake that run single jobs on a cluster belong to the run that submitted them.
 if workflow.is_main_process:

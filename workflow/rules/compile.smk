@@ -1,6 +1,6 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
-from tilewright.toolchain import registry
-from tilewright.toolchain.memory import memory_mib
+from tileseer.compile import registry
+from tileseer.compile.memory import memory_mib
 
 NATIVE = source("workflow/native")
 NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
@@ -31,7 +31,7 @@ checkpoint compile:
     log:
         "logs/{arch}/{op}/compile/{chunk}.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:

@@ -1,5 +1,5 @@
 # Stage 2: enumerate the kernels and deal them to chunks.
-from tilewright.arch import ArchSpecs, arch_digest
+from tileseer.gpu.arch import ArchSpecs, arch_digest
 
 
 def facts_of_arch(wildcards):
@@ -33,7 +33,7 @@ checkpoint configs:
         "logs/{arch}/{op}/configs.log",
     localrule: True
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("configs"),
         facts=facts_of_arch,

@@ -14,7 +14,7 @@ checkpoint dataset:
     wildcard_constraints:
         arch=NOT_RECORDED,
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         # No parameter: it changes no result. Who gives the job another memory gives it to the stage.
         mem_mb=SETTINGS.dataset.memory_mib,

@@ -1,5 +1,5 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tilewright.families import emission
+from tileseer.families import emission
 
 TEMPLATES = source("workflow/templates")
 TEMPLATES_CONTENT = digest_of_all(
@@ -17,7 +17,7 @@ checkpoint headers:
     log:
         "logs/{arch}/{op}/headers/{chunk}.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("headers"),
         kernels=chunk_content,
@@ -42,7 +42,7 @@ rule sources:
     log:
         "logs/{arch}/{op}/sources.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("sources"),
         made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),

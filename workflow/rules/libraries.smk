@@ -32,7 +32,7 @@ checkpoint libraries:
     log:
         "logs/{arch}/{op}/libraries/{chunk}.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
@@ -61,7 +61,7 @@ checkpoint driver:
     log:
         "logs/{arch}/driver.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:

@@ -24,7 +24,7 @@ checkpoint model:
     log:
         "logs/{arch}/{op}/model.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     threads: 1
     params:
         modules=modules("model"),

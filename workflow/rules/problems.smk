@@ -12,7 +12,7 @@ checkpoint problems:
         "logs/problems/{op}.log",
     localrule: True
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("problems"),
         ndims=",".join(str(ndim) for ndim in SETTINGS.configs.ndims),

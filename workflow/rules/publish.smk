@@ -15,7 +15,7 @@ rule publish:
         "logs/{arch}/publish.log",
     localrule: True
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("publish"),
         made=each_operation_content(

@@ -26,7 +26,7 @@ checkpoint recorded:
     wildcard_constraints:
         arch=RECORDED,
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("recorded"),
         folder=lambda wildcards: RECORDINGS[wildcards.arch],

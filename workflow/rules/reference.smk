@@ -15,7 +15,7 @@ checkpoint reference:
     log:
         "logs/{arch}/{op}/reference.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     threads: 1
     params:
         modules=modules("reference"),

@@ -27,14 +27,14 @@ rule report:
     output:
         report(
             "results/reports/{arch}.html",
-            category="Tilewright",
+            category="Tileseer",
             labels={"arch": "{arch}"},
         ),
     log:
         "logs/{arch}/report.log",
     localrule: True
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     params:
         modules=modules("report"),
         made=each_operation_content(

@@ -23,7 +23,7 @@ checkpoint serving:
     log:
         "logs/{arch}/{op}/serving.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     threads: 1
     params:
         modules=modules("serving"),

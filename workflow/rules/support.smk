@@ -45,7 +45,7 @@ checkpoint support:
     log:
         "logs/{arch}/{op}/support/{chunk}.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     resources:
         **({"mem_mb": memory_mib(SETTINGS.compile)} if LIBRARY else {}),
     params:

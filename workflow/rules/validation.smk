@@ -17,7 +17,7 @@ checkpoint validation:
     log:
         "logs/{arch}/{op}/validation.log",
     conda:
-        "../../envs/tilewright.yaml"
+        "../../envs/tileseer.yaml"
     threads: 1
     params:
         modules=modules("validation"),

@@ -12,12 +12,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tilewright import active, active_tables, aliases, candidates, hardware, parquet
-from tilewright.bench import adopt, journal, receipt, run
-from tilewright.devices import registry
-from tilewright.errors import reports_user_errors
-from tilewright.operation import Operation
-from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+from tileseer.active import active_tables, choice
+from tileseer.benchmark import adopt, journal, receipt, run
+from tileseer.compile import aliases
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.errors import reports_user_errors
+from tileseer.devices import registry
+from tileseer.families import candidates
+from tileseer.gpu import hardware
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
 
 @reports_user_errors
@@ -78,7 +82,7 @@ def main(argv: list[str] | None = None) -> None:
             found = receipt.counted(journal.read(args.journal)[0], batch.measurement_id, wanted)
             return found["tflops"].to_numpy()
 
-        rounds = active.choose(pool, product, settings.active, measure)
+        rounds = choice.choose(pool, product, settings.active, measure)
     chosen = active_tables.table(rounds, pairs)
     parquet.write(chosen, args.output)
     print(

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import aliases, parquet
-from tilewright.errors import reports_user_errors
+from tileseer.compile import aliases
+from tileseer.core import parquet
+from tileseer.core.errors import reports_user_errors
 
 
 @reports_user_errors

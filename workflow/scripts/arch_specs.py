@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.arch import ArchSpecs, render_json
-from tilewright.arch_render import render_python
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.gpu.arch import ArchSpecs, render_json
+from tileseer.gpu.arch_render import render_python
 
 
 @reports_user_errors

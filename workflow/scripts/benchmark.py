@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tilewright import aliases, candidates, chosen_pairs, hardware, parquet
-from tilewright.bench import adopt, again, budget, journal, receipt, run
-from tilewright.devices import registry
-from tilewright.devices.base import Device
-from tilewright.devices.trace import TracingDevice
-from tilewright.errors import reports_user_errors
-from tilewright.operation import Operation
-from tilewright.settings.benchmark import BenchmarkSettings, LockSettings
+from tileseer.benchmark import adopt, budget, chosen_pairs, journal, receipt, repeats, run
+from tileseer.compile import aliases
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.errors import reports_user_errors
+from tileseer.devices import registry
+from tileseer.devices.base import Device
+from tileseer.devices.trace import TracingDevice
+from tileseer.families import candidates
+from tileseer.gpu import hardware
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
 
 @reports_user_errors
@@ -79,16 +82,16 @@ def main(argv: list[str] | None = None) -> None:
             adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
-            first_s = None if budget_s is None else budget_s * (1 - again.share(device, settings.gpu))
+            first_s = None if budget_s is None else budget_s * (1 - repeats.share(device, settings.gpu))
             done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, first_s)
             measured, malformed = journal.read(args.journal)
         seconds = time.monotonic() - start
     skipped = missing.num_rows - done
     rows = receipt.counted(measured, batch.measurement_id, wanted)
-    second = again.NOTHING
-    if again.share(device, settings.gpu):
+    second = repeats.NOTHING
+    if repeats.share(device, settings.gpu):
         begin = time.monotonic()
-        second = measure_again(source, locking, batch, rows, again.journal_of(args.journal), budget_s)
+        second = measure_again(source, locking, batch, rows, repeats.journal_of(args.journal), budget_s)
         seconds += time.monotonic() - begin
     counts = receipt.status_counts(rows)
     receipt.Receipt(
@@ -106,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         skipped=wanted.num_rows - rows.num_rows,
         again=second.num_rows,
         again_sha256=receipt.digest(second) if second.num_rows else "",
-        differences=again.differences(rows, second, settings.gpu, settings.seed),
+        differences=repeats.differences(rows, second, settings.gpu, settings.seed),
     ).write(args.receipt)
     failed = rows.num_rows - counts.get("ok", 0)
     print(
@@ -135,16 +138,16 @@ def measure_again(
     settings, own = source.settings, replace(source, details=path.with_suffix(".details.jsonl"))
 
     def counted() -> pa.Table:
-        return again.counted(journal.read(path)[0], first.measurement_id, rows) if path.exists() else again.NOTHING
+        return repeats.counted(journal.read(path)[0], first.measurement_id, rows) if path.exists() else repeats.NOTHING
 
-    if not again.plan(rows, counted(), settings.gpu, settings.seed).num_rows:
+    if not repeats.plan(rows, counted(), settings.gpu, settings.seed).num_rows:
         return counted()
     with registry.claimed(own, locking) as (device, _), journal.Journal(path, locking.timeout_s) as book:
         device = traced(device, settings)
         batch = replace(first, device=device)
         # Once more, now that no other workflow measures them.
-        todo = again.plan(rows, counted(), settings.gpu, settings.seed)
-        rest_s = None if budget_s is None else budget_s * again.share(device, settings.gpu)
+        todo = repeats.plan(rows, counted(), settings.gpu, settings.seed)
+        rest_s = None if budget_s is None else budget_s * repeats.share(device, settings.gpu)
         run.measure(batch, *run.positions(batch, todo), book, settings.batch_pairs, rest_s, in_order=True)
     return counted()
 

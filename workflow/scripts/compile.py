@@ -8,12 +8,15 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from tilewright import build, bundle, hardware, kernel_table, parquet
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import reports_user_errors
-from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tilewright.toolchain.registry import Target, Trees, make
+from tileseer.compile import build
+from tileseer.compile.registry import Target, Trees, make
+from tileseer.configs import kernel_table
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import reports_user_errors
+from tileseer.gpu import hardware
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 
 
 @reports_user_errors
@@ -38,7 +41,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = CompileSettings.from_json(args.settings)
     gpu = hardware.get(args.hardware, args.product)
     trees = Trees(CkSettings.from_json(args.ck), CutlassSettings.from_json(args.cutlass))
-    cache = CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}"))
+    cache = CacheSettings.from_json(os.environ.get("TILESEER_CACHE", "{}"))
     target = Target(args.arch, gpu, load_coefficients(args.coefficients), trees, cache, args.native)
     toolchain = make(settings, target)
     rows = kernel_table.read_chunk(args.configs, args.chunk)

@@ -6,14 +6,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import kernel_filter, kernel_table, parquet, plan
-from tilewright.arch import ArchSpecs
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
-from tilewright.families import rule_sets
-from tilewright.operation import Operation
-from tilewright.rules.sweep import rejected_text
-from tilewright.settings.configs import ConfigsSettings
+from tileseer.configs import kernel_filter, kernel_table, plan
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.families import rule_sets
+from tileseer.families.ck_tile.sweep import rejected_text
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.settings.configs import ConfigsSettings
 
 
 @reports_user_errors

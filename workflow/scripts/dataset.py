@@ -6,10 +6,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import aliases, assembly, chosen_pairs, parquet
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
-from tilewright.settings.dataset import DatasetSettings
+from tileseer.benchmark import chosen_pairs
+from tileseer.compile import aliases
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset import assembly
+from tileseer.settings.dataset import DatasetSettings
 
 
 @reports_user_errors

@@ -6,9 +6,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import bundle, ck_api, kernel_table
-from tilewright.errors import reports_user_errors
-from tilewright.families import emission
+from tileseer.configs import kernel_table
+from tileseer.core import bundle
+from tileseer.core.errors import reports_user_errors
+from tileseer.families import emission
+from tileseer.families.ck_tile import ck_api
 
 
 @reports_user_errors

@@ -7,15 +7,15 @@ import argparse
 import os
 from pathlib import Path
 
-from tilewright import build, bundle, parquet
-from tilewright.atomic import write_bytes
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.families.kernels import parse
-from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tilewright.toolchain import compiler
-from tilewright.toolchain.libraries import Libraries
-from tilewright.toolchain.registry import Trees, store_of, tree_of
+from tileseer.compile import build, compiler
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.registry import Trees, store_of, tree_of
+from tileseer.core import bundle, parquet
+from tileseer.core.atomic import write_bytes
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.families.kernels import parse
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 
 
 @reports_user_errors
@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     if settings.toolchain == "none":
         raise UserError("compile.toolchain is none, which builds no libraries; write hipcc or nvcc")
     trees = Trees(CkSettings.from_json(args.ck), CutlassSettings.from_json(args.cutlass))
-    store = store_of(CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}")))
+    store = store_of(CacheSettings.from_json(os.environ.get("TILESEER_CACHE", "{}")))
     tree = tree_of(settings, args.arch, trees)
     libraries = Libraries(compiler.find(settings), tree, settings, store, args.native)
     if args.build is None:

@@ -6,9 +6,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, families, features, hardware, learn, model_files
-from tilewright.errors import reports_user_errors
-from tilewright.settings.model import ModelSettings
+from tileseer import families
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset import schema
+from tileseer.gpu import hardware
+from tileseer.model import features, model_files, trainer
+from tileseer.settings.model import ModelSettings
 
 
 @reports_user_errors
@@ -25,7 +28,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
 
-    measurements = dataset.load(args.dataset)
+    measurements = schema.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
     settings = ModelSettings.from_json(args.settings)
     if settings.features == families.CK_TILE.features:
@@ -35,8 +38,8 @@ def main(argv: list[str] | None = None) -> None:
         settings = settings.model_copy(
             update={"features": features.fitting(settings.features, measurements.candidates)}
         )
-    trained = learn.train(measurements, product, settings, args.threads)
-    learn.write(args.output, trained, product)
+    trained = trainer.train(measurements, product, settings, args.threads)
+    trainer.write(args.output, trained, product)
     summary = trained.manifest["out_of_fold_efficiency"]
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): "

@@ -6,10 +6,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import parquet, problem_table, training_set
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.operation import Operation
-from tilewright.settings.problems import ProblemsSettings
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.problems import problem_table, training_set
+from tileseer.settings.problems import ProblemsSettings
 
 
 @reports_user_errors

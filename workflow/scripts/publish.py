@@ -7,8 +7,9 @@ import argparse
 import json
 from pathlib import Path
 
-from tilewright import model_files, provenance, publish
-from tilewright.errors import reports_user_errors
+from tileseer.core.errors import reports_user_errors
+from tileseer.model import model_files
+from tileseer.publish import model_folder, provenance
 
 MADE_FROM = "an operation, its dataset and other tables that its model was made from; again for each operation"
 
@@ -37,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
         config, compiler = json.loads(args.config), json.loads(args.compiler)
         told = provenance.collect(args.arch, config, compiler, inputs, args.workflow, args.files)
         made = told.model_dump(mode="json")
-    index = publish.publish(args.training, args.validation, args.serving, args.output, made)
+    index = model_folder.publish(args.training, args.validation, args.serving, args.output, made)
     model_files.verify(args.output)
     operations = ", ".join(index["operations"])
     print(f"{index['arch']}: published {operations}; device kind: {index['device_kind']}")

@@ -6,9 +6,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import hardware, parquet, recording
-from tilewright.errors import reports_user_errors
-from tilewright.operation import Operation
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset import recording
+from tileseer.gpu import hardware
 
 
 @reports_user_errors

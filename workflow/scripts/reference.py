@@ -6,10 +6,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, hardware, model_files, reference_trainer
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
-from tilewright.settings.model import ModelSettings
+from tileseer.baseline import reference_trainer
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset import schema
+from tileseer.gpu import hardware
+from tileseer.model import model_files
+from tileseer.settings.model import ModelSettings
 
 
 @reports_user_errors
@@ -27,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
 
-    measurements = dataset.load(args.dataset)
+    measurements = schema.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
     settings = ModelSettings.from_json(args.settings)
     model, spec = reference_trainer.train(measurements, product, settings, args.threads, args.trees)

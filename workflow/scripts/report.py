@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
-from tilewright.report import page, results
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.report import page, results
 
 
 @reports_user_errors

@@ -6,12 +6,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import dataset, layers, model_files, parquet
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.selection import load_booster, read_hardware
-from tilewright.serving import artefacts
-from tilewright.settings.serving import ServingSettings
+from tileseer.client.selection import load_booster, read_hardware
+from tileseer.conv import layers
+from tileseer.core import parquet
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.dataset import schema
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.model import model_files
+from tileseer.serving import artefacts
+from tileseer.settings.serving import ServingSettings
 
 
 @reports_user_errors
@@ -29,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", required=True, type=Path, help=f"folder for {', '.join(model_files.SERVING_FILES)}")
     args = parser.parse_args(argv)
 
-    measurements = dataset.load(args.dataset)
+    measurements = schema.load(args.dataset)
     spec = model_files.read_json(args.training / model_files.SPEC)
     for field in ("operation", "arch", "device", "device_kind"):
         if spec[field] != getattr(measurements, field):

@@ -6,10 +6,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import bundle, ck_api, kernel_table, parquet
-from tilewright.atomic import write_text
-from tilewright.errors import reports_user_errors
-from tilewright.families import emission
+from tileseer.configs import kernel_table
+from tileseer.core import bundle, parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import reports_user_errors
+from tileseer.families import emission
+from tileseer.families.ck_tile import ck_api
 
 
 @reports_user_errors

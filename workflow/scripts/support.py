@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from tilewright import bundle, candidates, hardware, library_support, parquet, support_table
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.operation import Operation
-from tilewright.settings.cache import CacheSettings
-from tilewright.settings.compile import CkSettings, CompileSettings
-from tilewright.settings.support import SupportSettings
-from tilewright.toolchain.host_check import host_compiler
+from tileseer.compile.host_check import host_compiler
+from tileseer.conv.operation import Operation
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.families import candidates
+from tileseer.gpu import hardware
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.support import SupportSettings
+from tileseer.support import library_support, support_table
 
 
 @reports_user_errors
@@ -44,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
     if SupportSettings.from_json(args.settings).source == "library":
         if None in (args.headers, args.native, args.disagreements):
             raise UserError("support.source is library: give --headers, --native and --disagreements")
-        cache = CacheSettings.from_json(os.environ.get("TILEWRIGHT_CACHE", "{}"))
+        cache = CacheSettings.from_json(os.environ.get("TILESEER_CACHE", "{}"))
         ck = CkSettings.from_json(args.ck)
         host = host_compiler(CompileSettings.from_json(args.compile), ck, cache, args.native)
         library = library_support.verdicts(problems, built, bundle.read(args.headers), args.arch, host)

@@ -6,26 +6,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tilewright import (
-    chosen_pairs,
-    dataset,
-    evaluate,
-    layers,
-    learn,
-    learning_curve,
-    leave_out,
-    model_files,
-    parquet,
-    transfer_curve,
-)
-from tilewright.atomic import write_text
-from tilewright.devices.coefficients import load_coefficients
-from tilewright.errors import UserError, reports_user_errors
-from tilewright.hardware import Hardware
-from tilewright.selection import load_booster
-from tilewright.settings.model import ModelSettings
-from tilewright.settings.validation import ValidationSettings
-from tilewright.tables import checked
+from tileseer.benchmark import chosen_pairs
+from tileseer.client.selection import load_booster
+from tileseer.conv import layers
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.tables import checked
+from tileseer.dataset import schema
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import model_files, trainer
+from tileseer.settings.model import ModelSettings
+from tileseer.settings.validation import ValidationSettings
+from tileseer.validation import evaluation, learning_curve, leave_out, transfer_curve
 
 
 @reports_user_errors
@@ -44,7 +38,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args(argv)
 
-    measurements = dataset.load(args.dataset)
+    measurements = schema.load(args.dataset)
     spec = model_files.read_json(args.training / model_files.SPEC)
     for field in ("operation", "arch", "device", "device_kind"):
         if spec[field] != getattr(measurements, field):
@@ -56,16 +50,18 @@ def main(argv: list[str] | None = None) -> None:
     hardware = checked(model_files.read_json(path), Hardware, str(path))
     booster = load_booster(args.training / model_files.MODEL, spec)
     pool = parquet.read(args.training / model_files.CANDIDATES).to_pandas()
-    scores, offered = evaluate.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
+    scores, offered = evaluation.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
     reference = None
     if args.reference:
         theirs = model_files.read_json(args.reference / model_files.SPEC)
         other = load_booster(args.reference / model_files.MODEL, theirs)
-        bare = pool.assign(**{learn.OFFSET: 0.0})
-        reference, _ = evaluate.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
+        bare = pool.assign(**{trainer.OFFSET: 0.0})
+        reference, _ = evaluation.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
     uses = parquet.read(args.uses).to_pandas()
-    report = evaluate.evaluate(measurements, scores, offered, hardware, coefficients, (booster, spec), reference, uses)
+    report = evaluation.evaluate(
+        measurements, scores, offered, hardware, coefficients, (booster, spec), reference, uses
+    )
     settings = ValidationSettings.from_json(args.settings)
     fitted = ModelSettings(**spec["params"])
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.

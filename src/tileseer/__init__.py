@@ -1,0 +1,1 @@
+"""Tileseer learns which CK Tile grouped-convolution kernel to run on a GPU."""

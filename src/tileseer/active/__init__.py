@@ -1,0 +1,1 @@
+"""The active stage: which training pairs are worth measuring."""

@@ -1,0 +1,150 @@
+"""Active measuring: which pairs of the training problems are worth the device's time.
+
+A small design that depends on nothing measured starts it. Then rounds follow: a model of what was measured so far says
+for every problem which candidates look fastest, and those that were not measured yet are measured next. It ends when
+the budget is spent or when the model's picks stop changing. Pairs of validation problems are always measured, for a
+figure on a sample of them would say nothing.
+
+Every choice is a function of the pairs, the settings and the times of earlier rounds. So a run that was interrupted
+and finds those times in the journal chooses the same pairs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core import draws
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import cross_validation, features, objectives
+from tileseer.model.objectives import Rows
+from tileseer.settings.benchmark import ActiveSettings
+from tileseer.settings.model import ModelSettings
+
+UNMEASURED = -1
+AS_GOOD = 0.02
+"""Logarithm of a ratio of times below which two candidates are as good as each other."""
+TREES = 150
+"""Trees of a round's model; it is thrown away after the round."""
+MODEL = ModelSettings(target="log_tflops", rows_per_problem=0, num_leaves=31)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The n supported pairs of the training problems, by problem and then by candidate."""
+
+    problems: pd.DataFrame
+    candidates: pd.DataFrame
+    problem: np.ndarray
+    candidate: np.ndarray
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: which pairs it chose, and whether the model's picks still changed with what they taught."""
+
+    pairs: np.ndarray
+    """Rows of the pool, rising."""
+    picks_changed: float | None
+    """Share of problems whose pick of a round before is now predicted to be slower than the new one by more than
+    ``AS_GOOD``; None in the first two rounds, which have nothing to compare with."""
+
+
+Measure = Callable[[np.ndarray], np.ndarray]
+"""From rows of the pool to their TFLOPS, NaN where a pair failed."""
+
+
+def choose(pool: Pool, hardware: Hardware, settings: ActiveSettings, measure: Measure) -> list[Round]:
+    """Measure in rounds and return them; the last has the model's verdict on the pairs of the one before."""
+    tflops = np.full(len(pool.problem), np.nan)
+    round_of = np.full(len(pool.problem), UNMEASURED)
+    matrix = features.compute(pool.problems, pool.candidates, pool.problem, pool.candidate, hardware)
+    budget = int(settings.budget * len(pool.problem))
+    chosen = design(pool, min(settings.first / settings.budget, 1.0) * budget, settings.seed)
+    rounds: list[Round] = []
+    changed, picks = None, None
+    for number in range(settings.rounds):
+        rounds.append(Round(chosen, changed))
+        round_of[chosen] = number
+        tflops[chosen] = measure(chosen)
+        left = budget - int(np.count_nonzero(round_of >= 0))
+        if number + 1 == settings.rounds or left <= 0:
+            break
+        score = _scores(pool, matrix, tflops, settings.seed)
+        before, picks = picks, _best_of_each(pool.problem, np.where(np.isnan(tflops) & (round_of >= 0), -np.inf, score))
+        if before is not None:
+            changed = float(np.mean(score[picks] - score[before] > AS_GOOD))
+            if changed <= settings.stable:
+                break
+        chosen = _most_promising(pool, score, round_of, left // (settings.rounds - number - 1))
+        if not len(chosen):
+            break
+    return rounds
+
+
+def design(pool: Pool, pairs: float, seed: int) -> np.ndarray:
+    """Return the first pairs, rising: a share of each problem's, drawn by the names of problem and candidate.
+
+    Every problem has some, or the model knows nothing of its level; the draw spreads them over the candidates.
+    """
+    return _first_of_each(pool.problem, _draw(pool, seed), pairs)
+
+
+def _most_promising(pool: Pool, score: np.ndarray, round_of: np.ndarray, pairs: int) -> np.ndarray:
+    """Return about ``pairs`` unmeasured pairs, rising, the same share of each problem's: those of the highest score."""
+    open_ = round_of == UNMEASURED
+    if not open_.any():
+        return np.array([], np.int64)
+    left = np.flatnonzero(open_)
+    return left[_first_of_each(pool.problem[left], -score[left], pairs)]
+
+
+def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.ndarray:
+    """Return the rows with the lowest rank of each problem, rising; about the same share of each, ``pairs`` at most.
+
+    Every problem has one row at least, as long as there are so many.
+    """
+    order = np.lexsort((rank, problem))
+    begin = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    count = np.diff(np.append(begin, len(order)))
+    place = np.arange(len(order)) - np.repeat(begin, count)
+    share = np.repeat(np.maximum(np.rint(count * pairs / len(order)), 1), count)
+    wanted = np.flatnonzero(place < share)
+    # Rounding up may have exceeded the number: first to go is what stands last within its problem.
+    kept = wanted[np.argsort(place[wanted], kind="stable")][: int(pairs)]
+    return np.sort(order[kept])
+
+
+def _draw(pool: Pool, seed: int) -> np.ndarray:
+    """Return a number of each pair that looks drawn and depends on the names of problem and candidate only."""
+    tables = (pool.problems["problem_key"], pool.candidates["candidate"])
+    problem, candidate = (draws.of_names(f"{seed},{name}" for name in table) for table in tables)
+    return draws.of_pairs(problem[pool.problem], candidate[pool.candidate])
+
+
+def _best_of_each(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    order = np.lexsort((-score, problem))
+    return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
+
+
+def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:
+    """Return the logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n].
+
+    As long as no pair has a time, since a small pool's first share is none or all of it failed, it is a draw.
+    """
+    known = np.flatnonzero(~np.isnan(tflops))
+    if not len(known):
+        return _draw(pool, seed).astype(float)
+    rows = Rows(
+        pool.problem[known], pool.candidate[known], np.ones(len(known)), tflops[known], np.ones(len(known), bool)
+    )
+    chosen = features.feature_set(MODEL.features)
+    settings = MODEL.model_copy(update={"seed": seed})
+    data = objectives.table(rows, matrix[known], chosen.names, chosen.categorical, settings, 1)
+    learnt = np.arange(len(known))
+    booster = objectives.fit("log_tflops", data, learnt, settings, TREES, 1)
+    own = cross_validation.offsets("log_tflops", booster, data, learnt, len(pool.candidates), settings, 1)
+    return np.asarray(booster.predict(matrix, num_threads=1)) + own[pool.candidate]

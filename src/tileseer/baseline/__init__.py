@@ -1,0 +1,1 @@
+"""The reference's trainer as a baseline."""

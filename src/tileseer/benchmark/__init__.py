@@ -1,0 +1,1 @@
+"""The benchmark stage: the journal that keeps every measurement, and the run that fills it."""

@@ -1,0 +1,54 @@
+"""The table of pairs that active measuring chose, and what it means for the stages that measure and collect them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tileseer.benchmark import receipt
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.support import support_table
+
+SCHEMA = pa.schema(
+    [
+        ("kernel_id", pa.string()),
+        ("split_k", pa.int32()),
+        ("problem_key", pa.string()),
+        ("round", pa.int32()),
+    ]
+)
+"""One row a chosen pair, by round, problem and candidate."""
+
+
+def read(path: Path) -> pa.Table:
+    """Read a table of chosen pairs; ``UserError`` when it is another table."""
+    found = parquet.read(path)
+    if found.schema.names != SCHEMA.names or b"tileseer" not in (found.schema.metadata or {}):
+        raise UserError(f"{path}: this is no table of chosen pairs; delete it and run again")
+    return found
+
+
+def record(chosen: pa.Table) -> dict[str, Any]:
+    """Return what the rounds saw."""
+    return dict(json.loads(chosen.schema.metadata[b"tileseer"]))
+
+
+def wanted(pairs: pa.Table, problems: pa.Table, chosen: pa.Table | None) -> pa.ChunkedArray:
+    """Return which rows of a support table are to be measured: supported, and chosen or of a validation problem.
+
+    Without ``chosen`` every supported pair is.
+    """
+    supported = support_table.supported(pairs)
+    if chosen is None:
+        return supported
+    validating = problems.filter(pc.equal(problems["split"].cast(pa.string()), "validation"))["problem_key"]
+    validates = pc.is_in(
+        pairs["problem_key"].cast(pa.string()), value_set=validating.cast(pa.string()).combine_chunks()
+    )
+    picked = pc.is_in(receipt.pair_text(pairs), value_set=receipt.pair_text(chosen).combine_chunks())
+    return pc.and_(supported, pc.or_(validates, picked))

@@ -1,0 +1,106 @@
+"""Which lines of a journal are about which kernel, kept beside the journal: it is read once, not once a chunk.
+
+After a first line with the size and time of the journal, and a checksum of what follows, the file holds each kernel of
+the journal with the number of its lines, and then where these begin and end. It is made anew when it does not fit.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from tileseer.benchmark import journal
+from tileseer.core.atomic import write_bytes
+
+BLOCK = 1 << 24
+"""Bytes of a journal that are looked at together."""
+_ID = 16
+_KERNEL = np.dtype([("kernel", f"S{_ID}"), ("lines", "<i8")])
+_LINE = np.dtype([("begin", "<i8"), ("end", "<i8")])
+_COMMAS = journal.COLUMNS.index("kernel_id")
+
+
+@dataclass(frozen=True)
+class Index:
+    """The lines of a journal: ``kernels`` in order, each with the count of its ``lines``, which follow each other."""
+
+    kernels: np.ndarray
+    lines: np.ndarray
+
+    def of(self, wanted: np.ndarray) -> np.ndarray:
+        """Return begin and end of the lines about ``wanted`` kernels (16 bytes each); those of one in file order."""
+        return self.lines[np.repeat(np.isin(self.kernels["kernel"], wanted), self.kernels["lines"])]
+
+
+def of(path: Path) -> Index:
+    """Return the index of a journal; make it if there is none that fits. A file that is none is a ``UserError``."""
+    beside = path.with_name(f".{path.name}.index")
+    stat = path.stat()
+    state = f"{stat.st_size} {stat.st_mtime_ns}"
+    if (kept := _read(beside, state)) is not None:
+        return kept
+    made = build(path, stat.st_size)
+    count = np.array([len(made.kernels)], "<i8").tobytes()
+    body = count + made.kernels.tobytes() + made.lines.tobytes()
+    write_bytes(beside, f"{state} {zlib.crc32(body):08x}\n".encode() + body)
+    return made
+
+
+def _read(path: Path, state: str) -> Index | None:
+    """Return the index that was written for a journal of this size and time, if it is there and whole."""
+    try:
+        first, _, body = path.read_bytes().partition(b"\n")
+    except FileNotFoundError:
+        return None
+    if first != f"{state} {zlib.crc32(body):08x}".encode():
+        return None
+    count = int(np.frombuffer(body, "<i8", 1)[0])
+    after = 8 + count * _KERNEL.itemsize
+    return Index(np.frombuffer(body[8:after], _KERNEL), np.frombuffer(body[after:], _LINE))
+
+
+def build(path: Path, size: int) -> Index:
+    """Return the index of the first ``size`` bytes of a journal."""
+    journal.header(path)
+    with path.open("rb") as stream:
+        stream.readline()
+        parts = list(_lines(stream, size))
+    kernel = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, f"S{_ID}")
+    lines = np.concatenate([part[1] for part in parts]) if parts else np.empty(0, _LINE)
+    names, counts = np.unique(kernel, return_counts=True)
+    kernels = np.empty(len(names), _KERNEL)
+    kernels["kernel"], kernels["lines"] = names, counts
+    return Index(kernels, lines[np.argsort(kernel, kind="stable")])
+
+
+def _lines(stream: BinaryIO, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the kernel of some lines, and where they stand; not the last line if it has no end yet."""
+    at, rest = stream.tell(), b""
+    while block := stream.read(min(BLOCK, size - at - len(rest))):
+        text, _, rest = (rest + block).rpartition(b"\n")
+        if text:
+            kernel, lines = _found(np.frombuffer(text + b"\n", np.uint8))
+            lines["begin"] += at
+            lines["end"] += at
+            yield kernel, lines
+            at += len(text) + 1
+
+
+def _found(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the kernels of the lines of ``text``, and where these stand; lines that are cut short are left out."""
+    end = np.flatnonzero(text == ord("\n")) + 1
+    begin = np.concatenate([[0], end[:-1]])
+    commas = np.flatnonzero(text == ord(","))
+    before = np.searchsorted(commas, begin) + _COMMAS - 1
+    known = before < len(commas)
+    at = np.where(known, commas[np.minimum(before, len(commas) - 1)] if len(commas) else 0, 0) + 1
+    known &= at + _ID < end
+    lines = np.empty(int(known.sum()), _LINE)
+    lines["begin"], lines["end"] = begin[known], end[known]
+    kernel = text[at[known, None] + np.arange(_ID)]
+    return np.ascontiguousarray(kernel).view(f"S{_ID}").reshape(-1), lines

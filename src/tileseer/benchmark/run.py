@@ -1,0 +1,165 @@
+"""Measure the pairs of one chunk that the journal does not hold yet."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tileseer.benchmark import order, receipt
+from tileseer.benchmark.budget import Rounds
+from tileseer.benchmark.journal import SCHEMA, Journal
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.problem import DIMS
+from tileseer.core.progress import Progress
+from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import Device, Times
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is measured and how its rows are labelled."""
+
+    arch: str
+    variant: str
+    seed: int
+    device: Device
+    problems: pd.DataFrame
+    candidates: pd.DataFrame
+
+    @property
+    def measurement_id(self) -> str:
+        """16 hex digits of all that a stored time depends on besides the pair."""
+        text = f"{self.arch}\n{self.device.name}\n{self.device.kind}\n{self.device.identity()}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
+    """Return the wanted pairs that the journal has no measurement of, or one of a GPU that was not itself."""
+    have = receipt.counted(journal, batch.measurement_id, wanted)
+    have = have.filter(pa.compute.invert(receipt.passing(have)))
+    return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+
+
+def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
+    problem, candidate = positions(batch, pairs)
+    seed = batch.device.order_seed
+    turn = np.lexsort((candidate, problem)) if seed is None else order.interleaved(problem, candidate, seed)
+    return problem[turn], candidate[turn]
+
+
+def positions(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Return (problem row, candidate row) of pairs, in their order, int32 [n] each."""
+    problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
+    keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
+    wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
+    candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
+    return problem.astype(np.int32), candidate.astype(np.int32)
+
+
+def measure(
+    batch: Batch,
+    problem: np.ndarray,
+    candidate: np.ndarray,
+    journal: Journal,
+    batch_pairs: int,
+    budget_s: float | None = None,
+    in_order: bool = False,
+) -> int:
+    """Measure pairs and append each batch to the journal as soon as it is there; return how many were measured.
+
+    With a budget the most informative pairs come first, unless they are to be measured ``in_order``, and none is begun
+    after it is spent.
+    """
+    flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
+    step = min(batch_pairs, batch.device.largest_batch)
+    best = 0.0
+    rounds = None
+    if budget_s is not None and not in_order:
+        rounds = Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
+    with Progress(batch.arch, len(problem), "pairs", budget_s) as progress:
+        for p, c in rounds or ((problem, candidate),):
+            done = 0
+            while done < len(p):
+                # No more than the budget still pays for: a batch is not left half measured.
+                part = slice(done, done + progress.affordable(step))
+                done = part.stop
+                begin = time.monotonic()
+                times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
+                journal.append(rows(batch, p[part], c[part], times, flops))
+                if rounds is not None:
+                    rounds.learn(p[part], c[part], times.latency_ms)
+                best = max(best, _best_tflops(flops[p[part]], times.latency_ms))
+                failed = int(np.count_nonzero(times.status))
+                shown = f"{best:,.1f} TFLOPS" if best else ""
+                progress.add(len(p[part]), time.monotonic() - begin, failed, shown, times.seconds)
+                if progress.is_spent:
+                    return progress.done
+    return progress.done
+
+
+def _best_tflops(flops: np.ndarray, latency_ms: np.ndarray) -> float:
+    """Return the largest TFLOPS of some pairs; 0 where none has a time."""
+    known = latency_ms > 0
+    return float((flops[known] / latency_ms[known]).max(initial=0.0)) * 1e-9
+
+
+def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
+    """Return journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
+    problems, candidates = batch.problems, batch.candidates
+    count = len(problem)
+    # nan compares as "not ok" in Arrow only when it is a null.
+    latency = pa.array(times.latency_ms, from_pandas=True)
+    with np.errstate(invalid="ignore"):
+        tflops = pa.array(flops[problem] / times.latency_ms * 1e-9, from_pandas=True)
+    columns = {
+        "kernel": _take(candidates["kernel"], candidate),
+        "problem_idx": problem,
+        **{name: problems[name].to_numpy()[problem] for name in DIMS},
+        "latency_ms": latency,
+        "tflops": tflops,
+        "non_zero": _non_zero(times, count),
+        "status": _take(pd.Series(STATUSES), times.status),
+        "error": _errors(times),
+        "samples": times.samples,
+        "latency_cv": pa.array(times.latency_cv, from_pandas=True),
+        "split_k": candidates["split_k"].to_numpy()[candidate],
+        "kernel_id": _take(candidates["kernel_id"], candidate),
+        "problem_key": _take(problems["problem_key"], problem),
+        "arch": pa.repeat(batch.arch, count),
+        "device": pa.repeat(batch.device.name, count),
+        "device_kind": pa.repeat(batch.device.kind, count),
+        "seed": np.full(count, batch.seed, np.int64),
+        "measurement_id": pa.repeat(batch.measurement_id, count),
+        "sentinel": _sentinel(times, count),
+    }
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
+def _errors(times: Times) -> pa.Array:
+    """Return what the device said of each pair; for one that says nothing, the status."""
+    if times.error is not None:
+        return pa.array(times.error, pa.string())
+    return _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status)
+
+
+def _non_zero(times: Times, count: int) -> pa.Array:
+    if times.non_zero is None:
+        return pa.nulls(count, pa.int64())
+    return pa.array(times.non_zero, pa.int64(), mask=times.non_zero < 0)
+
+
+def _sentinel(times: Times, count: int) -> pa.Array:
+    if times.sentinel is None:
+        return pa.nulls(count, pa.float64())
+    # More digits than the clock has would only make the journal longer.
+    return pa.array(np.round(times.sentinel, 5), from_pandas=True)
+
+
+def _take(values: pd.Series, index: np.ndarray) -> pa.Array:
+    return pa.array(values, pa.string()).take(pa.array(index))

@@ -1,0 +1,110 @@
+"""``tileseer cache``: what the shared cache holds, make room in it, check it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from tileseer.cli import options
+from tileseer.core.cache import Cache, open_cache
+from tileseer.core.errors import UserError
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.config import check
+
+CONFIG = Path("config/config.yaml")
+EXAMPLES = (
+    "tileseer cache stats",
+    "tileseer cache gc --max-gib 10",
+    "tileseer cache verify --repair --json",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--folder", metavar="DIR", help=f"the cache (default: as {CONFIG} says, or the user's)")
+    options.add_json(common)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("stats", parents=[common], help="count entries and bytes")
+    gc = actions.add_parser("gc", parents=[common], help="remove what was used longest ago, and what dead writers left")
+    gc.add_argument("--max-gib", type=_size, metavar="GIB", help="leave at most this (default: cache.max_gib)")
+    verify = actions.add_parser("verify", parents=[common], help="check every entry; exit status 1 if one is damaged")
+    verify.add_argument("--repair", action="store_true", help="remove damaged entries; they are made again when needed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the action on the cache of the configuration or of ``--folder``."""
+    settings = _settings()
+    folder = os.path.abspath(args.folder) if args.folder else settings.folder
+    if args.folder and os.path.exists(args.folder) and not os.path.isdir(args.folder):
+        raise UserError(f"--folder: {args.folder} is no folder")
+    cache = open_cache(folder, settings.max_gib)
+    return {"stats": _stats, "gc": _gc, "verify": _verify}[args.action](cache, args)
+
+
+def _settings() -> CacheSettings:
+    """Return the section of the configuration in this folder; outside of a workflow the defaults."""
+    if not CONFIG.exists():
+        return CacheSettings()
+    try:
+        content = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{CONFIG}: is not a YAML file: {' '.join(str(error).split())}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{CONFIG}: must be a map of sections")
+    return check(content, str(CONFIG)).cache
+
+
+def _stats(cache: Cache, args: argparse.Namespace) -> int:
+    stats = cache.stats()
+    if args.json:
+        options.print_json("cache stats", asdict(stats))
+    else:
+        print(f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}")
+    return 0
+
+
+def _gc(cache: Cache, args: argparse.Namespace) -> int:
+    result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
+    if args.json:
+        options.print_json("cache gc", asdict(result))
+    else:
+        print(
+            f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
+            f"written ones; {result.entries:,} entries ({_mib(result.bytes)}) are left"
+        )
+    return 0
+
+
+def _verify(cache: Cache, args: argparse.Namespace) -> int:
+    faults = cache.verify(args.repair)
+    if args.json:
+        damaged = {str(path): fault for path, fault in faults.items()}
+        options.print_json("cache verify", {"damaged": damaged, "removed": args.repair})
+    else:
+        for path, fault in faults.items():
+            print(f"{path}: {fault}{'; removed' if args.repair else ''}")
+        print(
+            f"{len(faults):,} damaged entries" + ("; remove them with --repair" if faults and not args.repair else "")
+        )
+    return int(bool(faults))
+
+
+def _mib(size: int) -> str:
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def _size(text: str) -> float:
+    wrong = argparse.ArgumentTypeError(f"{text!r} is no number from 0")
+    try:
+        value = float(text)
+    except ValueError:
+        raise wrong from None
+    # ``not >=`` so that nan is refused as well.
+    if not 0 <= value < float("inf"):
+        raise wrong
+    return value

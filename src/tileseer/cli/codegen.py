@@ -1,0 +1,344 @@
+"""``tileseer codegen``: list, count or emit the kernels of a rule set, or emit one kernel given by its fields."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tileseer.cli import options
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import library, single_kernel
+from tileseer.reference.words import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
+
+if TYPE_CHECKING:
+    # Imported where they are used: an emission that finds nothing to do is over before pydantic is imported.
+    from tileseer.gpu.arch import ArchSpecs
+    from tileseer.reference.named import Enumerated
+
+DEFAULT_NDIMS = (2, 3)
+DEFAULT_RULE_SET = "default"
+DEFAULT_CHUNK_SIZE = 25
+PACKAGE = Path(__file__).parents[1]
+EXAMPLES = (
+    "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
+    "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
+    "tileseer codegen --arch gfx950 --variant forward --ndim 2 --dtype bf16 --pipeline mem --tile-k 32 --output out",
+    "tileseer codegen --counts --arch gfx950 --json",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    what = parser.add_argument_group("what to do (one of these)").add_mutually_exclusive_group(required=True)
+    what.add_argument("--output", type=Path, metavar="DIR", help="emit C++ into DIR/ARCH")
+    what.add_argument("--list-names", action="store_true", help="print the unique kernel names, sorted")
+    what.add_argument("--list-configs", action="store_true", help="print each kernel with filter verdict and flags")
+    what.add_argument("--counts", action="store_true", help="print how many kernels each cell has")
+
+    which = parser.add_argument_group("which kernels")
+    which.add_argument("--arch", nargs="+", metavar="ARCH", help="GPU targets, for example gfx950")
+    which.add_argument("--rule-set", choices=RULE_SETS, help=f"which set (default: {DEFAULT_RULE_SET})")
+    which.add_argument("--variant", nargs="+", choices=REQUESTED_VARIANTS, help="directions (default: all three)")
+    which.add_argument("--ndim", nargs="+", type=int, choices=NDIMS, help="dimensions (default: 2 3)")
+    which.add_argument(
+        "--datatype", "--dtype", dest="datatype", nargs="+", choices=DTYPES, help="data types (default: all three)"
+    )
+    which.add_argument("--arch-filtered", action="store_true", help="only those that the reference's filter passes")
+    which.add_argument(
+        "--filter",
+        metavar="EXPRESSION",
+        help="only kernels that it holds for, for example 'tile_m >= 64 and pipeline in (mem, compv3)'",
+    )
+    which.add_argument(
+        "--include-flagged", nargs="+", default=[], metavar="FLAG",
+        help="emit kernels with these flags as well; all for every flag",
+    )  # fmt: skip
+
+    how = parser.add_argument_group("how")
+    how.add_argument("--format", choices=("tsv", "json"), help="of --list-configs (default: tsv)")
+    how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
+    how.add_argument(
+        "--chunk-size", type=int, metavar="N", help=f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})"
+    )
+    how.add_argument(
+        "--jobs", "--processes", dest="processes", type=int, metavar="N", help="that write files (default: one a core)"
+    )
+    how.add_argument("--verbose", action="store_true", help="with --output: print the name of each kernel")
+    options.add_tables(how)
+    how.add_argument(
+        "--templates", type=Path, default=Path("workflow/templates"), metavar="DIR",
+        help="C++ templates (default: workflow/templates)",
+    )  # fmt: skip
+    how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
+    how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
+
+    options.add_json(parser)
+    single_kernel.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
+    parser.epilog = "One request: full-tests and tiny are drawn from all that is asked for together."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what is asked; an option that would have no effect is an error."""
+    _refuse_options_without_effect(args)
+    if args.counts:
+        return _count(args)
+    if not args.arch:
+        raise UserError("which arch? add --arch gfx950")
+    if args.output:
+        return _emit(args)
+    items = [(arch, item) for arch in _archs(args) for item in _listed(args, _Tables(args), arch)]
+    if not items:
+        print(f"{_asked(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
+    if args.json:
+        return _print_list(args, items)
+    if args.list_names:
+        sys.stdout.writelines(f"{name}\n" for name in sorted({item.name for _, item in items}))
+        return 0
+    from tileseer.reference import listing
+
+    sys.stdout.writelines([listing.as_json(items)] if args.format == "json" else listing.as_tsv(items))
+    return 0
+
+
+def _print_list(args: argparse.Namespace, items: Sequence[tuple[str, Enumerated]]) -> int:
+    from tileseer.reference import listing
+
+    if args.list_names:
+        options.print_json("codegen", {"names": sorted({item.name for _, item in items})})
+    else:
+        options.print_json("codegen", {"configs": listing.rows(items)})
+    return 0
+
+
+class _Tables:
+    """The tables of a request, read when they are first used."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from tileseer.gpu.arch import ArchSpecs
+        from tileseer.reference.named import Enumerator
+        from tileseer.reference.rule_tables import RuleTables
+
+        self.specs: ArchSpecs = ArchSpecs.load(args.config / "arch_specs.json")
+        self.enumerator = Enumerator(self.specs, RuleTables.load(args.config / "rule_sets"), args.ck_root)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words of a request, defaults filled in."""
+
+    variants: list[str]
+    ndims: list[int]
+    dtypes: list[str]
+
+
+def _words(args: argparse.Namespace) -> _Words:
+    return _Words(
+        args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
+    )  # fmt: skip
+
+
+def _asked(args: argparse.Namespace) -> str:
+    return "one kernel" if single_kernel.given(args) else args.rule_set or DEFAULT_RULE_SET
+
+
+def _archs(args: argparse.Namespace) -> list[str]:
+    if len(set(args.arch)) != len(args.arch):
+        raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
+    return list(args.arch)
+
+
+def _refuse_options_without_effect(args: argparse.Namespace) -> None:
+    fields = single_kernel.given(args)
+    faults = (
+        (args.format and not args.list_configs, "--format is for --list-configs"),
+        (args.format and args.json, "--format says how lists look without --json: leave out one"),
+        (args.verbose and args.json, "--verbose prints names, --json has them: leave out one"),
+        (args.compare and not args.counts, "--compare is for --counts"),
+        (args.ck_api and not args.output, "--ck-api is for --output"),
+        (args.chunk_size is not None and not args.output, "--chunk-size is for --output"),
+        (args.processes is not None and not args.output, "--jobs is for --output"),
+        (args.verbose and not args.output, "--verbose is for --output"),
+        (args.include_flagged and not args.output, "--include-flagged is for --output; lists have every kernel"),
+        (fields and args.rule_set, f"--rule-set and {_first_option(fields)} exclude each other: leave out one"),
+        (fields and args.counts, f"--counts is for rule sets: leave out {_first_option(fields)}"),
+        (args.counts and args.arch_filtered, "--counts has a column of its own for --arch-filtered: leave it out"),
+        (
+            args.ck_root and not args.counts and (fields or args.rule_set not in BUILDER_SETS),
+            f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}",
+        ),
+        (
+            args.counts and (args.variant or args.ndim or args.datatype or args.filter is not None),
+            "--counts counts every cell: leave out --variant, --ndim, --datatype and --filter",
+        ),
+    )
+    for wrong, told in faults:
+        if wrong:
+            raise UserError(told)
+    for option, value in (("--chunk-size", args.chunk_size), ("--jobs", args.processes)):
+        if value is not None and value < 1:
+            raise UserError(f"{option} is {value}; it has to be at least 1")
+
+
+def _first_option(fields: dict[str, Any]) -> str:
+    return single_kernel.option_of(next(iter(fields))) if fields else ""
+
+
+def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumerated]:
+    """Return the kernels of the request on one arch, the filter applied if it is asked for."""
+    fields = single_kernel.given(args)
+    if fields:
+        items = list(_single(args, fields, tables.specs, arch))
+    else:
+        words = _words(args)
+        rule_set = args.rule_set or DEFAULT_RULE_SET
+        items = tables.enumerator.enumerate(rule_set, arch, words.variants, words.ndims, words.dtypes)
+    items = [item for item in items if item.passes_arch_filter or not args.arch_filtered]
+    if args.filter is None:
+        return items
+    from tileseer.configs import kernel_filter
+    from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+    from tileseer.families.ck_tile.kernel import KernelConfig
+
+    wanted = kernel_filter.parse(args.filter, (KernelConfig, DepthwiseConfig), "--filter")
+    return [item for item in items if kernel_filter.keeps(wanted, item.kernel)]
+
+
+def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> Iterator[Enumerated]:
+    """Yield the kernel of the fields for each direction, ndim and data type of the request."""
+    from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
+    from tileseer.reference.named import judged
+
+    specs.arch(arch)
+    values = single_kernel.kernel_fields(fields)
+    words = _words(args)
+    unknown = [word for word in words.variants if word not in VARIANTS]
+    if unknown:
+        raise UserError(f"{unknown[0]} kernels have other fields than these options: use a rule set")
+    for variant in words.variants:
+        for ndim in words.ndims:
+            for dtype in words.dtypes:
+                kernel = KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS[ndim][0], ndim=ndim, **values)
+                yield judged(kernel, arch, specs)
+
+
+def _count(args: argparse.Namespace) -> int:
+    from tileseer.reference import counts
+
+    reference = counts.read_reference(args.compare) if args.compare else {}
+    tables = _Tables(args)
+    sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
+    known = sorted({cell.arch for cell in reference}) or tables.specs.supported_archs()
+    wanted = list(counts.cells(args.arch or known, sets))
+    compared = different = 0
+    columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
+    rows = []
+    if not args.json:
+        print("\t".join(columns))
+    for cell, found in counts.count(wanted, tables.enumerator):
+        verdict = []
+        if reference:
+            expected = reference.get(cell)
+            told = counts.difference(found, expected) if expected else ""
+            compared += expected is not None
+            different += bool(told)
+            verdict = [told or ("same" if expected else "no reference")]
+        row = [*cell.key, *found.values(), *verdict]
+        rows.append(dict(zip(columns, row, strict=True)))
+        if not args.json:
+            print("\t".join(map(str, row)))
+    if args.json:
+        options.print_json("codegen", {"counts": rows, "compared": compared, "different": different})
+    if not reference:
+        return 0
+    missing = sum(cell not in set(wanted) for cell in reference)
+    print(f"{compared} cells compared, {different} differ, {missing} of the file not asked for", file=sys.stderr)
+    if not compared:
+        raise UserError(f"{args.compare}: no row of it is among the cells that were asked for")
+    return 1 if different else 0
+
+
+def _emit(args: argparse.Namespace) -> int:
+    emitted = [_emit_arch(args, arch, args.output / arch) for arch in _archs(args)]
+    if args.json:
+        options.print_json("codegen", {"archs": emitted})
+    return 0
+
+
+def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
+    """Emit the kernels of one arch; return what ``--json`` says of it, and print the same without it."""
+    chunk_size = args.chunk_size or DEFAULT_CHUNK_SIZE
+    request = _request_digest(args, arch, chunk_size)
+    if request and not args.verbose and library.is_current(folder, request):
+        if not args.json:
+            print(f"{arch}: nothing changed in {folder}")
+        return {"arch": arch, "folder": folder, "changed": False}
+    from tileseer.families.ck_tile import flags
+    from tileseer.families.ck_tile.ck_api import NEWEST
+    from tileseer.families.ck_tile.emit import Emitter, name
+
+    flags.check_names(args.include_flagged)
+    items = _listed(args, _Tables(args), arch)
+    chosen = [item.built_as for item in items if flags.is_built(item.flags, args.include_flagged)]
+    built = {name(kernel): kernel for kernel in chosen}
+    left_out = [item for item in items if not flags.is_built(item.flags, args.include_flagged)]
+    if single_kernel.given(args) and left_out:
+        raise UserError("\n".join(_refusals(left_out)))
+    if not built:
+        raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
+    emitter = Emitter(args.templates, args.config / "ck_api.yaml", args.ck_api or NEWEST)
+    kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
+    if not kernels:
+        raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
+    processes = args.processes or len(os.sched_getaffinity(0))
+    written = library.emit(folder, kernels, arch, emitter, chunk_size, processes)
+    if request:
+        library.remember(folder, request)
+    if args.verbose:
+        sys.stdout.writelines(f"{stem}\n" for stem in sorted(map(name, kernels)))
+    if not args.json:
+        print(
+            f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
+            f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "
+            f"{written.changed} written, {written.removed} removed"
+        )
+    return {
+        "arch": arch, "folder": folder, "changed": bool(written.changed or written.removed), "kernels": len(kernels),
+        "left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(kernels),
+        "files": written.files, "files_written": written.changed, "files_removed": written.removed,
+    }  # fmt: skip
+
+
+def _refusals(items: Sequence[Enumerated]) -> Iterator[str]:
+    """Yield one line a flag and reason, however many kernels have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for item in items:
+        for flag in item.flags:
+            found.setdefault((flag.name, flag.reason), []).append(item.name)
+    for (flag_name, reason), names in found.items():
+        others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        yield f"{names[0]}{others}: {flag_name}: {reason} (--include-flagged {flag_name} asks for it)"
+
+
+def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str:
+    """Return a digest of all that the emitted files follow from; empty where files of a checkout are read."""
+    if args.rule_set in BUILDER_SETS:
+        return ""
+    inputs = [
+        *PACKAGE.rglob("*.py"),
+        *args.templates.glob("*.j2"),
+        *(args.config / "rule_sets").glob("*.yaml"),
+        args.config / "arch_specs.json",
+        args.config / "ck_api.yaml",
+    ]
+    asked = {
+        "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,
+        "datatype": args.datatype, "arch_filtered": args.arch_filtered, "flagged": sorted(args.include_flagged),
+        "filter": args.filter, "fields": single_kernel.given(args), "ck_api": args.ck_api,
+    }  # fmt: skip
+    return f"{library.digest_of_files(inputs)} {asked}"

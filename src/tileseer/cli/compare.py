@@ -1,0 +1,132 @@
+"""``tileseer compare``: what changed between two datasets, or between the picks of two models."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from tileseer.cli import options
+from tileseer.client import comparison
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+
+EXAMPLES = (
+    "tileseer compare before.parquet after.parquet --html changes.html",
+    "tileseer compare old/gfx950 new/gfx950 --measured results/datasets/gfx950/forward_bf16.parquet --json",
+)
+_LEFT_OUT = ("network", "layer")
+"""Columns for which a terminal has no room."""
+WIDTH_OF_A_FILE = 200
+"""Columns of the plain table where the output is no terminal."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("a", type=Path, metavar="A", help="a dataset (Parquet) or a model directory: before")
+    parser.add_argument("b", type=Path, metavar="B", help="the same kind of thing: after")
+    parser.add_argument(
+        "--measured", type=Path, metavar="DATASET",
+        help="for models: the dataset whose validation problems both pick for, and whose times judge the picks",
+    )  # fmt: skip
+    parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with all rows")
+    options.add_json(parser)
+    parser.epilog = "Exit status 3: B is significantly slower than A."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the comparison; return 3 where B is significantly slower, for use as a check."""
+    found = _compare(args)
+    if args.html:
+        write_text(args.html, page(found))
+    if args.json:
+        options.print_json("compare", found.record())
+    else:
+        _print(found, args.top)
+    return 3 if _is_slower(found) else 0
+
+
+def _compare(args: argparse.Namespace) -> comparison.Comparison:
+    for path in (args.a, args.b):
+        if not path.exists():
+            raise UserError(f"{path}: there is no such file or folder; give two model directories or two datasets")
+    are_models = [comparison.is_models(path) for path in (args.a, args.b)]
+    if all(are_models):
+        if args.measured is None:
+            raise UserError("two model directories: add --measured DATASET, whose problems and times judge their picks")
+        return comparison.models(args.a, args.b, args.measured)
+    if any(are_models):
+        raise UserError(f"{args.a} and {args.b}: one is a model directory, the other is not; give two of a kind")
+    if args.measured is not None:
+        raise UserError("--measured is for model directories; two datasets bring their own times")
+    return comparison.datasets(args.a, args.b)
+
+
+def _is_slower(found: comparison.Comparison) -> bool:
+    if found.what == "models":
+        return bool(found.figures["mean_gain_interval_points"][1] < 0)
+    return bool(found.figures["gain_of_the_best_percent"]["interval"][1] < 0)
+
+
+def lines(found: comparison.Comparison) -> list[tuple[str, str]]:
+    """Return the figures as (name, text)."""
+    return [(name.replace("_", " "), _text(value)) for name, value in found.figures.items()]
+
+
+def page(found: comparison.Comparison) -> str:
+    """Return the HTML page of a comparison, complete in itself."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    source = resources.files("tileseer.pages").joinpath("compare.html.j2").read_text(encoding="utf-8")
+    tables = [(title, _rows(table)) for title, table in _tables(found)]
+    return environment.from_string(source).render(
+        what=found.what, a=found.a, b=found.b, lines=lines(found), tables=tables
+    )
+
+
+def _tables(found: comparison.Comparison) -> list[tuple[str, pd.DataFrame]]:
+    titled = [("Problems", found.problems), ("Candidates", found.candidates), ("Changed status", found.statuses)]
+    return [(title, table) for title, table in titled if len(table)]
+
+
+def _rows(table: pd.DataFrame) -> dict[str, Any]:
+    columns = [name for name in table.columns if name != "problem_key"]
+    rows = table[columns].astype(object).to_numpy().tolist()
+    words = {True: "yes", False: "no"}
+    return {"columns": columns, "rows": [[words[c] if isinstance(c, bool) else c for c in row] for row in rows]}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return " to ".join(_text(part) for part in value)
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+
+
+def _print(found: comparison.Comparison, top: int) -> None:
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_A_FILE)
+    console.print(f"{found.a.operation}: {found.what} compared; gains are positive: B is faster", markup=False)
+    for name, side in (("A", found.a), ("B", found.b)):
+        kind = f"{side.path}: {side.arch}, {side.device}, device kind: {side.device_kind}"
+        console.print(f"{name}  {kind}", markup=False, highlight=False)
+    for name, value in lines(found):
+        console.print(f"  {name}: {value}", markup=False, highlight=False)
+    for title, table in _tables(found):
+        half = max(top // 2, 1)
+        shown = table if len(table) <= top else pd.concat([table.head(half), table.tail(top - half)])
+        title = title if len(shown) == len(table) else f"{title}: the {half} largest losses and {top - half} gains"
+        rows = _rows(shown.drop(columns=[name for name in _LEFT_OUT if name in shown]))
+        drawn = Table(title=title, title_justify="left")
+        for name in rows["columns"]:
+            drawn.add_column(name.replace("_", " "), overflow="fold")
+        for row in rows["rows"]:
+            drawn.add_row(*(_text(cell) for cell in row))
+        console.print(drawn)

@@ -1,0 +1,98 @@
+"""``tileseer crawl``: find the convolutions of a user's own model, or of the whole zoo."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.conv import layers
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+
+EXAMPLES = (
+    "tileseer crawl --torch torchvision.models:resnet50 --input 8x3x224x224 --output my_model.csv",
+    "tileseer crawl --onnx my_model.onnx --input 8x3x224x224 --train --output my_model.csv",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
+    source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
+    source.add_argument(
+        "--zoo", type=Path, metavar="FILE", help="a zoo file: writes all tables into --output, a folder"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="[NAME=]SHAPE",
+        help="shape of an input, batch first, such as 8x3x224x224; again for each further input",
+    )
+    parser.add_argument(
+        "--output", type=Path, required=True, help="the table of layers to write, or with --zoo a folder"
+    )
+    parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
+    parser.add_argument("--network", help="what to call the network (default: the name of the callable or the file)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that crawl a zoo (default: 1)")
+    options.add_json(parser)
+    parser.epilog = (
+        "Needs the packages of the extra: pip install 'tileseer[crawl]'; the zoo: config/problems/crawl.txt."
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Crawl, write, and say what was left out; exit status 1 if nothing was found."""
+    if args.zoo:
+        return _zoo(args)
+    # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.
+    from tileseer.problems.crawl import user_model
+
+    if args.torch:
+        found, left_out = user_model.from_torch(args.torch, args.input, args.train, args.network)
+    else:
+        found, left_out = user_model.from_onnx(args.onnx, args.input, args.train, args.network)
+    for reason, count in sorted(left_out.items()):
+        print(f"left out: {count} convolutions: {reason}", file=sys.stderr)
+    if not found:
+        print("no convolution that can stand in a table of layers; nothing was written", file=sys.stderr)
+        return 1
+    write_text(args.output, layers.to_text(found))
+    total = sum(layer.occurrences for layer in found)
+    if args.json:
+        content = {
+            "table": args.output, "network": found[0].network, "layers": len(found), "convolutions": total,
+            "left_out": left_out,
+        }  # fmt: skip
+        options.print_json("crawl", content)
+        return 0
+    print(f"{args.output}: {len(found)} distinct convolutions of {total} that {found[0].network} runs")
+    return 0
+
+
+def _zoo(args: argparse.Namespace) -> int:
+    if args.input or args.train or args.network:
+        raise UserError(
+            "--zoo: the zoo file says on which inputs its networks run; drop --input, --train and --network"
+        )
+    if args.jobs < 1:
+        raise UserError(f"--jobs is {args.jobs}; use 1 or more")
+    from tileseer.problems.crawl import page, tables, zoo, zoo_run
+
+    packages, entries = zoo.load(args.zoo)
+    networks = tables.network_rows(entries)
+    result = zoo_run.crawl_all(entries, args.jobs, lambda line: print(line, file=sys.stderr))
+    tables.write(args.output, networks, result.layers, result.left_out)
+    page.write(args.output, packages, networks, result.layers, result.left_out)
+    failed = sum(not count for *_, count in result.left_out)
+    if args.json:
+        content = {
+            "table": args.output, "networks": len(networks), "layers": len(result.layers), "failed_runs": failed
+        }  # fmt: skip
+        options.print_json("crawl", content)
+        return 0
+    print(f"{args.output}: {len(result.layers)} layers of {len(networks)} networks; {failed} runs failed")
+    return 0

@@ -1,0 +1,41 @@
+"""``tileseer doctor``: what this machine has, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.client import doctor
+from tileseer.core.tables import parsed
+from tileseer.settings.config import Config, check
+
+CONFIG = "config.yaml"
+API = "ck_api.yaml"
+EXAMPLES = ("tileseer doctor", "tileseer doctor --configfile config/config.yaml --json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    options.add_tables(parser)
+    parser.add_argument(
+        "--configfile", type=Path, metavar="FILE", help="configuration to judge by (default: config.yaml of --config)"
+    )
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what was found; exit status 1 if something is missing that the configuration asks for."""
+    path = args.configfile or args.config / CONFIG
+    config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
+    found = doctor.findings(config, args.config / API)
+    if args.json:
+        options.print_json("doctor", {"findings": [asdict(finding) for finding in found]})
+    else:
+        width = max(len(finding.subject) for finding in found)
+        for finding in found:
+            print(f"{finding.status:7}  {finding.subject:{width}}  {finding.found}")
+            if finding.fix:
+                print(f"{'':{9 + width}}  -> {finding.fix}")
+    return int(any(finding.status == "needed" for finding in found))

@@ -1,0 +1,123 @@
+"""``tileseer explain``: why something is as it is. ``explain config`` shows what every rule says of a kernel."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import explanation, single_kernel
+from tileseer.families.ck_tile.ck_api import load as load_api
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.emit import name
+from tileseer.families.ck_tile.explanation import Verdict
+from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference.named import parse_name
+from tileseer.reference.words import NDIMS
+
+DEFAULT_NDIM = 2
+
+
+EXAMPLES = (
+    f"tileseer explain pick results/models/gfx950 --problem {options.EXAMPLE}",
+    f"tileseer explain pick results/models/gfx950 --problem {options.EXAMPLE} \\\n"
+    "      --against NAME --dataset results/datasets/gfx950/forward_bf16.parquet",
+    "tileseer explain config NAME --arch gfx950",
+    "tileseer explain config --variant forward --dtype bf16 --pipeline mem --tile-k 24 --arch gfx950 --json",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the modes, each with its arguments."""
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="WHAT")
+    _configure_pick(modes.add_parser("pick", help="why a model picks a kernel", description=_explain_pick.__doc__))
+    config = modes.add_parser("config", help="what every rule says of a kernel", description=_explain_config.__doc__)
+    config.add_argument("name", nargs="?", help="the kernel's name; or give it by its fields")
+    config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
+    options.add_tables(config)
+    options.add_json(config)
+    fields = config.add_argument_group("a kernel by its fields")
+    fields.add_argument("--variant", choices=VARIANTS)
+    fields.add_argument("--ndim", type=int, choices=NDIMS, help=f"default: {DEFAULT_NDIM}")
+    fields.add_argument("--dtype", "--datatype", dest="datatype", choices=DTYPES)
+    single_kernel.configure(fields)
+    config.set_defaults(explain=_explain_config)
+
+
+def _configure_pick(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
+    options.add_problem(parser)
+    parser.add_argument("--top", type=options.positive, default=5, help="ranked candidates to show (default: 5)")
+    parser.add_argument("--against", metavar="CANDIDATE", help="explain the pick against this one (default: rank 2)")
+    parser.add_argument(
+        "--dataset", type=Path, metavar="PARQUET",
+        help="measured times beside the ranking, if the problem is among them; the nearest problems are taken from it",
+    )  # fmt: skip
+    options.add_json(parser)
+    parser.set_defaults(explain=_explain_pick)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the explanation of the mode."""
+    return int(args.explain(args))
+
+
+def _explain_pick(args: argparse.Namespace) -> int:
+    """Show the ranking of a problem's candidates, which features speak for the first against the second, and the
+    measured problems that are most like this one.
+    """
+    # LightGBM and pandas take a second; the other mode needs neither.
+    from tileseer.client import explain_pick
+
+    problem = options.problem(args)
+    found = explain_pick.explanation(args.models, problem, args.top, args.against, args.dataset)
+    if args.json:
+        options.print_json("explain pick", found)
+    else:
+        print("\n".join(explain_pick.lines(found)))
+    return 0
+
+
+def _explain_config(args: argparse.Namespace) -> int:
+    """Show every rule with pass or FAIL and the reason; the last line says whether a build has the kernel."""
+    kernel = _kernel(args)
+    specs = ArchSpecs.load(args.config / "arch_specs.json")
+    verdicts = explanation.explain(kernel, args.arch, specs, load_api(args.config / "ck_api.yaml"))
+    title = name(kernel)
+    if args.json:
+        rows = [asdict(verdict) for verdict in verdicts]
+        content = {"kernel": title, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
+        options.print_json("explain config", content)
+    else:
+        print("\n".join([f"{title} on {args.arch}", *_lines(verdicts)]))
+    return 0
+
+
+def _kernel(args: argparse.Namespace) -> KernelConfig | DepthwiseConfig:
+    fields = single_kernel.given(args)
+    by_fields = fields or args.variant or args.ndim or args.datatype
+    if args.name and by_fields:
+        raise UserError("give the kernel by its name or by its fields, not both")
+    if args.name:
+        return parse_name(args.name)
+    if not args.variant or not args.datatype:
+        raise UserError("which kernel? give its name, or --variant, --dtype and the fields that matter")
+    ndim = args.ndim or DEFAULT_NDIM
+    values = single_kernel.kernel_fields(fields)
+    return KernelConfig(variant=args.variant, dtype=args.datatype, layout=LAYOUTS[ndim][0], ndim=ndim, **values)
+
+
+def _lines(verdicts: list[Verdict]) -> list[str]:
+    width = max(len(verdict.rule) for verdict in verdicts)
+    lines, group = [], ""
+    for verdict in verdicts:
+        if verdict.group != group:
+            group = verdict.group
+            lines.append(f"{group}:")
+        mark = "pass" if verdict.passed else "FAIL"
+        lines.append(f"  {mark}  {verdict.rule:<{width}}  {verdict.reason}".rstrip())
+    return lines

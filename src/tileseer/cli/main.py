@@ -1,0 +1,69 @@
+"""The ``tileseer`` command: a table of subcommands, each a module that is imported when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import sys
+from collections.abc import Callable, Collection
+from types import ModuleType
+
+from tileseer.cli import options
+from tileseer.core.errors import reports_user_errors
+
+COMMANDS = {
+    "bench": "measure a few kernels on one convolution",
+    "cache": "say what the shared cache holds, make room in it, check it",
+    "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
+    "compare": "say what changed between two datasets or the picks of two models",
+    "completion": "print the completion script of a shell",
+    "crawl": "find the convolutions of a network and write them as a table of problems",
+    "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
+    "explain": "show why a kernel was picked, or what every rule says of a kernel",
+    "new-arch": "add a GPU target to the table of facts, filled in like a known one",
+    "provenance": "say what made a published model: commit, settings, packages, compiler, device, inputs",
+    "score": "score any kernels on any problems with a published model",
+    "select": "rank the kernels of a published model for one convolution",
+    "status": "say what of a workflow is done and how long the rest takes",
+    "verify": "check models, datasets, recordings, results, or what kernels of a library compute",
+}
+"""Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
+
+A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that the help text ends with."""
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> int | None:
+    """Run one subcommand; return its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    # Only the wanted module is imported: LightGBM and pandas take a second that --help does not need.
+    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
+    args = parser([name for name in COMMANDS if name == wanted]).parse_args(arguments)
+    run: Callable[[argparse.Namespace], int | None] = module(args.command).run
+    return run(args)
+
+
+def parser(complete: Collection[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
+    top = options.Parser(prog="tileseer", description=f"{(__doc__ or '').split(':')[0]}.")
+    top.add_argument("--version", action="version", version=f"tileseer {importlib.metadata.version('tileseer')}")
+    subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        subparser = subparsers.add_parser(
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in complete:
+            found = module(name)
+            found.configure(subparser)
+            subparser.epilog = options.epilog(subparser.epilog, found.EXAMPLES)
+    return top
+
+
+def module(name: str) -> ModuleType:
+    """Return the module of a subcommand."""
+    return importlib.import_module(f"tileseer.cli.{name.replace('-', '_')}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,120 @@
+"""What the subcommands have in common: options of one name and meaning, and the form of what ``--json`` prints."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import UserError
+
+JSON_FORMAT = 1
+"""Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
+EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+_WIDTH = 100
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in one line, like every other mistake; ``--help`` shows the rest."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print ``message`` and end with exit status 2."""
+        self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+
+
+def add_tables(parser: argparse._ActionsContainer) -> None:
+    """Declare ``--config``, the folder of the tables."""
+    parser.add_argument(
+        "--config", type=Path, default=Path("config"), metavar="DIR", help="folder of the tables (default: config)"
+    )
+
+
+def add_problem(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--variant``, ``--dtype`` and ``--problem``, with an option of its own for every dimension."""
+    parser.add_argument("--variant", choices=VARIANTS, default="forward", help="direction (default: forward)")
+    parser.add_argument(
+        "--dtype", "--datatype", dest="dtype", choices=DTYPES, default="bf16", help="data type (default: bf16)"
+    )
+    parser.add_argument("--problem", metavar="N=8,C=64,...", help="dimensions in one word; options beside it win")
+    for name in DIMS:
+        parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
+    parser.epilog = (
+        f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups; what is not "
+        "given is as in a 1x1 convolution."
+    )
+
+
+def problem(args: argparse.Namespace) -> Problem:
+    """Return the problem of the options of ``add_problem``; a ``UserError`` says what is missing or wrong."""
+    dims = parse_dims(args.problem) if args.problem else {}
+    dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
+    if not dims:
+        raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
+    return Problem.from_dims(args.variant, args.dtype, **dims)
+
+
+def parse_dims(text: str) -> dict[str, int]:
+    """Read ``N=8,C=64``; a ``UserError`` names the wrong part. Names are checked by ``Problem.from_dims``."""
+    dims: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if not (value.isascii() and value.isdigit()):
+            raise UserError(f"--problem: {part!r}: write NAME=NUMBER, for example N=8")
+        if name in dims:
+            raise UserError(f"--problem: {name} is given twice")
+        dims[name] = int(value)
+    return dims
+
+
+def positive(text: str) -> int:
+    """Read a whole number from 1."""
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def print_json(command: str, content: Mapping[str, Any]) -> None:
+    """Print the one object of ``--json``: ``command``, ``format`` and the fields of ``content``.
+
+    A number that is not known is null: JSON has no NaN.
+    """
+    taken = {"command", "format"} & set(content)
+    if taken:
+        raise ValueError(f"{sorted(taken)} are fields of every object")
+    print(json.dumps({"command": command, "format": JSON_FORMAT, **_known(content)}, indent=2, allow_nan=False))
+
+
+def epilog(note: str | None, examples: Sequence[str]) -> str:
+    """Return what stands below the options of a help text: a note, and calls that a user may copy."""
+    parts = [textwrap.fill(note, _WIDTH)] if note else []
+    return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as aligned plain lines, its head first."""
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    aligned = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [columns, *rows])
+    return ["  ".join(row).rstrip() for row in aligned]
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _known(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(part) for part in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, Path):
+        return str(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value

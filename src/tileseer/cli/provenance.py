@@ -1,0 +1,83 @@
+"""``tileseer provenance``: what made a published model."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tileseer.cli import options
+from tileseer.core.errors import UserError
+from tileseer.publish import provenance, ro_crate
+from tileseer.publish.provenance import Provenance
+
+EXAMPLES = (
+    "tileseer provenance results/models/gfx950",
+    "tileseer provenance results/models/gfx950 --json",
+    "tileseer provenance results/models/gfx950 --ro-crate crate --licence https://spdx.org/licenses/MIT",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json")
+    options.add_json(parser)
+    parser.add_argument(
+        "--ro-crate", type=Path, metavar="DIR", help="write the models with this as an RO-Crate 1.1 into a new folder"
+    )
+    parser.add_argument("--date", metavar="DAY", help="with --ro-crate: day of publication (default: of the commit)")
+    parser.add_argument("--licence", metavar="URL", help="with --ro-crate: the licence of the models")
+    parser.epilog = "All hashes of the directory are checked first."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what made the models, or write the crate."""
+    if (args.date or args.licence) and not args.ro_crate:
+        raise UserError("--date and --licence are for --ro-crate")
+    if args.ro_crate:
+        written = ro_crate.write(args.models, args.ro_crate, args.date, args.licence)
+        if args.json:
+            options.print_json("provenance", {"written": written})
+        else:
+            print(written)
+        return 0
+    made = provenance.read(args.models)
+    if args.json:
+        options.print_json("provenance", {"provenance": made.model_dump(mode="json")})
+    else:
+        print("\n".join(_lines(made)))
+    return 0
+
+
+def _lines(made: Provenance) -> Iterator[str]:
+    source = made.source
+    yield f"models for {made.arch}, by tileseer {made.tileseer} on Python {made.python}"
+    if source.commit is None:
+        yield "commit     unknown: the workflow's folder was no git checkout"
+    else:
+        changed = source.uncommitted or []
+        yield f"commit     {source.commit} of {source.date}, {len(changed)} files changed since"
+        yield from (f"           changed: {name}" for name in changed)
+    yield f"code       {made.code_sha256 or 'digest unknown: published by an earlier release'}"
+    yield "compiler   " + ", ".join(f"{name} {value}" for name, value in made.compiler.items())
+    yield "packages   " + ", ".join(f"{name} {version}" for name, version in made.packages.items())
+    for operation, one in made.operations.items():
+        told = one.measurements
+        yield f"{operation}"
+        yield f"  device   {told.device}, {told.device_kind}, measurement id {told.measurement_id}"
+        yield "  pairs    " + ", ".join(f"{count:,} {status}" for status, count in told.pairs_by_status.items())
+        yield from (f"  input    {digest}  {path}" for path, digest in one.inputs.items())
+        if told.recording:
+            yield from (f"  recorded {line}" for line in _flat(told.recording))
+    yield from (f"file       {digest}  {path}" for path, digest in made.files.items())
+    yield "configuration: --json"
+
+
+def _flat(told: dict[str, Any], where: str = "") -> Iterator[str]:
+    """Yield a line for each value of nested tables."""
+    for name, value in told.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{where}{name}.")
+        else:
+            yield f"{where}{name}: {', '.join(value) if isinstance(value, list) else value}"

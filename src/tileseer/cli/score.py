@@ -1,0 +1,72 @@
+"""``tileseer score``: score any kernels on any problems, to judge a model by somebody else's measurements."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from tileseer.cli import options
+from tileseer.client import scoring
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.model import model_files
+
+EXAMPLES = (
+    "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("--model", required=True, type=Path, metavar="DIR", help="directory with index.json")
+    parser.add_argument(
+        "--problems", required=True, type=Path, metavar="CSV", help="problems in the columns of the benchmark CSV"
+    )
+    parser.add_argument(
+        "--kernels", type=Path, metavar="TXT",
+        help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
+    )  # fmt: skip
+    parser.add_argument(
+        "--out",
+        "--output",
+        dest="out",
+        required=True,
+        type=Path,
+        metavar="PARQUET",
+        help="table to write, one row a pair",
+    )
+    parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
+    options.add_json(parser)
+    parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/how-to/score-kernels.md."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the table; print remarks on standard error and a summary on standard output."""
+    index = model_files.verify(args.model)
+    if args.out.exists() and args.out.is_dir():
+        raise UserError(f"--out: {args.out} is a folder; give the name of a Parquet file")
+    if args.kernels:
+        pairs, remarks = scoring.every_pair(args.problems, args.kernels, index["arch"])
+    else:
+        pairs, remarks = scoring.listed_pairs(args.problems, index["arch"])
+    table, more = scoring.score(args.model, pairs, args.threads)
+    parquet.write(table, args.out)
+    for remark in (*remarks, *more):
+        print(f"note: {remark}", file=sys.stderr)
+    supported = pc.sum(table["supported"]).as_py() or 0
+    if args.json:
+        content = {
+            "table": args.out, "arch": index["arch"], "device_kind": index["device_kind"], "pairs": table.num_rows,
+            "kernels": len(pairs.names), "problems": len(pairs.dims), "supported_pairs": supported,
+            "notes": [*remarks, *more],
+        }  # fmt: skip
+        options.print_json("score", content)
+        return 0
+    print(
+        f"{table.num_rows:,} pairs of {len(pairs.names):,} kernels and {len(pairs.dims):,} problems scored on "
+        f"{index['arch']} (model of {index['device_kind']} times); {supported:,} can run"
+    )
+    return 0

@@ -1,0 +1,92 @@
+"""``tileseer select``: rank the kernels of a published model for one convolution."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from tileseer.cli import options
+from tileseer.client.selection import NO_CANDIDATE, Selector
+from tileseer.conv.problem import DIMS, Problem
+
+EXAMPLES = (
+    f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
+    "tileseer select results/models/gfx950 --variant bwd_data --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
+    f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, of one arch")
+    options.add_problem(parser)
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
+    shown.add_argument(
+        "--confidence", type=float, metavar="SHARE",
+        help="instead of --top: the smallest set that holds a candidate within 3 %% of the best so surely, as 0.9",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"
+    )
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
+    problem = options.problem(args)
+    selector = Selector.load(args.models, f"{args.variant}_{args.dtype}")
+    if args.confidence is None:
+        ranked = selector.rank(problem, args.top)
+    else:
+        ranked = selector.guaranteed(problem, args.confidence)
+    measured = NO_CANDIDATE if args.no_known else selector.known_row(problem)
+    if args.json:
+        _print_json(selector, problem, ranked, measured)
+    else:
+        print(f"{selector.operation} on {selector.arch} ({selector.device}), device kind: {selector.device_kind}")
+        if measured != NO_CANDIDATE:
+            best = selector.candidates["candidate"].iloc[measured]
+            print(f"fastest measured on exactly this problem ({selector.device_kind}): {best}")
+        _print_table(ranked)
+    if ranked.empty:
+        print(f"no candidate supports the problem; the pool has {len(selector.candidates)}", file=sys.stderr)
+    return int(ranked.empty)
+
+
+def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, measured: int) -> None:
+    content = {
+        "operation": selector.operation,
+        "arch": selector.arch,
+        "device": selector.device,
+        "device_kind": selector.device_kind,
+        "problem": {name: getattr(problem, name) for name in DIMS},
+        "fastest_measured": None if measured == NO_CANDIDATE else selector.candidates["candidate"].iloc[measured],
+        "candidates": ranked.to_dict(orient="records"),
+    }
+    options.print_json("select", content)
+
+
+def _print_table(ranked: pd.DataFrame) -> None:
+    """Print with rich on a terminal, as aligned plain text elsewhere."""
+    columns = [name for name in ("rank", "predicted_efficiency", "score", "split_k", "kernel") if name in ranked]
+    rows = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in ranked[columns].values]
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*columns)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    print("\n".join(options.table_lines(columns, rows)))
+
+
+def _cell(name: str, value: object) -> str:
+    if name == "predicted_efficiency":
+        return f"{value:.1f} %"
+    return f"{value:.4f}" if name == "score" else str(value)

@@ -1,0 +1,87 @@
+"""``tileseer status``: what of a workflow is done, what is left, and how long the measurements will take."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tileseer.cli import options
+from tileseer.client import status
+from tileseer.core.errors import UserError
+
+EXAMPLES = (
+    "tileseer status",
+    "tileseer status gfx950 --results results --watch 10",
+    "tileseer status gfx950 --json",
+)
+_WIDTH = 160
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
+    parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
+    parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="look twice and estimate the rest")
+    options.add_json(parser)
+    parser.epilog = "It tells what exists, not what is out of date: that is `snakemake -n`."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a row an operation; return 1 while one has no validated model."""
+    arch = args.arch or _only_arch(args.results)
+    operations = _operations(args.results, arch)
+    before = [status.of_operation(args.results, arch, operation) for operation in operations]
+    found, seconds = before, 0.0
+    if args.watch > 0:
+        start = time.monotonic()
+        time.sleep(args.watch)
+        found = [status.of_operation(args.results, arch, operation) for operation in operations]
+        seconds = time.monotonic() - start
+    etas = [status.eta_seconds(old, new, seconds) if seconds else None for old, new in zip(before, found, strict=True)]
+    published = (args.results / "models" / arch / "index.json").exists()
+    if args.json:
+        rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
+        options.print_json("status", {"arch": arch, "published": published, "operations": rows})
+    else:
+        Console(width=None if Console().is_terminal else _WIDTH).print(_table(arch, found, etas))
+        print(f"models of {arch}: {'published' if published else 'not published yet'}")
+    return int(any(row.mean_efficiency is None for row in found))
+
+
+def _only_arch(results: Path) -> str:
+    archs = sorted(path.name for path in (results / "configs").glob("*") if path.is_dir())
+    if len(archs) != 1:
+        found = f"there are {', '.join(archs)}: name one" if archs else "nothing has been made yet: run snakemake"
+        raise UserError(f"{results / 'configs'}: {found}")
+    return archs[0]
+
+
+def _operations(results: Path, arch: str) -> list[str]:
+    plans = sorted((results / "configs" / arch).glob("*.plan.tsv"))
+    if not plans:
+        raise UserError(f"{results / 'configs' / arch}: there is no plan of any operation; run snakemake")
+    return [path.name.removesuffix(".plan.tsv") for path in plans]
+
+
+def _table(arch: str, found: list[status.OperationStatus], etas: list[float | None]) -> Table:
+    stages = [stage for stage in status.CHUNKED if any(stage in row.chunks_done for row in found)]
+    table = Table("operation", *stages, "pairs", "failed", "then", "efficiency", "ETA", title=f"{arch}, chunks done")
+    for row, eta in zip(found, etas, strict=True):
+        done = sum(row.pairs_by_status.values())
+        failed = done - row.pairs_by_status.get("ok", 0)
+        table.add_row(
+            row.operation,
+            *(f"{row.chunks_done.get(stage, 0)}/{row.chunks}" for stage in stages),
+            f"{done:,}/{row.pairs_to_measure:,}",
+            f"{failed:,}",
+            ", ".join(row.stages_done) or "-",
+            "-" if row.mean_efficiency is None else f"{row.mean_efficiency:.1f} %",
+            "-" if eta is None else str(timedelta(seconds=round(eta))),
+        )
+    return table

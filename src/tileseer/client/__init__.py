@@ -1,0 +1,1 @@
+"""What users ask of published models: selection, scores, comparison, verification."""

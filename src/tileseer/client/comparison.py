@@ -1,0 +1,269 @@
+"""What changed between two datasets of one operation, or between the picks of two models.
+
+A change of a pair is significant when it is larger than the noise of both measurements explains; of the many pairs
+that are looked at, the share of false alarms among those called significant is held down (Benjamini and Hochberg,
+1995). Gains are positive: B is faster.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.compute as pc
+from scipy.stats import norm
+
+from tileseer.client.selection import Selector
+from tileseer.conv.problem import DIMS
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.dataset.measurements import Measurements
+from tileseer.dataset.schema import load, provenance_of
+from tileseer.families import candidates
+from tileseer.model import model_files
+from tileseer.validation import bootstrap, evaluation
+
+FALSE_DISCOVERIES = 0.05
+"""Expected share of false alarms among the changes that are called significant."""
+_COLUMNS = ("kernel", "split_k", "problem_key", "status", "latency_ms", "samples", "latency_cv", "network", "layer")
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two things that are compared."""
+
+    path: str
+    arch: str
+    operation: str
+    device: str
+    device_kind: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What ``tileseer compare`` prints; every table is a list of records, best known order."""
+
+    what: str
+    """``datasets`` or ``models``."""
+    a: Side
+    b: Side
+    figures: dict[str, Any]
+    problems: pd.DataFrame
+    """One row a problem that both have, the largest loss first."""
+    candidates: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """One row a candidate that both measured, the largest loss first; empty for models."""
+    statuses: pd.DataFrame = field(default_factory=pd.DataFrame)
+    """How many pairs went from one status to another; empty for models."""
+
+    def record(self) -> dict[str, Any]:
+        """Return everything as values that JSON has."""
+        tables = {name: getattr(self, name) for name in ("problems", "candidates", "statuses")}
+        return {
+            "what": self.what,
+            "a": asdict(self.a),
+            "b": asdict(self.b),
+            "figures": self.figures,
+            **{name: json.loads(table.to_json(orient="records")) for name, table in tables.items()},
+        }
+
+
+def datasets(path_a: Path, path_b: Path) -> Comparison:
+    """Compare the times of the pairs that two datasets of one operation share."""
+    (side_a, rows_a), (side_b, rows_b) = _read(path_a), _read(path_b)
+    if side_a.operation != side_b.operation:
+        raise UserError(
+            f"{path_a} is of {side_a.operation}, {path_b} of {side_b.operation}: compare datasets of one operation"
+        )
+    both = rows_a.merge(rows_b, on=["problem_key", "candidate"], suffixes=("_a", "_b"))
+    if both.empty:
+        raise UserError(f"{path_a} and {path_b} have no pair of the same candidate and problem")
+    timed = both[(both["status_a"] == "ok") & (both["status_b"] == "ok")].copy()
+    timed["gain"] = np.log(timed["latency_ms_a"] / timed["latency_ms_b"])
+    timed["significant"] = _significant(timed["gain"], np.hypot(timed["error_a"], timed["error_b"]))
+    problems = _best_by_problem(both, timed)
+    unknown = (timed["error_a"] + timed["error_b"]).isna()
+    figures = {
+        "problems": len(problems),
+        "problems_won": int((problems["significant"] & (problems["gain_percent"] > 0)).sum()),
+        "problems_lost": int((problems["significant"] & (problems["gain_percent"] < 0)).sum()),
+        "best_kernel_changed": int((problems["best_a"] != problems["best_b"]).sum()),
+        "gain_of_the_best_percent": _geometric(problems["gain_percent"]),
+        "pairs": len(timed),
+        "pairs_faster": int((timed["significant"] & (timed["gain"] > 0)).sum()),
+        "pairs_slower": int((timed["significant"] & (timed["gain"] < 0)).sum()),
+        "pairs_without_known_noise": int(unknown.sum()),
+        "gain_of_all_pairs_percent": _percent(timed["gain"].mean()) if len(timed) else None,
+        "pairs_only_in_a": len(rows_a) - len(both),
+        "pairs_only_in_b": len(rows_b) - len(both),
+    }
+    return Comparison("datasets", side_a, side_b, figures, problems, _by_candidate(timed), _status_changes(both))
+
+
+def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
+    """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
+    measurements = load(measured)
+    selectors = [Selector.load(path, measurements.operation) for path in (path_a, path_b)]
+    sides = [
+        Side(str(path), selector.arch, selector.operation, selector.device, selector.device_kind)
+        for path, selector in zip((path_a, path_b), selectors, strict=True)
+    ]
+    rows = evaluation.validation_rows(measurements)
+    achieved = efficiency.grid(measurements, rows)
+    solvable = achieved.max(axis=1, initial=0.0) > 0
+    rows, achieved = rows[solvable], achieved[solvable]
+    if not len(rows):
+        raise UserError(f"{measured}: no validation problem has a measured time")
+    at = np.arange(len(rows))
+    picks = [_picks(selector, measurements)[rows] for selector in selectors]
+    got_a, got_b = (np.where(pick >= 0, achieved[at, pick], 0.0) for pick in picks)
+    names = np.append(measurements.candidates["candidate"].to_numpy(), "")
+    chosen = measurements.problems.iloc[rows]
+    problems = pd.DataFrame(
+        {
+            "problem": [_dims_text(row) for row in chosen[list(DIMS)].itertuples(index=False)],
+            "network": chosen["network"].to_numpy(),
+            "layer": chosen["layer"].to_numpy(),
+            "efficiency_a": np.round(100 * got_a, 4),
+            "efficiency_b": np.round(100 * got_b, 4),
+            "gain_points": np.round(100 * (got_b - got_a), 4),
+            "pick_a": names[picks[0]],
+            "pick_b": names[picks[1]],
+            "problem_key": chosen["problem_key"].to_numpy(),
+        }
+    )
+    difference = got_b - got_a
+    low, high = bootstrap.of_mean(difference)
+    figures = {
+        "problems": len(rows),
+        "picks_changed": int((problems["pick_a"] != problems["pick_b"]).sum()),
+        "problems_won": int((difference > 0).sum()),
+        "problems_lost": int((difference < 0).sum()),
+        "efficiency_a": efficiency.summary(got_a),
+        "efficiency_b": efficiency.summary(got_b),
+        "mean_gain_points": efficiency.percent(difference.mean()),
+        "mean_gain_interval_points": [low, high],
+        "significant": not low <= 0 <= high,
+        "measured_on": measurements.device,
+        "device_kind": measurements.device_kind,
+    }
+    problems = problems.sort_values(["gain_points", "problem_key"], kind="stable", ignore_index=True)
+    return Comparison("models", sides[0], sides[1], figures, problems)
+
+
+def _read(path: Path) -> tuple[Side, pd.DataFrame]:
+    """Return a dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
+    table = parquet.read(path)
+    made = provenance_of(table, path)
+    # What was never run can not have become faster or slower.
+    table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
+    rows = table.select([*_COLUMNS, *DIMS]).to_pandas()
+    labels = [candidates.label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
+    samples = rows["samples"].to_numpy(np.float64)
+    rows["error"] = np.where(samples > 1, rows["latency_cv"] / np.sqrt(np.maximum(samples, 1)), np.nan)
+    rows["problem"] = [_dims_text(row) for row in rows[list(DIMS)].itertuples(index=False)]
+    rows["candidate"] = labels
+    for name in ("problem_key", "status", "network", "layer"):
+        rows[name] = rows[name].astype(str)
+    kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
+    return Side(str(path), made["arch"], made["operation"], made["device"], made["device_kind"]), rows[kept]
+
+
+def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
+    """Return which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = 2 * norm.sf(np.abs(gain.to_numpy()) / np.asarray(error))
+    known = np.flatnonzero(np.isfinite(p))
+    order = known[np.argsort(p[known], kind="stable")]
+    passing = np.flatnonzero(p[order] <= FALSE_DISCOVERIES * np.arange(1, len(order) + 1) / max(len(order), 1))
+    result = np.zeros(len(p), bool)
+    if len(passing):
+        result[order[: passing[-1] + 1]] = True
+    return result
+
+
+def _best_by_problem(both: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+    """Return the best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
+    rows = []
+    for key, pairs in timed.groupby("problem_key", sort=True):
+        best_a = pairs.iloc[int(pairs["latency_ms_a"].argmin())]
+        best_b = pairs.iloc[int(pairs["latency_ms_b"].argmin())]
+        rows.append(
+            {
+                "problem": best_a["problem_a"],
+                "network": best_a["network_a"],
+                "layer": best_a["layer_a"],
+                "gain": np.log(best_a["latency_ms_a"] / best_b["latency_ms_b"]),
+                "error": np.hypot(best_a["error_a"], best_b["error_b"]),
+                "best_a": best_a["candidate"],
+                "best_b": best_b["candidate"],
+                "kept_pick_efficiency_percent": round(100 * best_b["latency_ms_b"] / best_a["latency_ms_b"], 4),
+                "problem_key": key,
+            }
+        )
+    table = pd.DataFrame(rows)
+    if table.empty:
+        raise UserError("no pair has a time on both sides")
+    table.insert(3, "gain_percent", [_percent(value) for value in table["gain"]])
+    table.insert(4, "significant", _significant(table["gain"], table["error"]))
+    table = table.drop(columns=["gain", "error"])
+    return table.sort_values(["gain_percent", "problem_key"], kind="stable", ignore_index=True)
+
+
+def _by_candidate(timed: pd.DataFrame) -> pd.DataFrame:
+    groups = timed.groupby("candidate", sort=True)
+    table = pd.DataFrame(
+        {
+            "pairs": groups.size(),
+            "gain_percent": [_percent(value) for value in groups["gain"].mean()],
+            "faster": groups.apply(lambda rows: int((rows["significant"] & (rows["gain"] > 0)).sum())),
+            "slower": groups.apply(lambda rows: int((rows["significant"] & (rows["gain"] < 0)).sum())),
+        }
+    ).reset_index()
+    return table.sort_values(["gain_percent", "candidate"], kind="stable", ignore_index=True)
+
+
+def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
+    changed = both[both["status_a"] != both["status_b"]]
+    counts = changed.groupby(["status_a", "status_b"], sort=True).size()
+    return counts.rename("pairs").reset_index()
+
+
+def _picks(selector: Selector, measurements: Measurements) -> np.ndarray:
+    """Return the row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
+    scores, offered = evaluation.rank_pool(
+        measurements, selector.booster, selector.spec, selector.candidates, selector.hardware
+    )
+    scores = np.where(offered, scores, -np.inf)
+    return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
+
+
+def _geometric(gain_percent: pd.Series) -> dict[str, Any]:
+    """Return the geometric mean of speed ratios and its interval over problems, as percent."""
+    logs = np.log1p(gain_percent.to_numpy() / 100)
+    low, high = (100 * np.expm1(value / 100) for value in bootstrap.of_mean(logs))
+    return {"mean": _percent(float(logs.mean())), "interval": [round(low, 4), round(high, 4)]}
+
+
+def _percent(log_ratio: float) -> float:
+    return round(100 * float(np.expm1(log_ratio)), 4)
+
+
+def _dims_text(row: Any) -> str:
+    return " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True) if value != _PLAIN.get(name))
+
+
+_PLAIN = {
+    "G": 1, "Di": 1, "Z": 1, **{f"stride_{axis}": 1 for axis in "dhw"}, **{f"dilation_{axis}": 1 for axis in "dhw"},
+    **{f"pad_{axis}": 0 for axis in "dhw"},
+}  # fmt: skip
+"""Values that a printed problem leaves out."""
+
+
+def is_models(path: Path) -> bool:
+    """Return whether ``path`` is a published model directory."""
+    return (path / model_files.INDEX).is_file()

@@ -1,0 +1,113 @@
+"""How far a workflow is: what of each operation is there, read from the files of ``results/``.
+
+It tells what exists, not what is out of date: that only ``snakemake -n`` knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tileseer.benchmark.receipt import Receipt
+from tileseer.compile import aliases
+from tileseer.configs import plan
+from tileseer.core import parquet
+from tileseer.model import model_files
+from tileseer.support import support_table
+
+CHUNKED = {
+    "headers": "headers/{arch}/{operation}/{chunk}.tar",
+    "compile": "build/{arch}/{operation}/{chunk}.parquet",
+    "libraries": "libraries/{arch}/{operation}/{chunk}.so",
+    "support": "support/{arch}/{operation}/{chunk}.parquet",
+    "benchmark": "benchmark/{arch}/{operation}/{chunk}.json",
+}
+"""Stages that have a file a chunk, below the results folder. Libraries are for a real GPU alone."""
+WHOLE = {
+    "dataset": "datasets/{arch}/{operation}.parquet",
+    "model": "training/{arch}/{operation}/" + model_files.MANIFEST,
+    "validation": "validation/{arch}/{operation}.json",
+}
+"""Stages that have one file an operation."""
+
+
+@dataclass(frozen=True)
+class OperationStatus:
+    """What of one operation is there."""
+
+    operation: str
+    chunks: int
+    """0: the configs stage has not run, and how much work there is is not known."""
+    chunks_done: dict[str, int]
+    """Stage to the number of chunks whose file is there."""
+    pairs_to_measure: int
+    """Pairs that can run and no alias, in the chunks whose support stage is done."""
+    rows_measured: int
+    """Lines of the journals, of whatever device and settings."""
+    pairs_by_status: dict[str, int]
+    """Of the chunks whose benchmark is done."""
+    stages_done: tuple[str, ...]
+    mean_efficiency: float | None
+    """Percent, of the first pick on unseen problems; None before the validation."""
+
+
+def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
+    """Return what of an operation is there; a damaged file is a ``UserError``."""
+    plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
+    chunks = list(plan.read(plan_file)) if plan_file.exists() else []
+    measured = (results / "libraries" / arch).is_dir()
+    files = {
+        stage: _existing(results, pattern, arch, operation, chunks)
+        for stage, pattern in CHUNKED.items()
+        if measured or stage != "libraries"
+    }
+    receipts = [Receipt.read(path) for path in files["benchmark"]]
+    by_status: Counter[str] = Counter()
+    for receipt in receipts:
+        by_status.update(receipt.by_status)
+    alias_file = results / f"aliases/{arch}/{operation}.parquet"
+    known = aliases.read(alias_file if alias_file.exists() else None)
+    validation = results / WHOLE["validation"].format(arch=arch, operation=operation)
+    return OperationStatus(
+        operation=operation,
+        chunks=len(chunks),
+        chunks_done={stage: len(paths) for stage, paths in files.items()},
+        pairs_to_measure=sum(_supported_pairs(path, known) for path in files["support"]),
+        rows_measured=sum(_lines(path) for path in sorted((results / f"journals/{arch}/{operation}").glob("*.csv"))),
+        pairs_by_status=dict(sorted(by_status.items())),
+        stages_done=tuple(
+            stage
+            for stage, pattern in WHOLE.items()
+            if (results / pattern.format(arch=arch, operation=operation)).exists()
+        ),
+        mean_efficiency=model_files.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
+    )
+
+
+def eta_seconds(before: OperationStatus, after: OperationStatus, seconds: float) -> float | None:
+    """Return how long the pairs that are left take at the rate seen between two looks; None where nothing moved."""
+    rate = (after.rows_measured - before.rows_measured) / seconds
+    left = after.pairs_to_measure - sum(after.pairs_by_status.values())
+    return None if rate <= 0 else max(left, 0) / rate
+
+
+def _existing(results: Path, pattern: str, arch: str, operation: str, chunks: list[str]) -> list[Path]:
+    paths = (results / pattern.format(arch=arch, operation=operation, chunk=chunk) for chunk in chunks)
+    return [path for path in paths if path.exists()]
+
+
+def _supported_pairs(path: Path, known: pa.Table) -> int:
+    pairs = parquet.read(path, columns=["kernel_id", "rule"])
+    measured = pc.and_(support_table.supported(pairs), aliases.own(pairs, known))
+    return int(pc.sum(measured).as_py() or 0)
+
+
+def _lines(path: Path) -> int:
+    """Return the lines of a journal without its header."""
+    with path.open("rb") as stream:
+        count = sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+    return max(count - 1, 0)

@@ -1,0 +1,196 @@
+"""Is a thing of ours whole: a model directory, a dataset, a recording, a folder of results, any file with a seal."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tileseer.benchmark import chosen_pairs
+from tileseer.client.selection import Selector
+from tileseer.compile import aliases
+from tileseer.configs import plan
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet, seal
+from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.dataset import assembly, recording, schema
+from tileseer.dataset.schema import CODE, SCHEMA
+from tileseer.gpu.hardware import get as product
+from tileseer.model import model_files
+
+SEAL = ".*.sha256"
+STAGES = ("models", "datasets", "configs")
+"""Folders by which a folder of results is known."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    subject: str
+    ok: bool
+    said: str
+    """What is right with it, or what is wrong and how to repair it."""
+
+
+def check(path: Path, config: Path) -> list[Check]:
+    """Return what was found in ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
+    if (path / model_files.INDEX).is_file():
+        return _models(path)
+    if (path / recording.FILE).is_file():
+        return _recording(path, config)
+    if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
+        return _results(path)
+    if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
+        return [_tried(str(path), lambda: _dataset(path))]
+    if path.is_file() and seal.path_of(path).is_file():
+        return [_tried(str(path), lambda: _sealed(path))]
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    raise UserError(
+        f"{path}: is neither a model directory ({model_files.INDEX}), a recording ({recording.FILE}), a folder of "
+        f"results ({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
+    )
+
+
+def _tried(subject: str, look: Callable[[], str]) -> Check:
+    try:
+        return Check(subject, True, look())
+    except UserError as error:
+        return Check(subject, False, str(error))
+
+
+def _models(path: Path) -> list[Check]:
+    try:
+        index = model_files.verify(path)
+    except UserError as error:
+        return [Check(str(path), False, str(error))]
+    found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {model_files.INDEX}")]
+    return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index["operations"]]
+
+
+def _model(path: Path, operation: str) -> str:
+    """Load a model as a selection does, which checks its feature list and its tables; return what it is."""
+    selector = Selector.load(path, operation)
+    return (
+        f"{len(selector.spec['feature_names'])} features, all of this release, {selector.booster.num_trees()} trees, "
+        f"{len(selector.candidates)} candidates, device kind: {selector.device_kind}"
+    )
+
+
+def _dataset(path: Path) -> str:
+    """Check a dataset's seal, columns and rows; return what it is."""
+    table = parquet.read(path)
+    made = schema.provenance_of(table, path)
+    wrong = [field.name for field in SCHEMA if field.name not in table.schema.names]
+    wrong = [name for name in wrong if name not in CODE]
+    wrong += [f.name for f in SCHEMA if f.name in table.schema.names and table.schema.field(f.name).type != f.type]
+    if wrong:
+        raise UserError(f"{path}: column {wrong[0]} is missing or of another type; make the dataset again")
+    measurements = schema.load(path)
+    timed = int((measurements.latency_ms > 0).sum())
+    return (
+        f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
+        f"candidates, {timed:,} times, {made['device_kind']} on {made['device']}"
+    )
+
+
+def _recording(path: Path, config: Path) -> list[Check]:
+    try:
+        told = recording.load(path)
+        hardware = product(config / "hardware.yaml", told.device)
+    except UserError as error:
+        return [Check(str(path), False, str(error))]
+
+    def replayed(operation: str) -> str:
+        table = recording.dataset(path, Operation.parse(operation), hardware)
+        times = table.num_rows - table["latency_ms"].null_count
+        return f"{table.num_rows:,} rows, {times:,} times, recorded on {told.device}"
+
+    return [_tried(f"{path}, {name}", partial(replayed, name)) for name in told.operations]
+
+
+def _sealed(path: Path) -> str:
+    seal.check(path)
+    if not path.is_file():
+        raise UserError(f"{path}: the file is missing, but its seal is there; delete the seal and run again")
+    return "has the SHA-256 of its seal"
+
+
+def _results(path: Path) -> list[Check]:
+    """Check every seal, every dataset against the journals that it was made of, and every model directory."""
+    sealed = [found.with_name(found.name[1 : -len(".sha256")]) for found in sorted(path.rglob(SEAL))]
+    datasets = sorted(path.glob("datasets/*/*.parquet"))
+    models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
+    with Progress("verify", len(sealed) + len(datasets) + len(models), "files") as progress:
+
+        def looked(look: Callable[[], list[Check]]) -> list[Check]:
+            begin = time.monotonic()
+            checks = look()
+            progress.add(1, time.monotonic() - begin, int(not all(check.ok for check in checks)))
+            return checks
+
+        checks = [check for file in sealed for check in looked(partial(_sealed_file, file))]
+        broken = [check for check in checks if not check.ok]
+        found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
+        found += broken
+        for file in datasets:
+            found += looked(partial(_dataset_of_results, path, file))
+        for index in models:
+            found += looked(partial(_models, index.parent))
+    return found
+
+
+def _sealed_file(file: Path) -> list[Check]:
+    return [_tried(str(file), partial(_sealed, file))]
+
+
+def _dataset_of_results(results: Path, file: Path) -> list[Check]:
+    found = [_tried(str(file), partial(_dataset, file))]
+    return found if not found[0].ok else [*found, _tried(f"{file}, journals", partial(_from_journals, results, file))]
+
+
+def _from_journals(results: Path, file: Path) -> str:
+    """Put a dataset together again, and compare it with the file."""
+    arch, operation = file.parent.name, file.stem
+    plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
+    if not plan_file.is_file():
+        return "replayed from a recording: there are no journals"
+    chunks = list(_chunks(results.resolve(), arch, operation, plan_file))
+    problems = parquet.read(results / f"problems/{operation}.parquet")
+    active = results / f"active/{arch}/{operation}.parquet"
+    chosen = chosen_pairs.read(active) if active.is_file() else None
+    table = (results / f"aliases/{arch}/{operation}.parquet").resolve()
+    known = aliases.read(table if table.is_file() else None)
+    made = file.resolve()
+    # Receipts name their journal from the folder of the workflow.
+    with tempfile.TemporaryDirectory() as folder, chdir(results.resolve().parent):
+        again = Path(folder, file.name)
+        _, quarantined = assembly.write(chunks, problems, arch, operation, again, chosen, known)
+        same = _same(parquet.read(again), parquet.read(made))
+    if not same:
+        raise UserError(f"{file}: the journals give other rows; delete it and run again")
+    return f"the {len(chunks)} journals give the same rows; {len(quarantined)} lines in quarantine"
+
+
+def _chunks(results: Path, arch: str, operation: str, plan_file: Path) -> Iterator[assembly.Chunk]:
+    for chunk in plan.read(plan_file):
+        yield assembly.Chunk(
+            results / f"build/{arch}/{operation}/{chunk}.parquet",
+            results / f"support/{arch}/{operation}/{chunk}.parquet",
+            results / f"benchmark/{arch}/{operation}/{chunk}.json",
+        )
+
+
+def _same(a: pa.Table, b: pa.Table) -> bool:
+    return a.schema.equals(b.schema) and all(
+        a[name].combine_chunks().equals(b[name].combine_chunks()) for name in a.schema.names
+    )

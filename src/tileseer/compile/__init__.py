@@ -1,0 +1,1 @@
+"""The compile stage: toolchains, builds, aliases, libraries, and what machine code says."""

@@ -1,0 +1,104 @@
+"""Kernels with the same machine code: one of them is measured, and what was measured counts for all of their names.
+
+Two kernels are the same if a compiler made the same code of them, they are launched alike, and they can run the same
+problems. The first by name stands for the others, whatever chunks they are in. Without a compiler nothing is known of
+machine code, and every kernel is measured.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.families import candidates
+from tileseer.support import support_table
+
+SCHEMA = pa.schema(
+    [("kernel", pa.string()), ("kernel_id", pa.string()), ("alias_of", pa.string()), ("alias_of_id", pa.string())]
+)
+"""One row a kernel that is not measured, by name: the kernel that is measured in its stead."""
+LAUNCH_FIELDS = (
+    "ndim",
+    "num_groups_to_merge",
+    "two_stage",
+    "streamk",
+    "streamk_persistent",
+    "split_image",
+    "explicit_gemm",
+    "iterator",
+    "swizzle",
+    "strides",
+    "group_mode",
+)
+"""What decides grid and arguments on the host, beside the code."""
+
+
+def table(builds: Sequence[pa.Table], pairs: Sequence[pa.Table]) -> pa.Table:
+    """Return the aliases (``SCHEMA``) among the kernels of all chunks: their build tables and their support tables."""
+    built = pa.concat_tables(builds).select(["kernel", "kernel_id", "build_status", "code_hash"]).to_pandas()
+    built = built[(built["build_status"] == "ok") & (built["code_hash"] != "")].drop(columns="build_status")
+    kernels = candidates.with_fields(built.assign(split_k=1)).sort_values("kernel", ignore_index=True)
+    same = ["code_hash", *(field for field in LAUNCH_FIELDS if field in kernels)]
+    kernels = kernels[kernels.duplicated(same, keep=False)]
+    kernels = kernels.assign(runs=kernels["kernel_id"].map(_runs(pairs, kernels["kernel_id"].tolist())))
+    first = kernels.groupby([*same, "runs"], sort=False)[["kernel", "kernel_id"]].transform("first")
+    found = kernels[["kernel", "kernel_id"]].assign(alias_of=first["kernel"], alias_of_id=first["kernel_id"])
+    found = found[found["kernel"] != found["alias_of"]]
+    return pa.Table.from_pandas(found, SCHEMA, preserve_index=False).replace_schema_metadata(None)
+
+
+def read(path: Path | None) -> pa.Table:
+    """Read a table of aliases; empty without a file, ``UserError`` when it is another table."""
+    if path is None:
+        return SCHEMA.empty_table()
+    found = parquet.read(path)
+    if found.schema.names != SCHEMA.names:
+        raise UserError(f"{path}: this is no table of aliases; delete it and run again")
+    return found
+
+
+def own(pairs: pa.Table, known: pa.Table) -> pa.Array:
+    """Return which rows (of a table with ``kernel_id``) belong to kernels that are measured themselves."""
+    return pc.invert(pc.is_in(_ids(pairs), value_set=known["kernel_id"].combine_chunks()))
+
+
+def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
+    """Return ``pairs`` with the ``kernel_id`` of the kernel that is measured in the stead of each alias."""
+    stand_in = _looked_up(_ids(pairs), known, "kernel_id", "alias_of_id")
+    at = pairs.schema.get_field_index("kernel_id")
+    return pairs.set_column(at, "kernel_id", pc.coalesce(stand_in, _ids(pairs)))
+
+
+def names(kernels: pa.Array, known: pa.Table) -> pa.Array:
+    """Return for each kernel name that of the kernel measured in its stead, empty for those measured themselves."""
+    return pc.fill_null(_looked_up(kernels.cast(pa.string()), known, "kernel", "alias_of"), "")
+
+
+def _looked_up(values: pa.Array, known: pa.Table, key: str, column: str) -> pa.Array:
+    return known[column].combine_chunks().take(pc.index_in(values, value_set=known[key].combine_chunks()))
+
+
+def _ids(pairs: pa.Table) -> pa.Array:
+    return pairs["kernel_id"].cast(pa.string()).combine_chunks()
+
+
+def _runs(pairs: Sequence[pa.Table], kernel_ids: list[str]) -> dict[str, str]:
+    """Return a digest of the pairs that each of some kernels can run, by kernel id."""
+    found = []
+    for part in pairs:
+        wanted = pc.and_(
+            support_table.supported(part), pc.is_in(_ids(part), value_set=pa.array(kernel_ids, pa.string()))
+        )
+        rows = part.filter(wanted)
+        texts = (rows[name].cast(pa.string()) for name in ("split_k", "problem_key"))
+        found.append(pd.DataFrame({"id": _ids(rows), "pair": pc.binary_join_element_wise(*texts, "/").to_pandas()}))
+    everything = pd.concat(found).sort_values(["id", "pair"])
+    digests = everything.groupby("id")["pair"].agg(lambda rows: hashlib.sha256("\n".join(rows).encode()).hexdigest())
+    return {kernel_id: digests.get(kernel_id, "") for kernel_id in kernel_ids}

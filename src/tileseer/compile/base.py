@@ -1,0 +1,106 @@
+"""The seam between the workflow and a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tileseer.families.gemm_kernel import GemmKernel
+
+BUILD_STATUSES = (
+    "ok", "compile_error", "compile_timeout", "compile_memory", "unsupported_by_ck", "resource_limit", "pruned",
+)  # fmt: skip
+"""``resource_limit``: no launch of the kernel fits on this GPU, whatever the problem. ``pruned``: it was built, and a
+limit of the configuration (``compile.limits``) says that it is not worth measuring."""
+RESOURCE_SOURCES = ("estimated", "code_object")
+
+
+@dataclass(frozen=True)
+class CompileUnit:
+    """One kernel to compile: its config and the text of its header."""
+
+    kernel: GemmKernel
+    arch: str
+    header: bytes
+    """Empty where ``lack`` says why there is none."""
+    lack: str = ""
+    """Why the API level of CK Tile has no form for the kernel; empty if it has one."""
+
+
+@dataclass(frozen=True)
+class InstructionMix:
+    """How many instructions of a kind a kernel's code has; loops count once."""
+
+    mfma: int
+    """Matrix instructions: MFMA, WMMA, or their like elsewhere."""
+    buffer_loads: int
+    """Loads from global memory to registers or LDS."""
+    buffer_stores: int
+    lds_reads: int
+    lds_writes: int
+    barriers: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel occupies. ``None`` is what the source does not know; a formula knows little."""
+
+    source: str
+    """One of ``RESOURCE_SOURCES``: whether a compiler said so or a formula did."""
+    vgprs: float | None = None
+    """Vector registers a lane, without accumulation registers."""
+    lds_bytes: int | None = None
+    """LDS a block."""
+    occupancy: float | None = None
+    """Blocks resident on one CU."""
+    agprs: int | None = None
+    """Accumulation registers a lane."""
+    sgprs: int | None = None
+    """Scalar registers a wave."""
+    scratch_bytes: int | None = None
+    """Private memory a lane."""
+    vgpr_spills: int | None = None
+    sgpr_spills: int | None = None
+    threads: int | None = None
+    """Threads of a block."""
+    code_bytes: int | None = None
+    mix: InstructionMix | None = None
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """What became of a unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
+
+    status: str
+    """One of ``BUILD_STATUSES``."""
+    reason: str
+    """Why it is not ``ok``, one line; else empty."""
+    artefact: Path | None
+    """What was built: a code object or a shared library."""
+    resources: Resources
+    log: str
+    seconds: float
+    """CPU seconds of this kernel's share of its compiler run; 0 if nothing ran."""
+    peak_mib: float = 0.0
+    """Peak resident memory of the compiler run, MiB."""
+    code_hash: str = ""
+    """16 hex digits of the machine code: equal for kernels with identical code; empty if there is none."""
+    error_digest: str = ""
+    """16 hex digits of the error without names and places: equal for kernels that fail alike."""
+    repeatable: bool = True
+    """Whether another run would end so again; not, for instance, if the time or the memory was too short."""
+
+
+class Toolchain(Protocol):
+    """Turns units into kernels."""
+
+    def identity(self) -> str:
+        """Return what a result depends on besides the unit: compiler, version, flags; part of the kernel id."""
+        ...
+
+    def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
+        """Compile every unit; a failure is a result, not an exception."""
+        ...

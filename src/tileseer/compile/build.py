@@ -1,0 +1,137 @@
+"""The compile stage: units in, one row a kernel out, with its identity, status and resources."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
+from tileseer.core.errors import UserError
+from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.registration import LACK, header_file
+from tileseer.settings.compile import LimitSettings
+
+NO_LIMITS = LimitSettings(max_vgpr_spills=None, max_scratch_bytes=None, min_occupancy=0.0)
+
+SCHEMA = pa.schema(
+    [
+        ("kernel", pa.string()),
+        ("kernel_id", pa.string()),
+        ("split_k", pa.list_(pa.int32())),
+        ("build_status", pa.string()),
+        ("build_reason", pa.string()),
+        ("error_digest", pa.string()),
+        ("artefact", pa.string()),
+        ("code_hash", pa.string()),
+        ("resources_from", pa.string()),
+        ("vgprs", pa.float64()),
+        ("agprs", pa.int32()),
+        ("sgprs", pa.int32()),
+        ("lds_bytes", pa.int32()),
+        ("scratch_bytes", pa.int32()),
+        ("vgpr_spills", pa.int32()),
+        ("sgpr_spills", pa.int32()),
+        ("occupancy", pa.float64()),
+        ("threads", pa.int32()),
+        ("code_bytes", pa.int32()),
+        *((f"n_{field}", pa.int32()) for field in InstructionMix.__dataclass_fields__),
+    ]
+)
+"""``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
+CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. ``artefact`` is the name of
+the built file in the cache. Kernels with the same ``code_hash`` have the same machine code (``aliases``)."""
+
+COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64())])
+"""What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
+
+
+def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) -> str:
+    """Return 16 hex digits that stand for the config, the arch, and what runs there.
+
+    That is the code, where there is some: a new compiler that makes the same code makes the same kernel. A kernel that
+    was not built is the failure; an estimated one is the emitted text and the toolchain.
+    """
+    if result.code_hash:
+        made_from = result.code_hash
+    elif unit.lack or result.error_digest:
+        made_from = f"not built\n{unit.lack}{result.error_digest}"
+    else:
+        made_from = f"{toolchain.identity()}\n{hashlib.sha256(unit.header).hexdigest()}"
+    return hashlib.sha256("\n".join((unit.kernel.name, unit.arch, made_from)).encode()).hexdigest()[:16]
+
+
+def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
+    """Return the units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
+
+    A kernel that its library has no form for has no header but the reason, and its unit says it.
+    """
+    found = []
+    for kernel in kernels:
+        if lack := headers.get(f"{kernel.name}{LACK}", b"").decode().strip():
+            found.append(CompileUnit(kernel, arch, b"", lack))
+            continue
+        header = headers.get(header_file(kernel))
+        if header is None:
+            raise UserError(f"{where}: no header for {kernel.name}; delete the bundle and run again")
+        found.append(CompileUnit(kernel, arch, header))
+    return found
+
+
+def build(
+    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: LimitSettings = NO_LIMITS
+) -> tuple[pa.Table, pa.Table]:
+    """Compile a chunk; return the build table and the costs, one row a kernel in the given order.
+
+    A failed kernel keeps its row, and so does one that was built and is beyond ``limits``.
+    """
+    made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
+    results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
+    names = [unit.kernel.name for unit in chunk]
+    rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
+    costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
+    return _table(rows, SCHEMA), _table(costs, COSTS)
+
+
+def _unsupported(unit: CompileUnit) -> CompileResult:
+    return CompileResult("unsupported_by_ck", unit.lack, None, Resources("estimated"), "", 0.0)
+
+
+def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
+    """Return the result, as ``pruned`` with the reason if a compiler says that it is beyond a limit."""
+    r = result.resources
+    if result.status != "ok" or r.source == "estimated":
+        return result
+    most = (
+        ("max_vgpr_spills", r.vgpr_spills, "spilled registers"),
+        ("max_scratch_bytes", r.scratch_bytes, "bytes of scratch a lane"),
+    )
+    beyond = [
+        f"{value} {what}, compile.limits.{field} is {limit}"
+        for field, value, what in most
+        if value is not None and (limit := getattr(limits, field)) is not None and value > limit
+    ]
+    if r.occupancy is not None and r.occupancy < limits.min_occupancy:
+        beyond.append(
+            f"{r.occupancy:g} blocks a compute unit, compile.limits.min_occupancy is {limits.min_occupancy:g}"
+        )
+    return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
+
+
+def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> tuple[Any, ...]:
+    r = result.resources
+    mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
+    return (
+        unit.kernel.name, kernel_id(unit, toolchain, result), splits, result.status, result.reason,
+        result.error_digest, result.artefact.name if result.artefact else "", result.code_hash,
+        r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
+        r.occupancy, r.threads, r.code_bytes, *mix,
+    )  # fmt: skip
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return pa.table([list(column) for column in columns], schema=schema)

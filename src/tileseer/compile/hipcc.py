@@ -1,0 +1,134 @@
+"""The toolchain for AMD GPUs: the device pass alone, of several kernels a unit."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from tileseer.compile import code_object, compiler
+from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources
+from tileseer.compile.batches import BatchToolchain, write_texts
+from tileseer.compile.occupancy import blocks_per_cu
+from tileseer.core.errors import UserError
+
+FLAGS = (
+    "-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0",
+    "-Wno-undefined-func-template", "-Wno-float-equal",
+)  # fmt: skip
+"""The reference's flags, so that the code is the reference's."""
+DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
+_NAMED = re.compile(r"\bprobe_(\d+)\b")
+_NO_HEADER = re.compile(r"'(ck_tile/[^']+|ck/[^']+)' file not found")
+_NO_TOOLCHAIN = re.compile(
+    r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
+    r"|unsupported HIP gpu architecture|no available targets are compatible).*"
+)
+"""What clang says where its HIP parts are missing, or where it does not know the arch."""
+_PROBE = """\
+namespace probe_{index} {{
+// A type of its own gives every kernel a symbol of its own, also where the types are the same.
+struct Probe : ns_{name}::{name}_Launcher::Kernel {{}};
+void launch(const ns_{name}::{name}_Launcher::HostArgs& args)
+{{
+    ck_tile::make_kernel<ns_{name}::Config::kBlockPerCu>(Probe{{}}, dim3(), dim3(), 0, Probe::MakeKernelArgs(args))(
+        ck_tile::stream_config{{}});
+}}
+}} // namespace probe_{index}
+"""
+
+
+class HipccToolchain(BatchToolchain):
+    """Compiles for one arch against one CK tree."""
+
+    result_format = "hipcc-result-1"
+
+    def identity(self) -> str:
+        """Return compiler and flags."""
+        return "\n".join(("hipcc", self._compiler.version, *FLAGS, *DEVICE_PASS))
+
+    def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
+        """Return the probes that the log names."""
+        return {int(index) for index in _NAMED.findall(log)}
+
+    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
+        """Return the blocks that fit by registers, LDS and wave slots."""
+        return blocks_per_cu(threads, registers, lds_bytes, self._hardware)
+
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[CompileResult]]:
+        """Compile units in one run, in a folder that is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
+            folder = Path(temporary)
+            names = [unit.kernel.name for unit in units]
+            includes = "".join(f'#include "{name}.hpp"\n' for name in names)
+            probes = "".join(_PROBE.format(index=index, name=name) for index, name in enumerate(names))
+            headers = {f"{name}.hpp": unit.header for name, unit in zip(names, units, strict=True)}
+            write_texts(folder, headers | {"unit.cpp": (includes + probes).encode()})
+            run = self.call(
+                [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self._tree.include, "-I", ".",
+                 f"--offload-arch={units[0].arch}", "unit.cpp", "-o", "unit.s"],
+                folder, self._settings.timeout_seconds * len(units),
+            )  # fmt: skip
+            if run.outcome != "ok":
+                self._raise_if_installed_wrong(run, units[0].arch)
+                return run, []
+            if not (folder / "unit.s").exists():
+                return replace(run, outcome="broken", log="it wrote nothing"), []
+            linked = self.call(
+                ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={units[0].arch}", "unit.s", "-o", "unit.co"],
+                folder, self._settings.timeout_seconds,
+            )  # fmt: skip
+            if linked.outcome != "ok":
+                # An error in its own output is no error of a kernel's text.
+                outcome = "broken" if linked.outcome == "error" else linked.outcome
+                return replace(linked, outcome=outcome, seconds=run.seconds + linked.seconds), []
+            share = replace(run, seconds=(run.seconds + linked.seconds) / len(units))
+            try:
+                return run, [_result(code, mix, share) for code, mix in _read(folder, len(units))]
+            except ValueError as error:
+                return replace(run, outcome="broken", log=str(error)), []
+
+    def _raise_if_installed_wrong(self, run: compiler.Run, arch: str) -> None:
+        """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
+        if match := _NO_HEADER.search(run.log):
+            raise UserError(
+                f"{self._tree.include}: this Composable Kernel tree has no {match[1]}; set ck.root to a whole tree, "
+                "and ck.api to auto or to the level of the tree"
+            )
+        if match := _NO_TOOLCHAIN.search(run.log):
+            raise UserError(
+                f"{self._compiler.path}: cannot compile for {arch}: {match[0]}; {self._compiler.vendor.how}"
+            )
+
+
+def _read(folder: Path, count: int) -> list[tuple[code_object.CodeKernel, InstructionMix]]:
+    """Return code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
+    try:
+        mixes = code_object.instruction_mixes((folder / "unit.s").read_text())
+        content = (folder / "unit.co").read_bytes()
+    except FileNotFoundError as error:
+        raise ValueError("there is no code object") from error
+    found = {}
+    for symbol, kernel in code_object.kernels(content).items():
+        # The probe's type in the mangled name: its length, then its name.
+        match = re.search(r"\d+probe_(\d+)5Probe", symbol)
+        if match and symbol in mixes:
+            found[int(match[1])] = kernel, mixes[symbol]
+    missing = [index for index in range(count) if index not in found]
+    if missing:
+        raise ValueError(f"the code object lacks {len(missing)} of {count} kernels")
+    return [found[index] for index in range(count)]
+
+
+def _result(code: code_object.CodeKernel, mix: InstructionMix, run: compiler.Run) -> CompileResult:
+    resources = Resources(
+        source="code_object", vgprs=float(code.vgprs), lds_bytes=code.lds_bytes, occupancy=None, agprs=code.agprs,
+        sgprs=code.sgprs, scratch_bytes=code.scratch_bytes, vgpr_spills=code.vgpr_spills, sgpr_spills=code.sgpr_spills,
+        threads=code.threads, code_bytes=code.code_bytes, mix=mix,
+    )  # fmt: skip
+    return CompileResult(
+        status="ok", reason="", artefact=None, resources=resources, log="", seconds=run.seconds,
+        peak_mib=run.peak_mib, code_hash=code.code_hash,
+    )  # fmt: skip

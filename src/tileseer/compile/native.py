@@ -1,0 +1,48 @@
+"""Building the driver and modules: the compiler commands for each backend."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tileseer.core.errors import UserError
+
+SOURCES = Path("workflow/native")
+DRIVER_SOURCE = "conv_library.cpp"
+BACKENDS = ("host", "cuda", "hip")
+
+
+def command(
+    backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = SOURCES
+) -> list[str]:
+    """Return the command that makes one shared library of C++ sources; ``arch`` is ignored by the host backend."""
+    common = ["-std=c++17", "-O2", f"-I{include}", f"-DTILESEER_{backend.upper()}"]
+    common.append(f'-DTILESEER_SOURCES="{sources_digest(include)}"')
+    files = [str(source) for source in sources]
+    if backend == "cuda":
+        # The shared runtime: driver and modules have to agree on what is current.
+        language = ["-x", "cu", f"-arch={arch}", "-cudart", "shared", "-Xcompiler", "-fPIC", "-shared"]
+        return [compiler, *common, *language, *files, "-o", str(output)]
+    if backend == "hip":
+        return [compiler, *common, "-x", "hip", f"--offload-arch={arch}", "-fPIC", "-shared", *files, "-o", str(output)]
+    return [compiler, *common, "-fPIC", "-shared", *files, "-o", str(output)]
+
+
+def sources_digest(include: Path = SOURCES) -> str:
+    """Return 16 hex digits of the driver's sources; they become part of its version, and so of what times depend on."""
+    digest = hashlib.sha256()
+    for path in sorted(include.glob("*.[ch]pp")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def build(command_: Sequence[str]) -> None:
+    """Run a compiler; its failure is a ``UserError`` with the end of what it printed."""
+    try:
+        run = subprocess.run(command_, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise UserError(f"{command_[0]}: cannot be run: {error.strerror}") from error
+    if run.returncode:
+        raise UserError(f"{' '.join(command_)}: exit status {run.returncode}\n{run.stderr[-2000:]}")

@@ -1,0 +1,117 @@
+"""Which toolchain the settings ask for. A new one is one row here and one word in ``settings/compile.py``."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer import families
+from tileseer.compile import ck_tree, compiler, cutlass_tree
+from tileseer.compile.base import Toolchain
+from tileseer.compile.ck_tree import CkTree
+from tileseer.compile.header_tree import HeaderTree
+from tileseer.compile.none import NoToolchain
+from tileseer.core.cache import Cache, open_cache
+from tileseer.core.errors import UserError
+from tileseer.families import Family
+from tileseer.gpu.coefficients import Coefficients
+from tileseer.gpu.hardware import Hardware
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Where the headers are that kernels are compiled against."""
+
+    ck: CkSettings
+    cutlass: CutlassSettings
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a toolchain may ask about the GPU it builds for, and about this machine."""
+
+    arch: str
+    hardware: Hardware
+    coefficients: Coefficients
+    trees: Trees
+    cache: CacheSettings
+    native: Path
+    """The folder of the launchers, workflow/native."""
+
+
+@dataclass(frozen=True)
+class Kit:
+    """What a compiling toolchain consists of."""
+
+    family: Family
+    """Whose kernels it compiles."""
+    headers: str
+    """Folder of the tree that kernels include."""
+    tree: Callable[[Trees], HeaderTree]
+
+
+KITS = {
+    "hipcc": Kit(families.CK_TILE, "ck_tile", lambda trees: CkTree(ck_tree.find(trees.ck))),
+    "nvcc": Kit(families.CUTLASS, "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
+}
+
+
+def make(settings: CompileSettings, target: Target) -> Toolchain:
+    """Return the toolchain of the settings; a ``UserError`` says what is missing on this machine."""
+    if settings.toolchain == "none":
+        return NoToolchain(target.hardware, target.coefficients)
+    # Imported here: they need the packages of the extra "workflow", and most runs compile nothing.
+    from tileseer.compile.hipcc import HipccToolchain
+    from tileseer.compile.nvcc import NvccToolchain
+
+    tree, store = tree_of(settings, target.arch, target.trees), store_of(target.cache)
+    found = compiler.find(settings)
+    if settings.toolchain == "hipcc":
+        return HipccToolchain(found, tree, settings, target.hardware, store)
+    return NvccToolchain(found, tree, settings, target.hardware, store, target.native)
+
+
+def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
+    """Return the headers that kernels of an arch are compiled against; ``UserError`` for an arch of another maker."""
+    kit = KITS[settings.toolchain]
+    family = families.of_arch(arch)
+    if family is not kit.family:
+        right = next(name for name, other in KITS.items() if other.family is family)
+        raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
+    return kit.tree(trees)
+
+
+def store_of(settings: CacheSettings) -> Cache:
+    """Return the cache that results are kept in."""
+    return open_cache(settings.folder, settings.max_gib)
+
+
+def fingerprint(settings: CompileSettings, trees: Trees) -> str:
+    """Return what results of the toolchain depend on outside of the workflow: compiler and header tree.
+
+    It changes with every header of the tree, more often than results do: the compile stage runs again, and finds in
+    the cache what is as it was.
+    """
+    if settings.toolchain == "none":
+        return "none"
+    kit = KITS[settings.toolchain]
+    tree = kit.tree(trees).whole_digest(kit.headers)
+    return hashlib.sha256(f"{compiler.find(settings).version}\n{tree}".encode()).hexdigest()[:16]
+
+
+def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
+    """Return toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
+    if settings.toolchain == "none":
+        return {"toolchain": "none"}
+    kit = KITS[settings.toolchain]
+    tree = kit.tree(trees)
+    return {
+        "toolchain": settings.toolchain,
+        "compiler": compiler.find(settings).version,
+        f"{kit.headers}_commit": ck_tree.commit(tree.include.parent),
+        f"{kit.headers}_sha256": tree.whole_digest(kit.headers),
+    }

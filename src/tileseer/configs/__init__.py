@@ -1,0 +1,1 @@
+"""The configs stage: which kernels are candidates, and the chunks that they are dealt to."""

@@ -1,0 +1,42 @@
+"""The plan: which chunks an operation has. A chunk is the unit of a job, the kernel that of a result."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from tileseer.core import draws, seal
+
+HEADER = "chunk\tkernels\tdigest\n"
+
+
+def chunk_of(kernel: str, chunks: int) -> int:
+    """Return the hash bucket of a kernel name.
+
+    It depends on no other kernel, so that one more kernel changes one chunk.
+    """
+    return draws.of_name(kernel) % chunks
+
+
+def text(kernels: Iterable[tuple[int, str]]) -> str:
+    """Return the plan file: each chunk, how many kernels it has, and a digest of them.
+
+    ``kernels`` are (chunk, everything that later stages know of the kernel).
+    """
+    chunks: dict[int, list[str]] = defaultdict(list)
+    for chunk, content in kernels:
+        chunks[chunk].append(content)
+    lines = [HEADER]
+    for chunk in sorted(chunks):
+        digest = hashlib.sha256("\n".join(sorted(chunks[chunk])).encode()).hexdigest()[:16]
+        lines.append(f"{chunk}\t{len(chunks[chunk])}\t{digest}\n")
+    return "".join(lines)
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return chunk number to digest, in file order; the numbers are texts, as Snakemake's wildcards are."""
+    seal.check(path)
+    fields = (line.split("\t") for line in path.read_text().splitlines()[1:])
+    return {chunk: digest for chunk, _, digest in fields}

@@ -1,0 +1,1 @@
+"""Convolutions: operations, problems, their implicit GEMM, layers of networks."""

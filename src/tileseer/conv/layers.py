@@ -1,0 +1,208 @@
+"""Layers of networks: the CSV that ``tileseer crawl`` writes and the problems stage reads.
+
+One row is one distinct convolution of one run of a network. It has the columns ``network``, ``layer`` and the 19
+dimensions; a crawled table has ``family``, ``run``, ``layout``, ``directions``, ``occurrences`` and ``split`` as well.
+A table without them means: a family of its own, one run, all directions, once.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.conv.problem import DIMS, INT32_MAX, Problem
+from tileseer.core.errors import UserError, shown
+
+SPLITS = ("train", "validation", "test")
+"""What a layer may be used for; all layers of one family, at any batch size, have the same."""
+LAYOUTS = ("", "NCL", "NCHW", "NCDHW")
+"""Tensor layout in the network, empty where it is not known; NCL is a 1D convolution, written as 2D with Hi = 1."""
+REQUIRED = ("network", "layer", *DIMS)
+OPTIONAL = ("family", "run", "layout", "directions", "occurrences", "split")
+COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution that a network runs ``occurrences`` times; C and K are totals over the groups."""
+
+    network: str
+    run: str
+    layer: str
+    """Dotted name of the first module that runs it."""
+    dims: tuple[int, ...]
+    """The 19 dimensions in the order of ``DIMS``."""
+    occurrences: int = 1
+    directions: tuple[str, ...] = VARIANTS
+    """Which directions the run needs: inference one, training up to three."""
+    layout: str = ""
+    split: str = "test"
+    network_family: str = ""
+    """Networks of one family are on one side of the split; empty for a network on its own."""
+
+    @property
+    def problem(self) -> Problem:
+        """The forward bf16 problem, for what does not depend on direction and data type."""
+        return Problem.from_dims("forward", "bf16", **dict(zip(DIMS, self.dims, strict=True)))
+
+    @property
+    def family(self) -> tuple[int, ...]:
+        """The dimensions less the batch size: what the splits keep together."""
+        return self.dims[1:]
+
+    @property
+    def flop(self) -> int:
+        """FLOP of all occurrences in one direction: 2 N K Do Ho Wo (C/G) Z Y X each."""
+        return self.occurrences * self.problem.flop
+
+    def problem_for(self, operation: Operation) -> Problem:
+        """Return the problem of one direction and data type."""
+        return Problem.from_dims(operation.variant, operation.dtype, **dict(zip(DIMS, self.dims, strict=True)))
+
+
+@dataclass(frozen=True)
+class Run:
+    """The layers that one run of a network needs in one direction."""
+
+    network: str
+    run: str
+    layers: tuple[Layer, ...]
+    flop: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flop", sum(layer.flop for layer in self.layers))
+
+    def share(self, layer: Layer) -> float:
+        """Return the share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
+        return layer.flop / self.flop
+
+
+def to_text(layers: Iterable[Layer]) -> str:
+    """Return a table as CSV text with line feeds, in the order given."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for e in layers:
+        writer.writerow(
+            (
+                e.network,
+                e.network_family,
+                e.run,
+                e.layer,
+                e.layout,
+                "+".join(e.directions),
+                e.occurrences,
+                e.split,
+                *e.dims,
+            )
+        )
+    return buffer.getvalue()
+
+
+def read(path: Path) -> list[Layer]:
+    """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as text: {error}") from error
+    rows = csv.reader(io.StringIO(text), strict=True)
+    where = f"{path}: line 1"
+    try:
+        header = next(rows, [])
+    except csv.Error as error:
+        raise UserError(f"{where}: {error}") from error
+    missing = [name for name in REQUIRED if name not in header]
+    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
+    if missing or unknown or len(set(header)) < len(header):
+        fault = (
+            f"{missing[0]!r} is missing"
+            if missing
+            else f"{shown((unknown or ['a repeated one'])[0])} is not one of them"
+        )
+        raise UserError(
+            f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
+            "in any order"
+        )
+    try:
+        return [_layer(header, row, f"{path}: line {rows.line_num}") for row in rows]
+    except csv.Error as error:
+        raise UserError(f"{path}: line {rows.line_num}: {error}") from error
+
+
+def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
+    if len(row) != len(header):
+        raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
+    fields = dict(zip(header, row, strict=True))
+    if not fields["network"] or not fields["layer"]:
+        raise UserError(f"{where}: network and layer must be named")
+    directions = tuple(fields.get("directions", "+".join(VARIANTS)).split("+"))
+    for direction in directions:
+        if direction not in VARIANTS:
+            raise UserError(
+                f"{where}: directions has {shown(direction)}; it must be some of {', '.join(VARIANTS)} with +"
+            )
+    split = fields.get("split", "test")
+    if split not in SPLITS:
+        raise UserError(f"{where}: split is {shown(split)}; it must be one of {', '.join(SPLITS)}")
+    layout = fields.get("layout", "")
+    if layout not in LAYOUTS:
+        raise UserError(f"{where}: layout is {shown(layout)}; it must be one of {', '.join(LAYOUTS[1:])}, or empty")
+    layer = Layer(
+        network=fields["network"],
+        run=fields.get("run", ""),
+        layer=fields["layer"],
+        dims=tuple(_number(name, fields[name], where) for name in DIMS),
+        occurrences=_number("occurrences", fields.get("occurrences", "1"), where, least=1),
+        directions=directions,
+        layout=layout,
+        split=split,
+        network_family=fields.get("family", ""),
+    )
+    try:
+        _ = layer.problem
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    return layer
+
+
+def _number(name: str, text: str, where: str, least: int = 0) -> int:
+    # No longer text is a number that fits, and Python refuses to read a very long one.
+    if not (text.isascii() and text.isdigit() and len(text) <= 10) or not least <= int(text) <= INT32_MAX:
+        raise UserError(f"{where}: {name} is {shown(text)}; it must be a whole number from {least} to {INT32_MAX}")
+    return int(text)
+
+
+def families(layers: Iterable[Layer]) -> dict[str, str]:
+    """Return the family of each network; one without is a family of its own."""
+    return {layer.network: layer.network_family or layer.network for layer in layers}
+
+
+def runs(layers: Iterable[Layer], direction: str) -> list[Run]:
+    """Return the runs that need ``direction``, each with its layers in the order given."""
+    found: dict[tuple[str, str], list[Layer]] = {}
+    for layer in layers:
+        if direction in layer.directions:
+            found.setdefault((layer.network, layer.run), []).append(layer)
+    return [Run(network, run, tuple(own)) for (network, run), own in found.items()]
+
+
+def assert_splits(layers: Iterable[Layer], where: str) -> None:
+    """Stop with a ``UserError`` if a layer family, at any batch size, has layers in two splits."""
+    first: dict[tuple[int, ...], Layer] = {}
+    for layer in layers:
+        other = first.setdefault(layer.family, layer)
+        if other.split != layer.split:
+            raise UserError(
+                f"{where}: {layer.network} {layer.layer} is in split {layer.split}, but the same layer is in split "
+                f"{other.split} as {other.network} {other.layer}: an efficiency on it would not be one on unseen layers"
+            )
+
+
+def by_split(layers: Iterable[Layer]) -> Counter[str]:
+    """Return how many distinct convolutions each split has."""
+    return Counter(split for split, _ in {(layer.split, layer.dims) for layer in layers})

@@ -1,0 +1,1 @@
+"""Foundations that know nothing of convolutions: errors, whole files, seals, tables, draws, caches, locks."""

@@ -1,0 +1,61 @@
+"""Files appear whole or not at all: write to a temporary name in the same folder, then rename."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EIO
+from pathlib import Path
+
+from tileseer.core import seal
+
+
+@contextmanager
+def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it becomes ``path``, on any error it is removed.
+
+    ``sealed`` files, those that a later stage reads, get a seal beside them (``tileseer.core.seal``).
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        with naming(target):
+            yield temporary
+            # mkstemp makes the file private; results are for the group as any other file is.
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            if sealed:
+                seal.write(target, temporary)
+            os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(target: Path) -> Iterator[None]:
+    """Let an error of the file system say which file was to be written: a full disk names none by itself."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename:
+            raise
+        raise OSError(error.errno or EIO, error.strerror or str(error), str(target)) from error
+
+
+def write_text(path: str | Path, text: str, sealed: bool = False) -> None:
+    """Write ``text`` as UTF-8 with unchanged line ends."""
+    write_bytes(path, text.encode(), sealed)
+
+
+def write_bytes(path: str | Path, content: bytes, sealed: bool = False) -> None:
+    """Write ``content`` and flush it to the disk before the rename."""
+    with replacing(path, sealed) as temporary, temporary.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())

@@ -1,0 +1,45 @@
+"""Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tileseer.core import seal
+from tileseer.core.atomic import replacing
+from tileseer.core.errors import UserError
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write ``table`` atomically."""
+    with replacing(path, sealed=True) as temporary:
+        pq.write_table(table, temporary, compression="zstd", version="2.6")
+
+
+@contextmanager
+def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Yield a writer for a table that is not in memory as a whole; the file appears when all of it was written."""
+    with (
+        replacing(path, sealed=True) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer,
+    ):
+        yield writer
+
+
+def read(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a table of an earlier stage; a missing or damaged file is a ``UserError``."""
+    if not path.exists():
+        # Arrow takes a missing file for a damaged one.
+        raise UserError(f"{path}: there is no such file")
+    seal.check(path)
+    try:
+        return pq.read_table(path, columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        # Of a damaged page Arrow says OSError, without the number that an error of the system has.
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error

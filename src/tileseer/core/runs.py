@@ -1,0 +1,111 @@
+"""Which runs of the workflow are alive in a folder: after a ``kill -9`` the next one goes on by itself.
+
+Snakemake locks what a run works on with files that a killed run leaves behind. They do not say whose they are, so
+Snakemake asks the user to unlock. Here every run holds a lock of its own, which the system frees when the run ends,
+however it ends, and so does every job. If no run and no job is alive, the files that are left belong to nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+RUNS, JOBS = "tileseer.core.runs", "tileseer.jobs"
+"""Names of the two lock files in Snakemake's folder; the jobs' one is taken by the shell that a job runs in."""
+SLURM_LOGS = "logs/slurm"
+"""As in profiles/slurm/config.yaml."""
+POLL_S, SLURM_POLL_S = 0.2, 2.0
+SLURM_TIMEOUT_S = 60.0
+REPORT_EVERY_S = 30.0
+
+
+def begin(state: Path) -> BinaryIO:
+    """Enter the runs of the folder ``state`` (``.snakemake``); the run lasts as long as the returned file is open.
+
+    If the last run was killed, wait until its jobs have ended, since they still write their outputs, and remove the
+    locks that it left. Each of both is said on stderr. On a cluster they are also those that wait in the queue.
+    """
+    state.mkdir(parents=True, exist_ok=True)
+    runs = (state / RUNS).open("a+b")
+    if _alone(runs):
+        left = sorted((state / "locks").glob("*.lock"))
+        if left:
+            _wait_for_jobs(state / JOBS)
+            for path in left:
+                path.unlink(missing_ok=True)
+            print(f"removed the {len(left)} locks of a run that was killed", file=sys.stderr, flush=True)
+    fcntl.flock(runs, fcntl.LOCK_SH)
+    return runs
+
+
+def job_prefix(state: Path) -> str:
+    """Return shell text that makes a job, and every process it starts, hold the lock of the jobs."""
+    return f"exec 9<>{state.as_posix()}/{JOBS}; flock --shared 9; "
+
+
+def _alone(lock: BinaryIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _wait_for_jobs(path: Path) -> None:
+    told = -REPORT_EVERY_S
+    with path.open("a+b") as jobs:
+        while (queued := _slurm_jobs(path.parent.parent)) or not _alone(jobs):
+            if time.monotonic() - told >= REPORT_EVERY_S:
+                told = time.monotonic()
+                who = ", ".join(str(pid) for pid in _holders(path)) or "on another machine"
+                text = (
+                    f"SLURM jobs {', '.join(queued)}; or scancel {' '.join(queued)}" if queued else f"processes {who}"
+                )
+                print(f"waiting for the jobs of a run that was killed: {text}", file=sys.stderr, flush=True)
+            time.sleep(SLURM_POLL_S if queued else POLL_S)
+
+
+def _slurm_jobs(folder: Path) -> list[str]:
+    """Return the user's SLURM jobs that were submitted from a folder and have not ended; none where SLURM is not used.
+
+    One that waits, or whose Snakemake is only starting, holds no lock yet.
+    """
+    # The executor makes this folder; without it no job of the folder was one of SLURM's, and none is asked for.
+    if not (folder / SLURM_LOGS).is_dir() or shutil.which("squeue") is None:
+        return []
+    asked = subprocess.run(
+        ["squeue", "--me", "--noheader", "--format=%i|%Z"], capture_output=True, text=True, timeout=SLURM_TIMEOUT_S
+    )
+    if asked.returncode:
+        print(f"squeue failed, so queued jobs are not known: {asked.stderr.strip()}", file=sys.stderr, flush=True)
+        return []
+    jobs = (line.split("|", 1) for line in asked.stdout.splitlines())
+    return [job for job, where in jobs if Path(where).resolve() == folder.resolve()]
+
+
+def _holders(path: Path) -> list[int]:
+    """Return the other processes of this machine that have the file open, as far as we may look."""
+    wanted = path.resolve()
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if descriptor.readlink() == wanted:
+                found.add(int(descriptor.parts[2]))
+        except OSError:
+            # Gone by now, or another user's.
+            continue
+    return sorted(found - {os.getpid()})
+
+
+def read_only(folder: Path) -> Iterator[Path]:
+    """Yield ``folder`` and the folders below it in which nothing can be written."""
+    for path, _, _ in os.walk(folder):
+        if not os.access(path, os.W_OK):
+            yield Path(path)

@@ -1,0 +1,52 @@
+"""Seals: the SHA-256 of a file of an earlier stage in a hidden file beside it, so that damage is never read as data.
+
+A Parquet file, a JSON file or a model with one wrong bit is mostly still one, and gives other results. A file without
+a seal, of a user or of another program, is read as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from tileseer.core.errors import UserError
+
+
+def path_of(path: Path) -> Path:
+    """Return the path of the seal of a file."""
+    return path.with_name(f".{path.name}.sha256")
+
+
+def write(path: Path, content: Path) -> None:
+    """Write the seal of ``path``, whose content is at ``content`` until it is renamed.
+
+    Who is killed between the two leaves a job that Snakemake runs again.
+    """
+    target = path_of(path)
+    temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(_digest(content) + "\n")
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check(path: Path) -> None:
+    """Refuse a file that is not what was written: a ``UserError`` says how to make it again."""
+    try:
+        expected = path_of(path).read_text(errors="replace").strip()
+        found = _digest(path)
+    except FileNotFoundError:
+        # No seal, or no file: who reads it says so.
+        return
+    if found != expected:
+        raise UserError(
+            f"{path}: the file was changed or damaged after it was written: its SHA-256 is not that of "
+            f"{path_of(path).name} beside it; delete both and run again"
+        )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

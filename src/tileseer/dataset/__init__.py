@@ -1,0 +1,1 @@
+"""The dataset stage: schema, assembly, recordings, efficiency."""

@@ -1,0 +1,237 @@
+"""A recorded device: what a real GPU measured once, replayed as a dataset on any machine.
+
+A recording is a folder of one arch::
+
+    recording.json               what was measured, on what, how
+    OPERATION/kernels.parquet    the kernels, what became of their build, what the compiler said of them
+    OPERATION/problems.parquet   the problems, in the form of the problems stage
+    OPERATION/pairs.parquet      one row a measured pair: numbers of problem and kernel, split-K, status, quantiles
+
+Nothing is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pydantic import Field
+
+from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
+from tileseer.dataset.measurements import STATUSES
+from tileseer.dataset.schema import BETWEEN_RUNS, CODE, NAME, SCHEMA, SCHEMA_VERSION
+from tileseer.families import candidates as candidate_tables
+from tileseer.families import learning
+from tileseer.gpu.hardware import Hardware
+
+FILE = "recording.json"
+PAIRS = pa.schema(
+    [
+        ("problem", pa.int32()),
+        ("kernel", pa.int32()),
+        ("split_k", pa.int32()),
+        ("status", pa.dictionary(pa.int32(), pa.string())),
+        ("samples", pa.int32()),
+        ("p10_us", pa.float32()),
+        ("median_us", pa.float32()),
+        ("p90_us", pa.float32()),
+        ("cv", pa.float32()),
+        ("brief", pa.bool_()),
+        ("noise", pa.float32()),
+        ("worst", pa.float32()),
+        ("sm_clock_mhz", pa.float32()),
+        ("sentinel", pa.float32()),
+        ("power_w", pa.float32()),
+        ("temperature_c", pa.float32()),
+        ("gpu", pa.int8()),
+    ]
+)
+"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches told that the
+kernel is far from the best of its problem, and no more were spent on it. ``noise`` is the relative standard error of
+the median, ``worst`` the largest error in tolerances (NaN: not compared), ``sm_clock_mhz`` the clock after the samples.
+``sentinel`` (its time over its first one), ``power_w`` and ``temperature_c`` are of the batch that the pair was in,
+``gpu`` counts the boards. A recording from before the workflow's harness lacks the columns from ``noise`` on."""
+KERNELS = pa.schema(
+    [
+        ("kernel", pa.string()),
+        ("build_status", pa.string()),
+        ("registers", pa.int32()),
+        ("local_bytes", pa.int32()),
+        ("shared_bytes", pa.int32()),
+        ("blocks", pa.int32()),
+        ("object_sha256", pa.string()),
+    ]
+)
+"""``registers`` and ``local_bytes`` a thread, ``shared_bytes`` a block, ``blocks`` resident on a multiprocessor."""
+
+
+class BetweenRuns(Table):
+    """How far the times of two runs differ."""
+
+    relative: Annotated[float, Field(gt=0, lt=1)]
+    """Standard deviation of a time from run to run, over the time."""
+    pairs: Annotated[int, Field(ge=1)]
+    """Pairs that were measured in both runs."""
+    source: str
+    """Which runs, and where their log is."""
+
+
+class Recording(Table):
+    """The content of ``recording.json``."""
+
+    arch: str
+    device: str
+    """Product of ``config/hardware.yaml``."""
+    operations: Annotated[list[str], Field(min_length=1)]
+    latency: str
+    """What ``latency_ms`` of the dataset is."""
+    provenance: dict[str, str]
+    """Everything else that a number depends on, in words."""
+
+    between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
+    """By operation; absent where nothing was measured twice."""
+
+    def told(self) -> dict[str, str]:
+        """Return all that a reader of the times wants to know."""
+        return {"times": self.latency, **self.provenance}
+
+
+def load(folder: Path) -> Recording:
+    """Read what a recording says of itself; ``UserError`` where it is damaged."""
+    path = folder / FILE
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file; `replays` in the config has to name a recording") from error
+    except (ValueError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not JSON ({error}); fetch the recording again") from error
+    return checked(content, Recording, str(path))
+
+
+def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
+    """Return the dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance."""
+    recording = load(folder)
+    if str(operation) not in recording.operations:
+        raise UserError(
+            f"{folder / FILE}: {operation} was not recorded; it has {', '.join(recording.operations)}. "
+            "List those under operations"
+        )
+    if hardware.name != recording.device:
+        raise UserError(
+            f"{folder / FILE}: the device is {recording.device}, but benchmark.products gives {hardware.name}"
+        )
+    own = folder / str(operation)
+    problems = parquet.read(own / "problems.parquet").to_pandas()
+    kernels = parquet.read(own / "kernels.parquet").to_pandas()
+    pairs = parquet.read(own / "pairs.parquet").to_pandas()
+    table = _rows(problems, _candidates(kernels, pairs, recording.arch), pairs, operation, hardware)
+    statuses = Counter(table["status"].to_pylist())
+    provenance = {
+        "schema_version": SCHEMA_VERSION,
+        "arch": recording.arch,
+        "operation": str(operation),
+        "device": recording.device,
+        "device_kind": "recorded",
+        "measurement_id": hashlib.sha256((own / "pairs.parquet").read_bytes()).hexdigest()[:16],
+        "rows_by_status": dict(sorted(statuses.items())),
+        "recording": recording.model_dump(exclude_defaults=True),
+    }
+    if (between := recording.between_runs.get(str(operation))) is not None:
+        provenance[BETWEEN_RUNS] = between.model_dump()
+    return table.replace_schema_metadata({"tileseer": json.dumps(provenance, sort_keys=True)})
+
+
+def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
+    """Return one row a candidate, by name and split-K: build columns, every field, ``number`` of its kernel."""
+    built = pd.DataFrame(
+        {
+            "number": np.arange(len(kernels)),
+            "kernel": kernels["kernel"],
+            "kernel_id": [
+                hashlib.sha256(f"{name}\n{arch}\n{code}".encode()).hexdigest()[:16]
+                for name, code in zip(kernels["kernel"], kernels["object_sha256"], strict=True)
+            ],
+            "build_status": kernels["build_status"],
+            "resources_from": "code_object",
+            "vgprs": kernels["registers"].astype("float64"),
+            "lds_bytes": kernels["shared_bytes"],
+            "occupancy": kernels["blocks"].astype("float64"),
+        }
+    )
+    splits = pd.DataFrame({"split_k": np.sort(pairs["split_k"].unique()).astype("int64")})
+    rows = built.merge(splits, how="cross").sort_values(["kernel", "split_k"], ignore_index=True)
+    return candidate_tables.with_fields(rows)
+
+
+def _rows(
+    problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame, operation: Operation, hardware: Hardware
+) -> pa.Table:
+    """Return one row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
+    problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
+    family = learning.of_kernels(candidates["kernel"].tolist())
+    verdicts = family.check(problems, candidates, operation.variant, hardware.wave_size)
+    same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
+    p, q = np.nonzero(same)
+    measured = _position(problems, candidates, pairs)[p, q]
+    known = measured >= 0
+    at = np.where(known, measured, 0)
+    codes = pd.Categorical(pairs["status"], categories=STATUSES).codes
+    refused = np.where(verdicts[p, q] > 0, STATUSES.index("unsupported"), STATUSES.index("skipped"))
+    status = np.asarray(STATUSES, object)[np.where(known, codes[at], refused)]
+    ok = status == "ok"
+    milliseconds = np.where(ok, pairs["median_us"].to_numpy(np.float64)[at] / 1000.0, np.nan)
+    flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
+    names = ["", *(rule.name for rule in family.rules)]
+    reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
+    # A recording from before the workflow's harness has no sentinel.
+    drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
+    columns: dict[str, np.ndarray] = {
+        **{str(name): column.to_numpy()[p] for name, column in problems.items()},
+        **{name: candidates[name].to_numpy()[q] for name in _OF_CANDIDATE},
+        "alias_of": np.full(len(p), ""),
+        "status": status,
+        "reason": reason,
+        "latency_ms": milliseconds,
+        "tflops": flops / milliseconds * 1e-9,
+        "non_zero": np.full(len(p), np.nan),
+        "samples": np.where(ok, pairs["samples"].to_numpy()[at], 0),
+        "latency_cv": np.where(ok, pairs["cv"].to_numpy(np.float64)[at], np.nan),
+        "sentinel": np.where(known, drift[at], np.nan),
+        **dict.fromkeys(CODE, np.full(len(p), np.nan)),
+    }
+    return pa.table([_column(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)
+
+
+_OF_CANDIDATE = ("kernel", "kernel_id", "split_k", "resources_from", "vgprs", "lds_bytes", "occupancy")
+
+
+def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame) -> np.ndarray:
+    """Return for each problem and candidate the row of ``pairs``, int64 [P, Q]; -1 where there is none."""
+    problem = np.empty(len(problems), np.int64)
+    problem[problems["number"].to_numpy()] = np.arange(len(problems))
+    keys = pd.MultiIndex.from_frame(candidates[["number", "split_k"]])
+    wanted = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
+    candidate = keys.get_indexer(wanted)
+    if (candidate < 0).any() or pairs["problem"].max() >= len(problems):
+        raise UserError("the recording's pairs name a kernel or problem that its tables have not; fetch it again")
+    position = np.full((len(problems), len(candidates)), -1, np.int64)
+    position[problem[pairs["problem"].to_numpy()], candidate] = np.arange(len(pairs))
+    return position
+
+
+def _column(values: np.ndarray, field: pa.Field) -> pa.Array:
+    if field.type == NAME:
+        # Sorted, so that the file does not depend on which name came first.
+        words, codes = np.unique(values.astype(str), return_inverse=True)
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words.tolist(), pa.string()))
+    return pa.array(values, from_pandas=True).cast(field.type)

@@ -1,0 +1,122 @@
+"""The dataset: one row a (candidate, problem) pair with what became of it; its schema, and how it is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tileseer.conv.problem import DIMS
+from tileseer.conv.problem import FIELDS as PROBLEM_FIELDS
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.families import candidates as candidate_tables
+
+SCHEMA_VERSION = 3
+BETWEEN_RUNS = "between_runs"
+"""Entry of the provenance: ``relative``, the standard deviation of a time from run to run; of how many ``pairs`` that
+was learnt, and from what (``source``). Absent where it was not measured, and where two runs never differ."""
+NAME = pa.dictionary(pa.int32(), pa.string())
+CODE = (
+    "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
+    "n_mfma", "n_buffer_loads", "n_buffer_stores", "n_lds_reads", "n_lds_writes", "n_barriers",
+)  # fmt: skip
+"""What only a compiler knows of a kernel; empty in a dataset of estimates."""
+SCHEMA = pa.schema(
+    [
+        pa.field("kernel", NAME, False),
+        pa.field("kernel_id", NAME, False),
+        pa.field("alias_of", NAME, False),
+        pa.field("split_k", pa.int32(), False),
+        pa.field("problem_key", NAME, False),
+        pa.field("layer_family", NAME, False),
+        pa.field("split", NAME, False),
+        pa.field("network", NAME, False),
+        pa.field("layer", NAME, False),
+        *(pa.field(name, pa.int32() if name in (*DIMS, "ndim") else NAME, False) for name in PROBLEM_FIELDS),
+        pa.field("status", NAME, False),
+        pa.field("reason", NAME, False),
+        pa.field("latency_ms", pa.float64()),
+        pa.field("tflops", pa.float64()),
+        pa.field("non_zero", pa.int64()),
+        pa.field("samples", pa.int32()),
+        pa.field("latency_cv", pa.float64()),
+        pa.field("sentinel", pa.float64()),
+        pa.field("resources_from", NAME, False),
+        pa.field("vgprs", pa.float64()),
+        pa.field("lds_bytes", pa.int32()),
+        pa.field("occupancy", pa.float64()),
+        *(pa.field(name, pa.int32()) for name in CODE),
+    ]
+)
+"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate. ``alias_of``
+is for readers: what is learnt of a kernel does not depend on which of its names was measured."""
+
+BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
+PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
+
+
+def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
+    """Return what the dataset ``table``, read from ``path``, says of its making; ``UserError`` if it is not ours."""
+    try:
+        provenance: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tileseer"])
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path}: this is no Tileseer dataset: its provenance is missing") from error
+    if provenance["schema_version"] != SCHEMA_VERSION:
+        raise UserError(
+            f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again: "
+            "give the same command once more, or first `make clean`, which keeps what was measured"
+        )
+    return provenance
+
+
+def load(path: Path) -> Measurements:
+    """Read a dataset file into memory, as problems, candidates and pairs."""
+    table = parquet.read(path)
+    provenance = provenance_of(table, path)
+    problem, problems = _distinct(table, ["problem_key"], PROBLEM)
+    candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
+    status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
+    between = provenance.get(BETWEEN_RUNS, {}).get("relative")
+    within = table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1))
+    return Measurements(
+        arch=provenance["arch"],
+        operation=provenance["operation"],
+        device=provenance["device"],
+        device_kind=provenance["device_kind"],
+        problems=problems,
+        candidates=candidate_tables.with_fields(kernels),
+        problem=problem,
+        candidate=candidate,
+        status=status.to_numpy().astype(np.uint8),
+        latency_ms=table["latency_ms"].to_numpy(),
+        tflops=table["tflops"].to_numpy(),
+        # Samples of one worker that agree with each other say nothing of the next worker.
+        relative_error=within if between is None else np.fmax(within, between),
+        between_runs=between,
+        sentinel=table["sentinel"].to_numpy(),
+    )
+
+
+def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
+    """Return for each row the number of its distinct key, and one row of ``columns`` a key, in key order."""
+    frame = pd.DataFrame({key: table[key].combine_chunks().to_pandas().astype(object) for key in keys})
+    number = frame.groupby(keys, sort=True).ngroup().to_numpy().astype(np.int32)
+    first = np.unique(number, return_index=True)[1]
+    rows = table.select(list(dict.fromkeys(columns))).take(pa.array(first)).to_pandas()
+    for name, values in rows.items():
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            rows[name] = values.astype(str)
+        elif name in (*DIMS, "ndim", "split_k", "lds_bytes") and not values.hasnans:
+            # A kernel that was not built has no LDS: its column stays a float.
+            rows[name] = values.astype("int64")
+        elif name in CODE:
+            rows[name] = values.astype("float64")
+    return number, rows

@@ -1,0 +1,1 @@
+"""Devices: where times come from. Each says whether it is simulated, recorded or measured."""

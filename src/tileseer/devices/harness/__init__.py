@@ -1,0 +1,1 @@
+"""The measuring harness: worker processes, their supervisor, telemetry."""

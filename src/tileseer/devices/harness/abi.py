@@ -1,0 +1,147 @@
+"""The C interface of kernel libraries (``workflow/native/tileseer_conv.h``) as ctypes sees it.
+
+Nothing here loads pandas or pyarrow: a worker process starts with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any
+
+ABI_VERSION = 2
+OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
+DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
+"""By their number in the interface."""
+CACHES = ("cold", "warm")
+STOPS = ("converged", "samples", "budget", "hopeless")
+PROBLEM_DIMS = {
+    "N": "N", "G": "G", "C": "C", "K": "K", "input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z",
+    "filter_y": "Y", "filter_x": "X", "stride_d": "stride_d", "stride_h": "stride_h", "stride_w": "stride_w",
+    "pad_d": "pad_d", "pad_h": "pad_h", "pad_w": "pad_w", "dilation_d": "dilation_d", "dilation_h": "dilation_h",
+    "dilation_w": "dilation_w",
+}  # fmt: skip
+"""Field of the struct to field of ``Problem``; direction and split_k follow."""
+
+
+class Problem(ctypes.Structure):
+    """``ConvProblemC``: 21 int32."""
+
+    _fields_ = [(name, c_int32) for name in (*PROBLEM_DIMS, "direction", "split_k")]
+
+
+class Options(ctypes.Structure):
+    """``ConvOptionsC``."""
+
+    _fields_ = [
+        ("seed", c_uint64),
+        ("rotate_bytes", c_int64),
+        *((name, c_double) for name in (
+            "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "hopeless_ms", "settle_ms",
+        )),
+        *((name, c_int32) for name in ("min_samples", "max_samples", "cache", "verify_millions")),
+    ]  # fmt: skip
+
+
+class Result(ctypes.Structure):
+    """``ConvResultC``."""
+
+    _fields_ = [
+        *((name, c_double) for name in ("median_ms", "noise", "device_ms", "wall_ms", "settle_ms", "clock_mhz")),
+        ("workspace_bytes", c_int64),
+        ("rotated_bytes", c_int64),
+        *((name, c_int32) for name in (
+            "samples", "launches_per_sample", "warmup_samples", "copies", "stop", "host_bound",
+        )),
+    ]  # fmt: skip
+
+
+class Check(ctypes.Structure):
+    """``ConvCheckC``."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("elements", "not_finite", "wrong", "non_zero")),
+        *((name, c_double) for name in ("relative_error", "worst", "tolerance")),
+    ]
+
+
+class Resources(ctypes.Structure):
+    """``ConvResourcesC``; -1 is not known."""
+
+    _fields_ = [(name, c_int32) for name in ("registers", "shared_bytes", "local_bytes", "threads", "blocks")]
+
+
+class Device(ctypes.Structure):
+    """``ConvDeviceC``."""
+
+    _fields_ = [
+        ("name", c_char * 128), ("uuid", c_char * 64), ("pci", c_char * 32), ("arch", c_char * 32),
+        ("llc_bytes", c_int64), ("memory_bytes", c_int64),
+        *((name, c_int32) for name in ("compute_units", "clock_khz", "driver_version", "runtime_version")),
+    ]  # fmt: skip
+
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "init": (c_int, []),
+    "cleanup": (c_int, []),
+    "version": (c_char_p, []),
+    "has_kernels": (c_int, []),
+    "has_bwd_data": (c_int, []),
+    "has_bwd_weight": (c_int, []),
+    "get_kernel_count": (c_int, []),
+    "get_kernel_name": (c_int, [c_int, c_char_p, c_int]),
+    "is_supported": (c_int, [POINTER(Problem)]),
+    "run": (c_float, [c_void_p, c_void_p, c_void_p, POINTER(Problem), c_void_p]),
+    "abi": (c_int, []),
+    "backend": (c_char_p, []),
+    "last_error": (c_char_p, []),
+    "find_kernel": (c_int, [c_char_p]),
+    "supports": (c_int, [c_int, POINTER(Problem)]),
+    "workspace_bytes": (c_int64, [c_int, POINTER(Problem)]),
+    "resources": (c_int, [c_int, POINTER(Resources)]),
+    "device": (c_int, [POINTER(Device)]),
+    "probe": (c_int, []),
+    "verify": (c_int, [c_int, POINTER(Problem), POINTER(Options), POINTER(Check)]),
+    "measure": (c_int, [c_int, POINTER(Problem), POINTER(Options), POINTER(c_double), c_int, POINTER(Result)]),
+}
+
+
+class Library:
+    """A driver library; its functions are attributes without the prefix ``conv_dispatcher_``."""
+
+    def __init__(self, path: str) -> None:
+        # Global: modules that are loaded afterwards register their kernels with this very library.
+        self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = self._library[f"conv_dispatcher_{name}"]
+            function.restype = result
+            function.argtypes = arguments
+            setattr(self, name, function)
+        found = self.abi()
+        if found != ABI_VERSION:
+            raise OSError(f"{path}: the library speaks version {found} of the interface, not {ABI_VERSION}")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
+
+    def kernels(self) -> list[str]:
+        """Return the names of the registered kernels, in order of registration."""
+        names = []
+        for index in range(self.get_kernel_count()):
+            buffer = ctypes.create_string_buffer(1024)
+            if self.get_kernel_name(index, buffer, len(buffer)) != OK:
+                raise OSError(self.error())
+            names.append(buffer.value.decode())
+        return names
+
+    def error(self) -> str:
+        """Return the text of the last failure."""
+        return bytes(self.last_error()).decode(errors="replace")
+
+
+def as_dict(struct: ctypes.Structure) -> dict[str, Any]:
+    """Return the fields of a struct; text is decoded."""
+    values = {name: getattr(struct, name) for name, *_ in struct._fields_}
+    return {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in values.items()
+    }

@@ -1,0 +1,78 @@
+"""Which kernels of a library can run a problem, and whether they compute what the reference of the driver does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.devices.harness.process import Fault, Worker
+from tileseer.devices.harness.supervisor import Request, Supervisor, libraries, problem_numbers
+from tileseer.devices.registry import method
+from tileseer.settings.benchmark import GpuSettings
+
+ANSWER_S = 60.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one kernel; ``status`` is one of ``measurements.STATUSES``."""
+
+    kernel: str
+    status: str
+    said: str
+    elements: int
+    """Elements of the output that were compared; 0 where it came to none."""
+    worst: float | None
+    """The largest error, in tolerances, which grow with the length of the reduction."""
+
+
+def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[str, list[Verdict]]:
+    """Return the device's name and a verdict on each kernel of a library that supports the problem.
+
+    ``UserError`` where the driver or the library cannot be loaded.
+    """
+    loaded = libraries(str(driver.resolve()), [str(module.resolve())])
+    numbers = problem_numbers({name: getattr(problem, name) for name in problem.__dict__}, problem.variant, split_k)
+    options = launch_options(GpuSettings(verify="pair"), "cold")
+    with Supervisor(loaded[0]) as supervisor:
+        told = supervisor.device()
+        found = []
+        names = supporting(loaded, numbers)
+        with Progress("verify", len(names), "kernels") as progress:
+            for name in names:
+                begin = time.monotonic()
+                outcome = supervisor.measure(Request(loaded, name, numbers, options))
+                check = outcome.reply.get("check") or {}
+                elements, worst = int(check.get("elements", 0)), check.get("worst")
+                said = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
+                found.append(Verdict(name, outcome.status, said, elements, worst))
+                progress.add(1, time.monotonic() - begin, int(outcome.status != "ok"))
+    return f"{told['name']} ({told['backend']})", found
+
+
+def launch_options(settings: GpuSettings, cache: str) -> dict[str, Any]:
+    """Return the fields of ``ConvOptionsC`` for a look at a few kernels: nothing is given up as hopeless."""
+    how = method(settings, seed=1)
+    return {
+        **how.timing, "seed": how.seed, "rotate_bytes": how.rotate_bytes, "cache": ("cold", "warm").index(cache),
+        "hopeless_ms": 0.0, "verify_millions": 0,
+    }  # fmt: skip
+
+
+def supporting(loaded: Sequence[str], numbers: Sequence[int]) -> list[str]:
+    """Return the kernels of the libraries that say that they can run the problem."""
+    try:
+        with Worker() as worker:
+            answer = worker.ask({"do": "kernels", "libraries": list(loaded)}, ANSWER_S)
+            if answer["code"]:
+                raise UserError(answer["error"])
+            ask = {"do": "supports", "libraries": list(loaded), "problem": list(numbers)}
+            return [name for name in answer["kernels"] if worker.ask(ask | {"kernel": name}, ANSWER_S)["code"] == 1]
+    except Fault as fault:
+        raise UserError(f"{', '.join(loaded)}: {fault}") from None

@@ -1,0 +1,153 @@
+"""The parent's end of a worker process: ask, wait with a limit, and say how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from tileseer.core.errors import UserError
+
+PRINTED_TAIL = 2000
+"""Characters of what a worker printed that a fault report may quote."""
+KILL_WAIT_S = 30.0
+
+
+class Fault(Exception):
+    """A worker that did not answer: ``kind`` is ``crash`` or ``run_timeout``, ``phase`` what it was doing."""
+
+    def __init__(self, kind: str, phase: str, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.phase = phase
+
+
+class Worker:
+    """A running worker. The first request that needs the GPU is the first that touches it."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        receive, send = os.pipe()
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tileseer.devices.harness.worker", str(send)],
+                stdin=subprocess.PIPE,
+                stdout=self._printed,
+                stderr=subprocess.STDOUT,
+                pass_fds=(send,),
+                env={**os.environ, **(environment or {}), "PYTHONFAULTHANDLER": ""},
+                start_new_session=True,
+            )
+        finally:
+            os.close(send)
+        self._receive = receive
+        os.set_blocking(receive, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(receive, selectors.EVENT_READ)
+        self._pending = b""
+        self._phase = "start"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int:
+        """Process number."""
+        return self._process.pid
+
+    def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
+        """Return the answer to a request; after a ``Fault`` the worker is gone."""
+        self._phase = "start"
+        deadline = time.monotonic() + limit_s
+        try:
+            self._send(request)
+            while True:
+                reply = self._reply(deadline, limit_s)
+                if "done" in reply:
+                    return dict(reply["done"])
+                self._phase = str(reply["phase"])
+        except BaseException:
+            self.close()
+            raise
+
+    def _send(self, request: Mapping[str, Any]) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write((json.dumps(request) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._died() from None
+
+    def _reply(self, deadline: float, limit_s: float) -> dict[str, Any]:
+        line = self._line(deadline, limit_s)
+        try:
+            reply = json.loads(line)
+            if not isinstance(reply, dict) or not ("phase" in reply or isinstance(reply.get("done"), dict)):
+                raise ValueError("neither a phase nor an answer")
+        except ValueError as error:
+            text = f"the worker sent no reply but {line[:80]!r} ({error})"
+            raise Fault("crash", self._phase, text) from None
+        return reply
+
+    def _line(self, deadline: float, limit_s: float) -> bytes:
+        while b"\n" not in self._pending:
+            if not self._selector.select(max(0.0, deadline - time.monotonic())):
+                raise Fault("run_timeout", self._phase, f"no answer after {limit_s:g} s in phase {self._phase}")
+            part = os.read(self._receive, 1 << 16)
+            if not part:
+                raise self._died()
+            self._pending += part
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line
+
+    def _died(self) -> Fault:
+        self._process.wait(KILL_WAIT_S)
+        status = self._process.returncode
+        how = f"exit status {status}"
+        if status < 0:
+            how = signal.Signals(-status).name
+        printed = self.printed().strip().splitlines()
+        last = f": {printed[-1][:200]}" if printed else ""
+        return Fault("crash", self._phase, f"{how} in phase {self._phase}{last}")
+
+    def printed(self) -> str:
+        """Return the end of what the worker and its kernels printed."""
+        size = self._printed.seek(0, os.SEEK_END)
+        self._printed.seek(max(0, size - PRINTED_TAIL))
+        return self._printed.read().decode(errors="backslashreplace")
+
+    def close(self) -> None:
+        """End the worker with all that it started."""
+        if self._receive < 0:
+            return
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        try:
+            self._process.wait(KILL_WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise UserError(
+                f"process {self._process.pid} hangs in the GPU driver and cannot be killed; "
+                "reset the GPU, then run again"
+            ) from None
+        if self._process.stdin is not None:
+            # The pipe is broken if a request was never read.
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._selector.close()
+        os.close(self._receive)
+        self._printed.close()
+        self._receive = -1

@@ -1,0 +1,152 @@
+"""Which device the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from tileseer.core import lock
+from tileseer.core.errors import UserError
+from tileseer.devices.base import Device
+from tileseer.devices.gpu import GpuDevice, Method
+from tileseer.devices.harness.details import Details
+from tileseer.devices.harness.supervisor import Limits, Supervisor
+from tileseer.devices.harness.telemetry import Board, boards, of_board
+from tileseer.devices.recorded import RecordedDevice
+from tileseer.devices.simulated_families import simulated
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.gpu.hardware import Hardware
+from tileseer.settings.benchmark import BenchmarkSettings, GpuSettings, LockSettings
+
+GPU_BACKENDS = ("cuda", "hip")
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a device is made from."""
+
+    settings: BenchmarkSettings
+    hardware: Hardware
+    """Product that the device is, or stands for."""
+    coefficients: Path
+    """Of the simulated device."""
+    driver: Path | None = None
+    """Measuring driver, a library; a real GPU needs it."""
+    modules: Mapping[str, Path] = field(default_factory=dict)
+    """The library that each kernel is in, by the kernel's name; a real GPU needs it."""
+    operation: str = ""
+    """Operation that is measured, for the file name of a recording."""
+    details: Path | None = None
+    """Log of everything that a real GPU tells."""
+
+
+@contextmanager
+def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, float]]:
+    """Hold the lock of a device; yield the device and the seconds that were waited for it.
+
+    On a machine with several GPUs it is the first one that is free.
+    """
+    folder, limit = lock.lock_folder(locking.folder), locking.timeout_s
+    make = _MAKERS[source.settings.device]
+    if source.settings.device not in GPU_BACKENDS:
+        name = f"{source.settings.device}-{source.hardware.name}"
+        with lock.exclusive(name, folder, limit) as waited, make(source, None) as device:
+            yield device, waited
+        return
+    # Without the vendor's tool there is one GPU, as far as we can know.
+    found = {f"gpu-{board.uuid}": board for board in boards(source.settings.device)}
+    names = list(found) or [f"{source.settings.device}-{source.hardware.name}"]
+    with lock.any_of(names, folder, limit) as (name, waited), make(source, found.get(name)) as device:
+        yield device, waited
+
+
+@contextmanager
+def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
+    s = source.settings
+    yield simulated(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+
+
+@contextmanager
+def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
+    path = Path(source.settings.recordings, source.hardware.name, f"{source.operation}.parquet")
+    if not path.is_file():
+        raise UserError(f"{path}: there is no recording of {source.operation} on {source.hardware.name}")
+    yield RecordedDevice(path, source.hardware.name)
+
+
+@contextmanager
+def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
+    gpu = source.settings.gpu
+    if source.driver is None:
+        raise UserError(
+            f"benchmark.device is {source.settings.device}: give a measuring driver and the built kernels, "
+            "--driver and --modules"
+        )
+    driver = str(source.driver.resolve())
+    limits = Limits(gpu.pair_limit_s, gpu.worker_pairs, gpu.kernel_faults)
+    with Supervisor(driver, board.environment if board else None, limits) as supervisor:
+        yield GpuDevice(
+            name=source.hardware.name,
+            kind="measured",
+            driver=driver,
+            module_of=module_finder(source.modules),
+            supervisor=supervisor,
+            telemetry=of_board(source.settings.device, board),
+            method=method(gpu, source.settings.seed),
+            details=Details(source.details),
+        )
+
+
+def method(gpu: GpuSettings, seed: int) -> Method:
+    """Return the method of measuring that the settings describe."""
+    names = (
+        "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples",
+        "max_samples",
+    )  # fmt: skip
+    return Method(
+        timing={name: getattr(gpu, name) for name in names},
+        cache=gpu.cache,
+        rotate_bytes=gpu.rotate_mib << 20,
+        seed=seed,
+        verify=gpu.verify,
+        verify_millions=gpu.verify_millions,
+        hopeless_factor=gpu.hopeless_factor,
+        sentinel_every=gpu.sentinel_every,
+        drift_limit=gpu.drift_limit,
+        recovery_s=gpu.recovery_s,
+    )
+
+
+def modules_of(builds: Sequence[pa.Table], modules: Sequence[Path]) -> dict[str, Path]:
+    """Return the library of each built kernel: ``modules`` has one for each build table, or none at all."""
+    if not modules:
+        return {}
+    if len(builds) != len(modules):
+        raise UserError(f"--modules: {len(modules)} libraries for {len(builds)} build tables; give one for each")
+    tables = zip(builds, modules, strict=True)
+    return {str(name): module for build, module in tables for name in build["kernel"].to_pylist()}
+
+
+def module_finder(modules: Mapping[str, Path]) -> Callable[[pd.Series], str]:
+    """Return the way from a candidate's row to the library that it is in."""
+
+    def module_of(candidate: pd.Series) -> str:
+        path = modules.get(str(candidate["kernel"]))
+        if path is None or not path.is_file():
+            raise UserError(f"there is no library of the kernel {candidate['kernel']} ({path}); build it again")
+        return str(path.resolve())
+
+    return module_of
+
+
+_MAKERS: dict[str, Callable[[Source, Board | None], AbstractContextManager[Device]]] = {
+    "simulated": _simulated,
+    "recorded": _recorded,
+    "cuda": _gpu,
+    "hip": _gpu,
+}

@@ -1,0 +1,33 @@
+"""Candidates: what a selection chooses among. A candidate is a built kernel with a value of its launch knob split-K."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pyarrow as pa
+
+from tileseer.families import learning
+
+RESOURCES = ("vgprs", "lds_bytes", "occupancy")
+
+
+def label(kernel: str, split_k: int) -> str:
+    """Return how a candidate is written: the kernel's name, and the split-K where there is one."""
+    return kernel if split_k == 1 else f"{kernel}@splitk{split_k}"
+
+
+def from_build(build: pa.Table) -> pd.DataFrame:
+    """Return one row a candidate of a build table, in its order.
+
+    Columns: ``candidate``, ``split_k``, the columns of the build and every field of the family's kernels.
+    """
+    rows = build.to_pandas().explode("split_k", ignore_index=True)
+    rows["split_k"] = rows["split_k"].astype("int64")
+    return with_fields(rows)
+
+
+def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all."""
+    names = rows["kernel"].tolist()
+    fields = learning.of_kernels(names).frame(names)
+    labels = [label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
+    return pd.concat([pd.Series(labels, name="candidate", dtype="object"), rows.reset_index(drop=True), fields], axis=1)

@@ -1,0 +1,227 @@
+"""The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from tileseer.conv.operation import DTYPES, VARIANTS, Variant
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked, parsed
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.kernel import (
+    FIELDS,
+    LAYOUTS,
+    PIPELINES,
+    SCHEDULERS,
+    SPECIALIZATIONS,
+    STREAMK,
+    KernelConfig,
+)
+
+LEVELS = ("2026.06", "2025.11")
+"""API levels of CK Tile that the templates speak, the newest first."""
+NEWEST = LEVELS[0]
+
+Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
+TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]
+HeaderPath = Annotated[str, StringConstraints(pattern=r"^[\w./]+\.hpp$")]
+TensorName = Literal["In", "Wei", "Out"]
+
+
+class Includes(Table):
+    """Headers of CK Tile by what needs them."""
+
+    kernel: list[HeaderPath]
+    two_stage: list[HeaderPath]
+    streamk: list[HeaderPath]
+    depthwise: list[HeaderPath] = Field(default_factory=list)
+    """All that a depthwise kernel needs."""
+    registration: list[HeaderPath]
+
+
+class LayoutRow(Table):
+    """The registry's label and the layout tags of the three tensors."""
+
+    label: Identifier
+    input: Identifier
+    weight: Identifier
+    output: Identifier
+
+
+class Product(Table):
+    """A product of members of ``ConvParam`` and of the elements of one of its lists."""
+
+    factors: list[Identifier]
+    extents: Identifier
+
+
+class Zeroed(Table):
+    """The output that a launch clears first."""
+
+    when: Literal["always", "split_k"]
+    pointer: Identifier
+    elements: Product
+
+
+class VariantRow(Table):
+    """A direction: which tensor plays which role, its kernel class, and its names in the generated files."""
+
+    short: Identifier
+    a: TensorName
+    b: TensorName
+    c: TensorName
+    layout_suffix: Identifier
+    kernel_class: Identifier
+    kernel_header: HeaderPath
+    host_args: TypeName
+    gemm_k: Product
+    zeroed: Zeroed | None
+    name_constant: Identifier
+    config_alias: Identifier
+    streamk_config_alias: Identifier | None = None
+    """``config_alias`` of a stream-K kernel; a direction without one has no stream-K and no two-stage kernels."""
+    launcher_alias: Identifier
+    operation: Identifier
+    run_function: Identifier
+    is_supported_function: Identifier
+    adapts_traits: bool = False
+    """Whether the kernel class reads a member that the convolution traits lack (templates/adapters.hpp.j2)."""
+
+    @property
+    def reduces_into_workspace(self) -> bool:
+        """Whether the kernel class has stream-K and two-stage forms."""
+        return self.streamk_config_alias is not None
+
+
+class PipelineRow(Table):
+    """A GEMM pipeline, and how its tail is dispatched."""
+
+    enumerator: Identifier
+    pipeline: Identifier
+    arguments: list[Annotated[str, StringConstraints(pattern=r"^\w+$")]]
+    base: Identifier | None
+    tail: Literal["hot_loop", "hot_loop_and_tail", "none", "fixed"]
+    variants: list[Variant] = Field(min_length=1)
+    hot_tail: Identifier | None = None
+    """Tail number of a long loop, where the tail is a part of the kernel's type."""
+    adapter: Literal["TupleWindows", "TupleWindowsPassed"] | None = None
+    """What stands between it and the kernels, which call it otherwise (templates/adapters.hpp.j2)."""
+
+
+class Lack(Table):
+    """Kernels that a level has no form for: those whose every named field has one of the values."""
+
+    kernel: dict[str, list[str | int | bool]] = Field(min_length=1)
+    reason: str
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        unknown = set(self.kernel) - set(FIELDS)
+        if unknown:
+            raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
+        return self
+
+    def holds(self, kernel: KernelConfig) -> bool:
+        """Return whether the kernel is one of these."""
+        return all(getattr(kernel, field) in values for field, values in self.kernel.items())
+
+
+class Detection(Table):
+    """How a CK tree shows its level: a header that has to be there, and words that it holds or does not hold."""
+
+    header: HeaderPath
+    contains: str
+
+
+class DepthwiseRow(Table):
+    """Class templates of the depthwise forward kernel."""
+
+    traits: Identifier
+    pipeline: Identifier
+
+
+class CkApi(Table):
+    """The whole table, for one level of the CK Tile API."""
+
+    level: str
+    detect: Detection
+    """Which tree is of this level."""
+    loop: Literal["run_time", "type"]
+    """Where hot loop, tail and the way to write the output are chosen: in the kernel, or as a part of its type."""
+    lacks: list[Lack]
+    includes: Includes
+    dtypes: dict[str, Identifier]
+    layouts: dict[int, LayoutRow]
+    specializations: dict[str, Identifier]
+    schedulers: dict[str, Identifier]
+    streamk: dict[str, Identifier]
+    variants: dict[str, VariantRow]
+    pipelines: dict[str, PipelineRow]
+    depthwise: DepthwiseRow | None = None
+    """Absent where this level of the API has no depthwise kernel."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        for field, words in (
+            ("dtypes", DTYPES),
+            ("layouts", tuple(LAYOUTS)),
+            ("specializations", SPECIALIZATIONS),
+            ("schedulers", SCHEDULERS),
+            ("streamk", STREAMK[1:]),
+            ("variants", VARIANTS),
+            ("pipelines", PIPELINES),
+        ):
+            rows = set(getattr(self, field))
+            if rows != set(words):
+                wrong = sorted(map(str, rows ^ set(words)))
+                raise ValueError(f"{field} has to have a row for each of {words} and no other; see {wrong}")
+        return self
+
+    def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
+        """Return why this level has no form for the kernel, or an empty string."""
+        if isinstance(kernel, DepthwiseConfig):
+            return "" if self.depthwise else f"the level {self.level} of the CK Tile API has no depthwise kernel"
+        return next((lack.reason for lack in self.lacks if lack.holds(kernel)), "")
+
+
+def load(path: str | Path, level: str = NEWEST) -> CkApi:
+    """Read and check the table for one level of the API; a ``UserError`` names file, field, value and reason."""
+    content = parsed(Path(path))
+    older = content.pop("older", None) if isinstance(content, dict) else None
+    if not isinstance(older, dict):
+        raise UserError(f"{path}: older: this has to be a mapping of an API level to what it writes otherwise")
+    if level not in (content.get("level"), *older):
+        raise UserError(f"{path}: no API level {level!r} here; there are {', '.join([str(content['level']), *older])}")
+    changes = older.get(level, {})
+    return checked(_merged(content, {**changes, "level": level}), CkApi, str(path))
+
+
+def _merged(base: Any, changes: Any) -> Any:
+    """Return ``base`` with mappings merged row by row; anything else replaces what was there."""
+    if not (isinstance(base, dict) and isinstance(changes, dict)):
+        return changes
+    return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
+
+
+def detect(table: str | Path, root: Path) -> str:
+    """Return the API level of the CK tree ``root``, the newest that fits.
+
+    A ``UserError`` says what a tree of CK Tile has that this folder lacks.
+    """
+    include = root / "include"
+    for level in LEVELS:
+        mark = load(table, level).detect
+        try:
+            text = (include / mark.header).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        if mark.contains in text:
+            return level
+    wanted = load(table, LEVELS[-1]).detect.header
+    raise UserError(
+        f"{root}: this is no Composable Kernel tree of a known level: include/{wanted} is missing or of another API; "
+        f"set ck.root to the top folder of a tree, or ck.api to one of {', '.join(LEVELS)}"
+    )

@@ -1,0 +1,348 @@
+"""The C++ text of kernels: headers, compilation units, dispatcher wrappers and their collections.
+
+Everything is a function of kernel, arch, templates and API table. The registry's keys come from the kernel, never
+from its name, and collections come from the list that is given, never from what lies in a folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+
+import jinja2
+
+from tileseer.conv.operation import VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.core.skeleton import Leaf, Skeleton
+from tileseer.core.templates import environment, mistakes_named
+from tileseer.families.ck_tile import ck_api, depthwise, kernel, registry_key
+from tileseer.families.ck_tile.ck_api import CkApi
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.kernel import KernelConfig
+
+Kernel = KernelConfig | DepthwiseConfig
+
+CHUNK_SIZE = 25
+"""Kernels of one registration source unless another number is asked for: as many as one compiler run takes."""
+WRAPPERS = "dispatcher_wrappers"
+REGISTERED_NDIMS = (2, 3)
+"""Dimensionalities that the dispatcher's backend can build a convolution for; other kernels have no wrapper."""
+
+_ARCH = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
+_PATTERN = "*.[ch]pp.j2"
+_FLAGS = (
+    "double_smem_buffer", "explicit_gemm", "streamk_persistent", "split_image", "pad_m", "pad_n", "pad_k",
+)  # fmt: skip
+_COMMON_LEAVES = ("name", "arch")
+_GEMM_LEAVES = (
+    "tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k",
+    "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu",
+)  # fmt: skip
+"""What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
+_GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES)
+_DEPTHWISE_LEAVES = (
+    "tile_h", "tile_w", "filter_size", "stride_h", "stride_w", "sub_h", "sub_w", "batches", "vec_in", "vec_out", "pad",
+)  # fmt: skip
+HEADER_TEMPLATE, DEPTHWISE_TEMPLATE = "kernel.hpp.j2", "depthwise.hpp.j2"
+UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
+
+_gemm_form, _gemm_values = attrgetter(*_GEMM_FORM), attrgetter(*_GEMM_LEAVES)
+_depthwise_values = attrgetter(*_DEPTHWISE_LEAVES)
+
+
+@dataclass(frozen=True)
+class _Filling:
+    """What is filled in for one kernel: ``form`` tells the skeleton, ``values`` are its leaves."""
+
+    form: tuple[object, ...]
+    values: list[str]
+
+
+def _filling(one: Kernel, arch: str) -> _Filling:
+    if isinstance(one, DepthwiseConfig):
+        return _Filling((depthwise.VARIANT, one.dtype), [name(one), arch, *map(str, _depthwise_values(one))])
+    return _Filling(_gemm_form(one), [name(one), arch, *map(str, _gemm_values(one))])
+
+
+def _header_template(one: Kernel) -> str:
+    return DEPTHWISE_TEMPLATE if isinstance(one, DepthwiseConfig) else HEADER_TEMPLATE
+
+
+def template_files(template_dir: Path) -> list[Path]:
+    """Return the C++ templates of a folder, sorted: what emitted text depends on besides the API table."""
+    found = sorted(template_dir.glob(_PATTERN))
+    if not found:
+        raise UserError(f"{template_dir}: no C++ templates ({_PATTERN}) here; give the folder workflow/templates")
+    return found
+
+
+def emission_digest(template_dir: Path, api_table: Path) -> str:
+    """Return the SHA-256 (hex) of the templates and the API table: it changes when emitted text can change."""
+    digest = hashlib.sha256()
+    for path in (*template_files(template_dir), api_table):
+        content = path.read_bytes()
+        digest.update(f"{path.name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+class Emitter:
+    """Fills the templates in; one object serves any number of kernels and archs.
+
+    Text that a kernel has no form for raises ``UserError`` with its name; so does a broken template or table.
+    """
+
+    def __init__(self, template_dir: Path, api_table: Path, level: str = ck_api.NEWEST) -> None:
+        """Compile the templates of ``template_dir`` and read ``api_table`` (config/ck_api.yaml) for an API level."""
+        self._api = ck_api.load(api_table, level)
+        self._where = template_dir
+        self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
+        loaded = environment(template_dir)
+        self._templates = {path.name: self._compiled(loaded, path.name) for path in template_files(template_dir)}
+
+    def header(self, kernel: Kernel, arch: str) -> str:
+        """Return the kernel's header for ``arch`` (gfx...)."""
+        return self._filled(_header_template(kernel), kernel, _filling(kernel, _checked(arch)))
+
+    def unit(self, kernel: Kernel) -> str:
+        """Return the compilation unit of the kernel's header."""
+        return self._filled(UNIT_TEMPLATE, kernel, _filling(kernel, ""))
+
+    def wrapper(self, kernel: Kernel, arch: str) -> str:
+        """Return the header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
+        if not is_registered(kernel):
+            raise UserError(f"{name(kernel)}: the dispatcher's backend has no {_ndim(kernel)}D convolution to register")
+        return self._filled(WRAPPER_TEMPLATE, kernel, _filling(kernel, _checked(arch)))
+
+    @staticmethod
+    def paths(kernel: Kernel) -> list[str]:
+        """Return the files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
+        stem = name(kernel)
+        wrapper = [f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] if is_registered(kernel) else []
+        return [f"{stem}.hpp", f"{stem}.cpp", *wrapper]
+
+    def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
+        """Return path to text of the files of one kernel; see ``paths``."""
+        filling = _filling(kernel, _checked(arch))
+        templates = [_header_template(kernel), UNIT_TEMPLATE]
+        if is_registered(kernel):
+            templates.append(WRAPPER_TEMPLATE)
+        texts = [self._filled(template, kernel, filling) for template in templates]
+        return dict(zip(self.paths(kernel), texts, strict=True))
+
+    def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
+        """Return the files of ``kernel_files`` of all kernels, sorted; a kernel that the API level lacks has none."""
+        texts: dict[str, str] = {}
+        for one in self._has(kernels):
+            texts |= self.kernel_files(one, arch)
+        return dict(sorted(texts.items()))
+
+    def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = CHUNK_SIZE) -> dict[str, str]:
+        """Return the files that name many kernels: relative path to text, sorted.
+
+        An include-all header a direction; one register-all header; for each direction that has 2D or 3D kernels,
+        its registration sources of ``chunk_size`` kernels and one source that calls them.
+        """
+        if chunk_size < 1:
+            raise UserError(f"a registration source of {chunk_size} kernels: the chunk size has to be at least 1")
+        texts = {}
+        registered = []
+        has = self._has(kernels)
+        for variant in VARIANTS:
+            row = self._api.variants[variant]
+            own = sorted((name(one), is_registered(one)) for one in set(has) if _variant(one) == variant)
+            every = [stem for stem, _ in own]
+            texts[f"include_all_grouped_conv_{row.short}_kernels.hpp"] = self._render(
+                "include_all.hpp.j2", variant=row, names=every
+            )
+            wrapped = [stem for stem, has_wrapper in own if has_wrapper]
+            registered.append((row, wrapped))
+            texts |= self._registration_sources(row, wrapped, chunk_size)
+        texts[f"{WRAPPERS}/register_all_grouped_conv_kernels.hpp"] = self._render(
+            "register_all.hpp.j2",
+            arch=_checked(arch),
+            includes=self._api.includes.registration,
+            names=sorted(stem for _, wrapped in registered for stem in wrapped),
+            variants=registered,
+        )
+        return dict(sorted(texts.items()))
+
+    def lack(self, kernel: Kernel) -> str:
+        """Return why this level of the API has no form for the kernel, or an empty string."""
+        return self._api.lack(kernel)
+
+    def _has(self, kernels: Iterable[Kernel]) -> list[Kernel]:
+        return [one for one in kernels if not self.lack(one)]
+
+    def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
+        if not names:
+            return {}
+        chunks = [names[start : start + chunk_size] for start in range(0, len(names), chunk_size)]
+        common = {"variant": row, "includes": self._api.includes.registration, "chunks": len(chunks)}
+        texts = {
+            f"register_{row.short}_chunk_{number}.cpp": self._render(
+                "register_chunk.cpp.j2", **common, chunk=number, names=chunk
+            )
+            for number, chunk in enumerate(chunks)
+        }
+        texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
+        return texts
+
+    def _filled(self, template: str, kernel: Kernel, filling: _Filling) -> str:
+        """Return the text of the kernel's form with the kernel's values."""
+        key = (template, filling.form)
+        skeleton = self._skeletons.get(key)
+        if skeleton is None:
+            leaves = _DEPTHWISE_LEAVES if isinstance(kernel, DepthwiseConfig) else _GEMM_LEAVES
+            text = self._render(template, **self._form_context(kernel, leaves))
+            skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *leaves))
+        # What depends on the form alone was checked when the skeleton was made.
+        fault = self.lack(kernel) or (_size_fault(kernel) if isinstance(kernel, KernelConfig) else "")
+        if fault:
+            raise UserError(f"{name(kernel)}: {fault}")
+        return skeleton.filled(filling.values)
+
+    def _form_context(self, kernel: Kernel, leaves: Sequence[str]) -> dict[str, object]:
+        shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in leaves})
+        context: dict[str, object] = {leaf: Leaf(leaf) for leaf in _COMMON_LEAVES}
+        if isinstance(kernel, DepthwiseConfig):
+            return context | self._depthwise_context(kernel, shown)
+        for field in _GEMM_FORM:
+            setattr(shown, field, getattr(kernel, field))
+        return context | self._gemm_context(kernel, shown)
+
+    def _depthwise_context(self, kernel: DepthwiseConfig, shown: SimpleNamespace) -> dict[str, object]:
+        api = self._api
+        shown.dtype, shown.ndim, shown.block = kernel.dtype, depthwise.NDIM, depthwise.BLOCK_THREADS
+        fault = form_fault(kernel, api)
+        if fault:
+            raise UserError(f"{name(kernel)}: {fault}")
+        variant = api.variants[depthwise.VARIANT]
+        return {
+            "k": shown,
+            "ndim": depthwise.NDIM,
+            "variant": variant,
+            "depthwise": api.depthwise,
+            "cpp_type": api.dtypes[kernel.dtype],
+            "key": registry_key.of_depthwise(shown, api),  # type: ignore[arg-type]
+            "includes": [*api.includes.depthwise, variant.kernel_header],
+            "registration_includes": api.includes.registration,
+        }
+
+    def _gemm_context(self, kernel: KernelConfig, shown: SimpleNamespace) -> dict[str, object]:
+        api = self._api
+        fault = form_fault(kernel, api)
+        if fault:
+            raise UserError(f"{name(kernel)}: {fault}")
+        variant = api.variants[kernel.variant]
+        pipeline = api.pipelines[kernel.pipeline]
+        instances = api.loop == "type"
+        streamk = kernel.streamk != "none"
+        flags = {field: getattr(kernel, field) for field in _FLAGS}
+        flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
+        return {
+            "k": shown,
+            "ndim": kernel.ndim,
+            "variant": variant,
+            "pipeline": pipeline,
+            "layout": api.layouts[kernel.ndim],
+            "cpp_type": api.dtypes[kernel.dtype],
+            "scheduler": api.schedulers[kernel.scheduler],
+            "specialization": api.specializations[kernel.specialization],
+            "reduction": api.streamk.get(kernel.streamk),
+            "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
+            "instances": instances,
+            "conv_pipeline": _conv_pipeline(pipeline),
+            "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
+            "flag": {field: "true" if value else "false" for field, value in flags.items()},
+            "key": registry_key.of_gemm(shown, api),  # type: ignore[arg-type]
+            "includes": _kernel_includes(kernel, api),
+            "registration_includes": api.includes.registration,
+        }
+
+    def _compiled(self, loaded: jinja2.Environment, template: str) -> jinja2.Template:
+        with mistakes_named(self._where / template):
+            return loaded.get_template(template)
+
+    def _render(self, template: str, **context: object) -> str:
+        if template not in self._templates:
+            raise UserError(f"{self._where}: the template {template} is missing")
+        with mistakes_named(self._where / template):
+            return self._templates[template].render(context)
+
+
+def name(one: Kernel) -> str:
+    """Return the name of a kernel of either family."""
+    return depthwise.name(one) if isinstance(one, DepthwiseConfig) else kernel.name(one)
+
+
+def is_registered(one: Kernel) -> bool:
+    """Tell whether the kernel has an entry in the dispatcher's registry."""
+    return _ndim(one) in REGISTERED_NDIMS
+
+
+def _ndim(one: Kernel) -> int:
+    return depthwise.NDIM if isinstance(one, DepthwiseConfig) else one.ndim
+
+
+def _variant(one: Kernel) -> str:
+    return depthwise.VARIANT if isinstance(one, DepthwiseConfig) else one.variant
+
+
+def _checked(arch: str) -> str:
+    # The arch becomes part of C++ text.
+    if not _ARCH.fullmatch(arch):
+        raise UserError(f"arch {arch!r} is no GPU target of the form gfx950")
+    return arch
+
+
+def _conv_pipeline(row: ck_api.PipelineRow) -> str:
+    pipeline = f"{row.pipeline}<{', '.join(['PipelineProblem', *row.arguments])}>"
+    return f"tileseer::{row.adapter}<{pipeline}>" if row.adapter else pipeline
+
+
+def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:
+    special = api.includes.two_stage if kernel.two_stage else []
+    special = api.includes.streamk if kernel.streamk != "none" else special
+    return [*api.includes.kernel, api.variants[kernel.variant].kernel_header, *special]
+
+
+def _fault(kernel: KernelConfig, api: CkApi) -> str:
+    """Return why CK Tile has no form for this kernel, or an empty string.
+
+    Whether a kernel is worth having on an arch is for ``tileseer.families.ck_tile.validity``.
+    """
+    k = kernel
+    reduces = api.variants[k.variant].reduces_into_workspace
+    pipeline = api.pipelines[k.pipeline]
+    if k.variant not in pipeline.variants:
+        return f"the pipeline {k.pipeline} exists for {', '.join(pipeline.variants)} only, not for {k.variant}"
+    if k.two_stage and not reduces:
+        return f"two_stage does not exist for {k.variant}"
+    if k.streamk != "none" and not reduces:
+        return f"streamk does not exist for {k.variant}"
+    if k.streamk != "none" and k.two_stage:
+        return "streamk reduces in its own workspace and has no second stage; set one of streamk and two_stage"
+    return ""
+
+
+def form_fault(one: Kernel, api: CkApi) -> str:
+    """Return why the templates have no form for the kernel at this level of the API, or an empty string."""
+    lack = api.lack(one)
+    if lack or isinstance(one, DepthwiseConfig):
+        return lack
+    return _fault(one, api) or _size_fault(one)
+
+
+def _size_fault(k: KernelConfig) -> str:
+    """Return why there is no form for the kernel's numbers, or an empty string."""
+    if k.explicit_gemm and k.num_groups_to_merge != 1:
+        return f"explicit_gemm takes one group a block, num_groups_to_merge is {k.num_groups_to_merge}"
+    if k.epilogue == "default" and k.num_wave_groups != 1:
+        return f"the default epilogue has no wave groups, num_wave_groups is {k.num_wave_groups}"
+    return ""

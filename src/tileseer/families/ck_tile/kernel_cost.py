@@ -1,0 +1,141 @@
+"""What one block of a kernel costs, whatever the problem: cycles of a k-step, of prologue and epilogue.
+
+Formulas and their basis: docs/simulated-device.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tileseer.conv.implicit_gemm import element_bytes
+from tileseer.families.ck_tile.resources import ALWAYS_DOUBLE_LDS, VECTOR_BYTES, capped_vectors, double_lds
+from tileseer.gpu.coefficients import Coefficients
+from tileseer.gpu.hardware import Hardware
+
+
+def block_cost(
+    candidates: pd.DataFrame, resources: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
+) -> dict[str, np.ndarray]:
+    """Return the costs of Q candidates, float64 [Q] each; ``resources`` are those of ``resources.estimate``.
+
+    ``step_latency`` and ``step_cost``: cycles of a k-step of a lone block, and added by it among others;
+    ``ends_latency`` and ``ends_cost``: the same for prologue and epilogue; ``address_share``: share of address work
+    in the variable part of the latency.
+    """
+    pipeline = _pipeline_table(candidates, coefficients)
+    address_latency, address_cost = _address(candidates, resources, variant, pipeline, hardware, coefficients)
+    matrix = _matrix(candidates, hardware, coefficients)
+    lds = _lds(candidates, variant, pipeline, hardware, coefficients)
+    ends_latency, ends_cost = _ends(candidates, resources, variant, pipeline, coefficients)
+
+    law = coefficients.iteration
+    interwave = (candidates["scheduler"] == "interwave").to_numpy()
+    fixed = _fixed_latency(candidates, pipeline, coefficients)
+    spilling = 1.0 + coefficients.registers.spill_slope * resources["spill_ratio"].to_numpy()
+    latency = address_latency + lds + matrix
+    hidden = pipeline["overlap"] * np.minimum(address_latency, matrix + lds)
+    cost = address_cost + lds + matrix - pipeline["overlap"] * np.minimum(address_cost, lds + matrix)
+    return {
+        "step_latency": (fixed + latency - hidden) * spilling,
+        "step_cost": cost * np.where(interwave, law.interwave_throughput, 1.0) * spilling,
+        "ends_latency": ends_latency,
+        "ends_cost": ends_cost,
+        "address_share": address_latency / latency,
+    }
+
+
+def pipeline_codes(candidates: pd.DataFrame, coefficients: Coefficients) -> np.ndarray:
+    """Return the number of each candidate's pipeline; names of one pipeline share it. int64 [Q]."""
+    return _pipeline_table(candidates, coefficients)["code"].astype(np.int64)
+
+
+def _pipeline_table(candidates: pd.DataFrame, coefficients: Coefficients) -> dict[str, np.ndarray]:
+    names = candidates["pipeline"].map(coefficients.physical).tolist()
+    chosen = [coefficients.pipelines[name] for name in names]
+    columns: dict[str, np.ndarray] = (
+        {
+            field: np.array([getattr(pipeline, field) for pipeline in chosen], np.float64)
+            for field in type(chosen[0]).model_fields
+        }
+        if chosen
+        else {}
+    )
+    columns["is_async"] = np.isin(names, coefficients.async_pipelines)
+    return columns
+
+
+def _address(
+    candidates: pd.DataFrame, resources: pd.DataFrame, variant: str, pipeline: dict[str, np.ndarray],
+    hardware: Hardware, coefficients: Coefficients,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Cycles of im2col address work in a k-step: of one block, and per SIMD among others."""
+    law, direction = coefficients.iteration, coefficients.directions[variant]
+    special = candidates["specialization"].map(coefficients.specializations).to_numpy(np.float64)
+    special = np.where(candidates["explicit_gemm"].to_numpy(bool), coefficients.explicit_gemm, special)
+    work = resources["loads_a"].to_numpy() * law.address_a * direction.address_a * special
+    work = work + resources["loads_b"].to_numpy() * law.address_b * direction.address_b
+    if not hardware.async_load_128bit:
+        work = work * np.where(pipeline["is_async"], law.missing_async_loads, 1.0)
+    # Wavelet's load waves stand one to a SIMD; its other waves issue no loads.
+    wavelet = (candidates["pipeline"] == "wavelet").to_numpy()
+    waves = np.where(wavelet, 1.0, resources["waves_per_simd"].to_numpy())
+    cost = work * law.address_throughput * pipeline["address_throughput"] * waves
+    return work * pipeline["address_latency"], cost
+
+
+def _matrix(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> np.ndarray:
+    """Cycles of the matrix instructions of a k-step."""
+    law = coefficients.matrix
+    m, n, k = (candidates[f"warp_tile_{axis}"].to_numpy() for axis in "mnk")
+    longest_k = np.where(m >= 32, k >= 16, k >= 32)
+    rate = hardware.matrix_flops_16bit * np.where(longest_k, 1.0, hardware.short_k_rate)
+    rate = np.where((candidates["dtype"] == "fp32").to_numpy(), hardware.matrix_flops_fp32, rate)
+    rate = rate * np.where(m * n < 256, law.small_tile, 1.0) * np.where(m != n, law.oblong_tile, 1.0)
+    return 2.0 * _product(candidates, "tile_m", "tile_n", "tile_k") / rate * law.overhead
+
+
+def _lds(
+    candidates: pd.DataFrame, variant: str, pipeline: dict[str, np.ndarray], hardware: Hardware,
+    coefficients: Coefficients,
+) -> np.ndarray:  # fmt: skip
+    """Cycles of LDS traffic in a k-step: every wave reads its rows and columns, all write the tile once."""
+    rows = candidates["tile_m"].to_numpy() / candidates["wave_m"].to_numpy()
+    columns = candidates["tile_n"].to_numpy() / candidates["wave_n"].to_numpy()
+    waves, steps = _product(candidates, "wave_m", "wave_n", "wave_k"), candidates["tile_k"].to_numpy()
+    size = element_bytes(candidates["dtype"])
+    read = waves * (rows + columns) * steps / candidates["wave_k"].to_numpy() * size
+    written = (candidates["tile_m"] + candidates["tile_n"]).to_numpy() * steps * size
+    traffic = read + written * coefficients.directions[variant].lds_writes
+    deep = np.where(pipeline["plain_lds"] > 0, 1.0, coefficients.lds.deep_pipelines)
+    return traffic / hardware.lds_bytes_per_clock * deep
+
+
+def _fixed_latency(candidates: pd.DataFrame, pipeline: dict[str, np.ndarray], coefficients: Coefficients) -> np.ndarray:
+    law = coefficients.iteration
+    chosen = double_lds(candidates) & ~candidates["pipeline"].isin(ALWAYS_DOUBLE_LDS).to_numpy()
+    interwave = (candidates["scheduler"] == "interwave").to_numpy()
+    latency = law.latency * pipeline["latency"] * np.where(chosen, law.double_lds_latency, 1.0)
+    return latency * np.where(interwave, law.interwave_latency, 1.0)
+
+
+def _ends(
+    candidates: pd.DataFrame, resources: pd.DataFrame, variant: str, pipeline: dict[str, np.ndarray],
+    coefficients: Coefficients,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Cycles of prologue and epilogue: of one block, and among others."""
+    law = coefficients.block
+    size = element_bytes(candidates["dtype"])
+    _, _, vec_c = capped_vectors(candidates)
+    elements = _product(candidates, "tile_m", "tile_n") * np.sqrt(size / 2.0)
+    factor = pipeline["epilogue"] * coefficients.directions[variant].epilogue
+    factor = factor * (1.0 + law.narrow_store * np.log2(VECTOR_BYTES / (size * vec_c)))
+    factor = factor * np.where((candidates["epilogue"] == "cshuffle").to_numpy(), 1.0, law.without_cshuffle)
+    prologue = law.fixed_latency * (1.0 + law.stage_latency * (pipeline["stages"] - 1.0))
+    latency = prologue + law.element_latency * elements * factor
+    waves = resources["waves_per_simd"].to_numpy()
+    return latency, law.fixed_throughput * waves + law.element_throughput * elements * factor
+
+
+def _product(candidates: pd.DataFrame, *names: str) -> np.ndarray:
+    return np.prod([candidates[name].to_numpy(np.float64) for name in names], axis=0)

@@ -1,0 +1,91 @@
+"""One kernel by its fields, instead of a rule set: the options for it, and the kernel that they ask for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from tileseer.core.errors import UserError
+
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+DEFAULTS: dict[str, Any] = {
+    "tile_m": 128, "tile_n": 128, "tile_k": 64, "wave_m": 2, "wave_n": 2, "wave_k": 1,
+    "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 16, "vec_a": 4, "vec_b": 8, "vec_c": 8,
+    "pipeline": "compv4", "scheduler": "intrawave", "epilogue": "cshuffle", "specialization": "default",
+    "num_wave_groups": 1, "num_groups_to_merge": 1, "pad_m": True, "pad_n": True, "pad_k": True,
+    "double_smem_buffer": None, "split_image": False, "two_stage": False, "explicit_gemm": False,
+    "streamk_enabled": False, "streamk_reduction": "tree", "streamk_persistent": False,
+}  # fmt: skip
+"""What a field is where no option gives it; ``double_smem_buffer`` follows the pipeline."""
+
+_OPTIONS = {
+    **{f"tile_{axis}": (f"--tile-{axis}",) for axis in "mnk"},
+    **{f"wave_{axis}": (f"--warp-{axis}", f"--wave-{axis}") for axis in "mnk"},
+    **{f"warp_tile_{axis}": (f"--warp-tile-{axis}",) for axis in "mnk"},
+    **{f"vec_{axis}": (f"--vector-{axis}", f"--vec-{axis}") for axis in "abc"},
+    "num_wave_groups": ("--num-wave-groups",),
+    "num_groups_to_merge": ("--num-groups-to-merge",),
+    "pipeline": ("--pipeline",),
+    "scheduler": ("--scheduler",),
+    "epilogue": ("--epilogue",),
+    "specialization": ("--specialization",),
+    **{f"pad_{axis}": (f"--pad-{axis}",) for axis in "mnk"},
+    "double_smem_buffer": ("--double-smem-buffer",),
+    "split_image": ("--split-image",),
+    "two_stage": ("--two-stage",),
+    "explicit_gemm": ("--explicit-gemm",),
+    "streamk_enabled": ("--streamk-enabled",),
+    "streamk_reduction": ("--streamk-reduction-strategy",),
+    "streamk_persistent": ("--streamk-persistent",),
+}
+_HELP = {"wave": "waves a block", "tile": "block tile", "warp": "warp tile", "vec": "elements a vector access"}
+
+
+def boolean(text: str) -> bool:
+    """Read true or false; any other word is a mistake."""
+    if text.lower() in _TRUE:
+        return True
+    if text.lower() in _FALSE:
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+
+
+def configure(parser: argparse._ActionsContainer) -> None:
+    """Declare the options; each has None where it is not given."""
+    for field, names in _OPTIONS.items():
+        default = DEFAULTS[field]
+        shown = {None: "on with compv4 and comp_async", True: "true", False: "false"}.get(default, str(default))
+        if isinstance(default, bool) or default is None:
+            parser.add_argument(
+                *names, dest=field, type=boolean, nargs="?", const=True, metavar="true|false",
+                help=f"default: {shown}",
+            )  # fmt: skip
+        elif isinstance(default, int):
+            text = _HELP.get(field.split("_")[0], "")
+            parser.add_argument(*names, dest=field, type=int, metavar="N", help=f"{text} (default: {shown})".strip())
+        else:
+            parser.add_argument(*names, dest=field, type=str.lower, metavar="WORD", help=f"default: {shown}")
+
+
+def given(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the fields that an option was given for; none means that no single kernel is asked for."""
+    return {field: getattr(args, field) for field in _OPTIONS if getattr(args, field) is not None}
+
+
+def option_of(field: str) -> str:
+    """Return the option that gives a field."""
+    return _OPTIONS[field][0]
+
+
+def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
+    values = DEFAULTS | fields
+    if values["double_smem_buffer"] is None:
+        values["double_smem_buffer"] = values["pipeline"] in ("compv4", "comp_async")
+    enabled = values.pop("streamk_enabled")
+    strategy = values.pop("streamk_reduction")
+    dangling = [field for field in ("streamk_reduction", "streamk_persistent") if fields.get(field)]
+    if dangling and not enabled:
+        raise UserError(f"{option_of(dangling[0])} says how stream-K reduces: add --streamk-enabled true")
+    return values | {"streamk": strategy if enabled else "none"}

@@ -1,0 +1,71 @@
+"""The CUDA C++ text of CUTLASS kernels: a header and a compilation unit a kernel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from tileseer.core.errors import UserError
+from tileseer.core.templates import environment, mistakes_named
+from tileseer.families.cutlass.kernel import CutlassKernel, name
+
+ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
+LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
+OPERATORS = {"forward": "Fprop", "bwd_data": "Dgrad", "bwd_weight": "Wgrad"}
+
+_ARCH = re.compile(r"sm_[0-9]{2,3}a?", re.ASCII)
+
+
+class Emitter:
+    """Fills the family's templates in; one object serves any number of kernels."""
+
+    def __init__(self, template_dir: Path) -> None:
+        """Read the templates of ``template_dir`` (workflow/templates/cutlass)."""
+        self._where = template_dir
+        self._environment = environment(template_dir)
+
+    def header(self, kernel: CutlassKernel, arch: str) -> str:
+        """Return the kernel's header for ``arch`` (sm_...)."""
+        # The arch becomes part of C++ text.
+        if not _ARCH.fullmatch(arch):
+            raise UserError(f"arch {arch!r} is no CUDA target of the form sm_90")
+        grouped = "Group" if kernel.group_mode != "none" else ""
+        operator = OPERATORS[kernel.variant]
+        folder = "cutlass/conv/kernel"
+        stem = f"default_conv{kernel.ndim}d_{'group_' if grouped else ''}{operator.lower()}"
+        return self._render(
+            "kernel.cuh.j2",
+            name=name(kernel),
+            k=kernel,
+            arch=arch,
+            header=f"{folder}/{stem}.h",
+            builder=f"DefaultConv{kernel.ndim}d{grouped}{operator}",
+            element=ELEMENTS[kernel.dtype],
+            layout=LAYOUTS[kernel.ndim],
+            swizzle=_swizzle(kernel),
+            iterator=f"k{kernel.iterator.capitalize()}",
+            stride_support="kUnity" if kernel.strides == "unity" else "kStrided",
+            group_mode=f"k{kernel.group_mode.capitalize()}Group",
+        )
+
+    def unit(self, kernel: CutlassKernel) -> str:
+        """Return the compilation unit of the kernel's header."""
+        return self._render("kernel.cu.j2", name=name(kernel))
+
+    def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
+        """Return the files that belong to one kernel each: relative path to text, sorted."""
+        texts = {f"{name(kernel)}.cuh": self.header(kernel, arch) for kernel in kernels}
+        texts |= {f"{name(kernel)}.cu": self.unit(kernel) for kernel in kernels}
+        return dict(sorted(texts.items()))
+
+    def _render(self, template: str, **context: object) -> str:
+        with mistakes_named(self._where / template):
+            return self._environment.get_template(template).render(context)
+
+
+def _swizzle(kernel: CutlassKernel) -> str:
+    """The 2D input gradient for any stride walks the tiles of one filter phase after the other."""
+    if kernel.variant == "bwd_data" and kernel.ndim == 2 and kernel.strides == "strided":
+        return f"cutlass::conv::threadblock::StridedDgradIdentityThreadblockSwizzle<{kernel.swizzle}>"
+    return f"cutlass::gemm::threadblock::GemmIdentityThreadblockSwizzle<{kernel.swizzle}>"

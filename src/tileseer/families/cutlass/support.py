@@ -1,0 +1,125 @@
+"""Which CUTLASS kernels can run which problems: what ``can_implement`` of the templates refuses, in columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tileseer.conv import implicit_gemm
+from tileseer.conv.problem import DIMS
+from tileseer.families.ck_tile.support import (
+    Columns,
+    Rule,
+    classes_verdicts,
+    same_operation,
+    signatures,
+    vectors_divide_runs,
+)
+
+LARGEST_TENSOR = 2**31
+"""Bytes that a tensor stays below: the templates count offsets in 32 bits."""
+LARGEST_FILTER = 32
+"""Taps along an axis that the optimized iterators have mask bits for."""
+
+
+def groups_have_kernel(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Groups need a kernel for them, and such a kernel needs groups."""
+    return (problem["G"] > 1) == (kernel["group_mode"] != "none")
+
+
+def groups_fill_tile(problem: Columns, kernel: Columns) -> np.ndarray:
+    """A group's output channels are whole tiles, or a tile is whole groups."""
+    channels, tile, mode = problem["group_k"], kernel["tile_n"], kernel["group_mode"]
+    return (
+        ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
+    )  # fmt: skip
+
+
+def stride_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
+    """An input gradient that is written for stride 1 gets stride 1."""
+    return (kernel["strides"] != "unity") | problem["stride1"]
+
+
+def dilation_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
+    """The input gradient for every stride knows no dilation."""
+    return (kernel["strides"] != "strided") | ~problem["dilated"]
+
+
+def filter_has_masks(problem: Columns, kernel: Columns) -> np.ndarray:
+    """The optimized iterators keep a mask bit a tap; those of the weight gradient need none."""
+    free = (kernel["iterator"] != "optimized") | (kernel["variant"] == "bwd_weight")
+    return free | (problem["largest_filter"] <= LARGEST_FILTER)
+
+
+def offsets_reach(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Every tensor is smaller than 2 GiB."""
+    return (problem["largest_tensor"] < LARGEST_TENSOR) | (kernel["split_k"] < 0)
+
+
+def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Split-K exists for the weight gradient, and every slice has a step of the reduction."""
+    split, steps = kernel["split_k"], np.ceil(problem["gemm_k"] / kernel["tile_k"])
+    return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
+
+
+RULES = (
+    Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
+    Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
+    Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups", groups_have_kernel),
+    Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
+    Rule("stride", "the kernel is written for stride 1", stride_is_one),
+    Rule("dilation", "the input gradient for every stride knows no dilation", dilation_is_one),
+    Rule("filter", f"the optimized iterators know filters of at most {LARGEST_FILTER} taps an axis", filter_has_masks),
+    Rule("tensor_size", "a tensor has 2 GiB or more", offsets_reach),
+    Rule("split_k", "split_k > 1 is for bwd_weight, with at most a slice for each step", slices_have_work),
+)
+"""Every support rule in the order of asking; verdict i + 1 stands for ``RULES[i]``."""
+
+_FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c", "strides", "group_mode", "split_k")
+
+
+def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
+    table = candidates[list(_FIELDS)].copy()
+    table["signature"] = signatures(candidates)
+    classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
+    first = np.unique(classes, return_index=True)[1]
+    kernel = {}
+    for field in table:
+        values = table[field].to_numpy()[first]
+        kernel[str(field)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
+    return kernel, classes
+
+
+def check_classes(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; 0 is supported."""
+    kernel, classes = kernel_classes(candidates, 0)
+    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
+    problem = problem_columns(dims, variant, implicit_gemm.element_bytes(problems["dtype"]))
+    return classes_verdicts(problem | {"signature": signatures(problems)}, kernel, RULES), classes
+
+
+def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> np.ndarray:
+    """Return the verdict of each of P problems with each of Q candidates, uint8 [P, Q]; 0 is supported."""
+    verdicts, classes = check_classes(problems, candidates, variant)
+    return np.take(verdicts, classes, axis=1)
+
+
+def problem_columns(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
+    """Return what the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+
+    Plain arithmetic, as ``implicit_gemm.columns``.
+    """
+    gemm = implicit_gemm.columns(dims, variant, element_size)
+    columns = {"G": dims["G"], "group_k": dims["K"] // dims["G"]}
+    columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
+    columns |= {"stride1": gemm["stride1"], "gemm_k": gemm["gemm_k"]}
+    columns["dilated"] = _largest(dims, "dilation_d", "dilation_h", "dilation_w") > 1
+    columns["largest_filter"] = _largest(dims, "Z", "Y", "X")
+    columns["largest_tensor"] = _largest(gemm, "input_bytes", "filter_bytes", "output_bytes")
+    return columns
+
+
+def _largest(columns: Columns, *names: str) -> np.ndarray:
+    first, second, third = (columns[name] for name in names)
+    return np.maximum(np.maximum(first, second), third)

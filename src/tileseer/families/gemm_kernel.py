@@ -1,0 +1,152 @@
+"""What the kernels of every family have in common: they are implicit GEMMs, cut into tiles.
+
+A family's kernel is a frozen dataclass with ``GemmKernel`` as its base. Fields that mean the same have the same names
+in all families, so that rules, features and tables need one definition.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tileseer.core.errors import UserError
+from tileseer.core.grammar import Part, broken
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Kernel = TypeVar("Kernel", bound="GemmKernel")
+
+SIZES = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k")
+"""The sizes that every kernel has, in the order in which names tell them."""
+VECTORS = ("vec_a", "vec_b", "vec_c")
+SHORT_VARIANTS = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_weight"}
+"""Directions as names spell them."""
+LONG_VARIANTS = {short: variant for variant, short in SHORT_VARIANTS.items()}
+
+
+class GemmKernel(ABC):
+    """One implicit-GEMM convolution kernel of some family, as it is compiled.
+
+    Tiles, waves (of 64 or 32 lanes) and warp tiles (the matrix instruction) are (m, n, k) of the GEMM; vectors are
+    elements a load or store of A, B, C.
+    """
+
+    variant: str
+    dtype: str
+    ndim: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    wave_m: int
+    wave_n: int
+    wave_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    vec_a: int
+    vec_b: int
+    vec_c: int
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kernel's name, which says every field."""
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Block tile (m, n, k)."""
+        return self.tile_m, self.tile_n, self.tile_k
+
+    @property
+    def wave(self) -> tuple[int, int, int]:
+        """Waves a block (m, n, k)."""
+        return self.wave_m, self.wave_n, self.wave_k
+
+    @property
+    def warp_tile(self) -> tuple[int, int, int]:
+        """Matrix instruction tile (m, n, k)."""
+        return self.warp_tile_m, self.warp_tile_n, self.warp_tile_k
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        """Elements a vector load of A and B and a vector store of C."""
+        return self.vec_a, self.vec_b, self.vec_c
+
+
+def check_fields(kernel: GemmKernel, what: str, choices: Mapping[str, Sequence[object]], counts: Sequence[str]) -> None:
+    """Raise ``UserError`` where a field is none of its choices, or a count is no positive int."""
+    for field, allowed in choices.items():
+        if getattr(kernel, field) not in allowed:
+            known = ", ".join(map(str, allowed))
+            raise UserError(f"{what}: {field} is {getattr(kernel, field)!r}; use one of {known}")
+    for field in counts:
+        value = getattr(kernel, field)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UserError(f"{what}: {field} is {value!r}; it must be a positive int")
+
+
+def sizes(values: Sequence[int]) -> dict[str, int]:
+    """Return tile, waves and warp tile, (m, n, k) each and one after another, by the names of their fields."""
+    return dict(zip(SIZES, values, strict=True))
+
+
+def field_types(kernel: type[GemmKernel]) -> dict[str, str]:
+    """Return the name of the type of each field of a family's kernels: ``str``, ``int`` or ``bool``, in field order."""
+    return {field.name: str(field.type) for field in fields(cast(Any, kernel))}
+
+
+def parsed(
+    text: str, grammar: re.Pattern[str], parts: Sequence[Part], kernel_of: Callable[[re.Match[str]], Kernel]
+) -> Kernel:
+    """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``.
+
+    ``grammar`` is compiled of ``parts``, and ``kernel_of`` makes the kernel of what it finds.
+    """
+    match = grammar.fullmatch(text)
+    if not match:
+        raise UserError(f"kernel name {text!r}: {broken(text, parts)}\n(the grammar is in docs/kernel-names.md)")
+    kernel = kernel_of(match)
+    if kernel.name != text:
+        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {kernel.name!r}")
+    return kernel
+
+
+def sizes_behind(match: re.Match[str], group: str) -> dict[str, int]:
+    """Return the sizes that ``SIZE_PARTS`` found right behind a group."""
+    first = match.re.groupindex[group] + 1
+    return sizes([int(match.group(first + i)) for i in range(len(SIZES))])
+
+
+def frame_of(kernels: Sequence[GemmKernel], fields: Sequence[str]) -> pd.DataFrame:
+    """Return one row a kernel with some of its fields."""
+    # Imported here: pandas takes half a second, and most stages know kernels without it.
+    import pandas as pd
+
+    return pd.DataFrame([[getattr(kernel, field) for field in fields] for kernel in kernels], columns=list(fields))
+
+
+def either(values: Sequence[str]) -> str:
+    """Return a pattern of any of the words."""
+    # Longest first: one may be the beginning of another.
+    return "|".join(sorted(values, key=len, reverse=True))
+
+
+def choice(what: str, group: str, values: Sequence[str]) -> Part:
+    """Return the part of a name that is one of some words, with the ``_`` behind it."""
+    return Part(f"{what} ({', '.join(values)})", rf"(?P<{group}>{either(values)})_")
+
+
+COUNT = r"([1-9]\d*)"
+TRIPLE = rf"{COUNT}x{COUNT}x{COUNT}"
+END = r"(?![^_])"
+"""Behind a part that ends with a number or a word: nothing or the next part."""
+VECTOR_PART = Part("_vecA_B_C", rf"(?P<vec>_vec(\d+)_(\d+)_(\d+)){END}", optional=True)
+SIZE_PARTS = (
+    Part("the block tile (m x n x k, as 64x128x64)", f"{TRIPLE}_"),
+    Part("the waves a block (m x n x k, as 2x2x1)", f"{TRIPLE}_"),
+    Part("the warp tile (m x n x k, as 32x32x16)", f"{TRIPLE}{END}"),
+)

@@ -1,0 +1,65 @@
+"""The arch specification as a Python module of its own, for programs that do not have Tileseer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+
+import jinja2
+
+from tileseer.core.templates import mistakes_named
+from tileseer.gpu.arch import ArchSpecs
+
+LINE_LENGTH = 120
+
+
+def render_python(specs: ArchSpecs, template: str | Path) -> str:
+    """Return the text of a module with the tables and look-ups of ``specs``; ``template`` is a Jinja2 file.
+
+    In the template, ``specs`` is the table and ``constant(head, value)`` writes the assignment of a literal.
+    A template that is missing or broken is a ``UserError``.
+    """
+    path = Path(template)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(path.parent),
+        undefined=jinja2.StrictUndefined,
+        autoescape=False,
+        keep_trailing_newline=True,
+    )
+    with mistakes_named(path):
+        return environment.get_template(path.name).render(specs=specs, constant=_constant)
+
+
+def _constant(head: str, value: object) -> str:
+    return f"{head} = {_literal(value, 0, len(head) + len(' = '))}"
+
+
+def _literal(value: object, indent: int, taken: int) -> str:
+    """Return ``value`` as a Python literal: in one line where it fits, else one element a line.
+
+    ``taken`` are the columns of its first line that are in use, the indent included.
+    """
+    opening, elements, closing = _parts(value)
+    if not elements:
+        return opening + closing
+    line = opening + ", ".join(head + _literal(item, 0, 0) for head, item in elements) + closing
+    if "\n" not in line and taken + len(line) <= LINE_LENGTH:
+        return line
+    inner = indent + 4
+    rows = (" " * inner + head + _literal(item, inner, inner + len(head) + len(",")) + ",\n" for head, item in elements)
+    return f"{opening}\n{''.join(rows)}{' ' * indent}{closing}"
+
+
+def _parts(value: object) -> tuple[str, list[tuple[str, object]], str]:
+    """Return opening, elements (their heads and values) and closing; an atom has no elements."""
+    if is_dataclass(value):
+        name = type(value).__name__
+        return f"{name}(", [(f"{field.name}=", getattr(value, field.name)) for field in fields(value)], ")"
+    if isinstance(value, Mapping):
+        return "{", [(f"{_parts(key)[0]}: ", item) for key, item in value.items()], "}"
+    if isinstance(value, tuple):
+        return "(", [("", item) for item in value], ",)" if len(value) == 1 else ")"
+    # JSON puts the double quotes that Python formatters want; the texts are printable, so both read it alike.
+    return (json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)), [], ""

@@ -1,0 +1,100 @@
+"""GPU products: what the simulator, the features and the support rules know about a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tileseer.core import tables
+from tileseer.core.errors import UserError
+
+_Count = Annotated[int, Field(ge=1)]
+_Positive = Annotated[float, Field(gt=0)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Hardware(tables.Table):
+    """One product; the fields and their units are explained at the head of config/hardware.yaml."""
+
+    name: str
+    arch: str
+    compute_units: _Count
+    clock_ghz: _Positive
+    xcds: _Count
+    simds_per_cu: _Count
+    shader_engines: _Count
+    max_waves_per_cu: _Count
+    wave_size: Literal[32, 64]
+    matrix_flops_16bit: _Count
+    matrix_flops_fp32: _Count
+    short_k_rate: _Share
+    vgprs_per_simd_lane: _Count
+    max_vgprs_per_wave: _Count
+    lds_kib: _Count
+    lds_bytes_per_clock: _Count
+    l1_kib: _Count
+    l2_mib: _Positive
+    llc_mib: Annotated[float, Field(ge=0)]
+    l2_tb_per_s: _Positive
+    llc_tb_per_s: _Positive
+    hbm_tb_per_s: _Positive
+    async_load_128bit: bool
+    launch_floor_us: _Positive
+    basis: dict[str, Literal["S", "F", "A"]]
+
+    @model_validator(mode="after")
+    def _basis_names_fields(self) -> Self:
+        unknown = sorted(set(self.basis) - set(type(self).model_fields) - {"default"})
+        if unknown or "default" not in self.basis:
+            raise ValueError(f"basis needs `default` and names of fields, not {unknown}")
+        return self
+
+    @property
+    def max_clock_mhz(self) -> int:
+        """Peak engine clock, MHz."""
+        return round(self.clock_ghz * 1000)
+
+    @property
+    def lds_bytes(self) -> int:
+        """Local data share of a compute unit, bytes."""
+        return self.lds_kib * 1024
+
+    @property
+    def peak_tflops_16bit(self) -> float:
+        """Dense fp16/bf16 matrix peak of the device, TFLOPS."""
+        return self.compute_units * self.matrix_flops_16bit * self.clock_ghz / 1000
+
+    @property
+    def peak_tflops_fp32(self) -> float:
+        """Dense fp32 matrix peak of the device, TFLOPS."""
+        return self.compute_units * self.matrix_flops_fp32 * self.clock_ghz / 1000
+
+
+class _File(tables.Table):
+    products: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+
+
+def load(path: str | Path) -> dict[str, Hardware]:
+    """Return every product of the table ``path`` by its key; raise ``UserError`` on a mistake in it."""
+    products = tables.read(path, _File).products
+    for product, row in products.items():
+        if "name" in row:
+            raise UserError(f"{path}: products.{product}: drop the field name: the key is the name")
+    return {
+        product: tables.checked({"name": product, **row}, Hardware, f"{path}: products.{product}")
+        for product, row in products.items()
+    }
+
+
+def get(path: str | Path, product: str) -> Hardware:
+    """Return one product of the table ``path``; raise ``UserError`` when it is not there."""
+    products = load(path)
+    if not product:
+        raise UserError(
+            f"no GPU product stands for this arch: give benchmark.products an entry, one of {', '.join(products)}"
+        )
+    if product not in products:
+        raise UserError(f"{path}: there is no product {product!r}; it has {', '.join(products)}")
+    return products[product]

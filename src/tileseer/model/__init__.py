@@ -1,0 +1,1 @@
+"""The model stage: features, trainer, cross-validation, priors, model files."""

@@ -1,0 +1,1 @@
+"""The problems stage: what is trained on, and what is held out."""

@@ -1,0 +1,110 @@
+"""One convolution as a network ran it, and how it becomes a row of the table of layers, or why not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tileseer.conv.layers import Layer
+from tileseer.conv.operation import VARIANTS
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import UserError
+
+LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
+MAX_TENSOR_BYTES = 2**31
+BF16_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A convolution or a transposed one; all extents are of its 1 to 3 spatial axes.
+
+    ``image`` is what it reads and ``channels`` what it has of them, ``filters`` what it writes: N x channels x image
+    becomes N x filters x output.
+    """
+
+    layer: str
+    batch: int
+    groups: int
+    channels: int
+    filters: int
+    image: tuple[int, ...]
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+    output_pad: tuple[int, ...] = ()
+    """What a transposed convolution adds at the end of each axis."""
+    transposed: bool = False
+    trained: bool = False
+    """Whether the run has a backward pass."""
+    input_grad: bool = False
+    """Whether that pass needs the gradient of the input: not so for the first layer of a network."""
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """The problems that the run solves: a transposed convolution is its partner's backward data."""
+        first, other = ("bwd_data", "forward") if self.transposed else ("forward", "bwd_data")
+        wanted = {first, *(("bwd_weight",) if self.trained else ()), *((other,) if self.input_grad else ())}
+        return tuple(variant for variant in VARIANTS if variant in wanted)
+
+    def dims(self) -> tuple[int, ...]:
+        """Return the 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
+
+        The output extents of a transposed convolution are (i - 1) s - 2 p + d (f - 1) + output_pad + 1.
+        """
+        image = self.image
+        channels, filters = self.channels, self.filters
+        if self.transposed:
+            channels, filters = filters, channels
+            axes = zip(image, self.filter, self.stride, self.pad, self.dilation, self.output_pad, strict=True)
+            image = tuple((i - 1) * s - 2 * p + d * (f - 1) + o + 1 for i, f, s, p, d, o in axes)
+        # A filter extent of 1 reads the same pixels whatever its dilation: one problem, one key.
+        dilation = tuple(d if f > 1 else 1 for d, f in zip(self.dilation, self.filter, strict=True))
+        values = {"N": self.batch, "C": channels, "K": filters, "G": self.groups}
+        for names, extents, absent in (
+            (("Di", "Hi", "Wi"), image, 1),
+            (("Z", "Y", "X"), self.filter, 1),
+            (("stride_d", "stride_h", "stride_w"), self.stride, 1),
+            (("pad_d", "pad_h", "pad_w"), self.pad, 0),
+            (("dilation_d", "dilation_h", "dilation_w"), dilation, 1),
+        ):
+            full = (absent,) * (3 - len(extents)) + tuple(extents)
+            values.update(zip(names, full, strict=True))
+        return tuple(values[name] for name in DIMS)
+
+    def fault(self) -> str:
+        """Return why this cannot stand in the table, or an empty string."""
+        try:
+            problem = Problem.from_dims("forward", "bf16", **dict(zip(DIMS, self.dims(), strict=True)))
+        except UserError as error:
+            return str(error).rpartition(": ")[2]
+        if self.transposed and any(o >= s for o, s in zip(self.output_pad, self.stride, strict=True)):
+            return "the output padding of a transposed convolution reaches its stride"
+        axes = zip(self.filter, self.pad, self.dilation, strict=True)
+        if any(p > d * (f - 1) for f, p, d in axes):
+            return "a pad exceeds the reach of the filter, so some outputs see padding only"
+        if problem.largest_tensor * BF16_BYTES >= MAX_TENSOR_BYTES:
+            return "a tensor has 2 GiB or more in bf16"
+        return ""
+
+
+def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
+    """Return the distinct layers of a run in order of execution, and how many were left out for which reason."""
+    first: dict[tuple[object, ...], str] = {}
+    count: Counter[tuple[object, ...]] = Counter()
+    left_out: Counter[str] = Counter()
+    for conv in observed:
+        if fault := conv.fault():
+            left_out[fault] += 1
+            continue
+        key = (conv.dims(), conv.directions, LAYOUTS[len(conv.image)])
+        first.setdefault(key, conv.layer)
+        count[key] += 1
+    return [_layer(network, run, name, key, count[key]) for key, name in first.items()], left_out
+
+
+def _layer(network: str, run: str, name: str, key: Sequence[object], occurrences: int) -> Layer:
+    dims, directions, layout = key
+    return Layer(network, run, name, dims, occurrences, directions, layout)  # type: ignore[arg-type]

@@ -1,0 +1,99 @@
+"""Finds the convolutions of one model: what a callable makes with torch, or an ONNX file."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tileseer.conv.layers import Layer
+from tileseer.core.errors import UserError, shown
+from tileseer.problems.crawl import foreign
+from tileseer.problems.crawl.observed import tabulate
+
+_INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
+INSTALL = "install it with: pip install 'tileseer[crawl]'"
+
+
+def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return name (empty if there is none) and shape of an input such as ``8x3x224x224`` or ``mask=8x224``."""
+    match = _INPUT.fullmatch(text)
+    shape = tuple(int(extent) for extent in match[2].split("x")) if match else ()
+    if not match or 0 in shape:
+        raise UserError(f"--input: {shown(text)} is no shape such as 8x3x224x224, or NAME=8x3x224x224")
+    return match[1] or "", shape
+
+
+def from_torch(target: str, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
+    """Return the layers of the model that ``module:callable`` makes, and how many were left out for which reason.
+
+    The model is made and run on torch's meta device: it needs no weights, and no memory for them.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not module_name or not attribute:
+        raise UserError(f"--torch: {target!r} must be MODULE:CALLABLE, for example torchvision.models:resnet50")
+    if not inputs:
+        raise UserError("--torch: say on what the model runs, for example --input 8x3x224x224")
+    shapes = [parse_input(text) for text in inputs]
+    try:
+        import torch
+
+        from tileseer.problems.crawl import torch_record
+    except ImportError as error:
+        raise UserError(f"--torch needs torch ({error}); {INSTALL}") from error
+    make = _callable(target, module_name, attribute)
+    positional = [shape for name, shape in shapes if not name]
+    named = {name: shape for name, shape in shapes if name}
+
+    def feed(model: Any) -> object:
+        return model(
+            *(torch.empty(shape) for shape in positional), **{name: torch.empty(s) for name, s in named.items()}
+        )
+
+    try:
+        found = torch_record.record(torch_record.build(make), feed, trained)
+    # The user's code may raise anything; its traceback stays attached for those who ask for it.
+    except Exception as error:
+        raise UserError(
+            f"--torch {target}: {type(error).__name__}: {error}; the model must run on the meta device, where "
+            "shapes are known and values are not"
+        ) from error
+    run = f"{'train' if trained else 'infer'} {' '.join(inputs)}"
+    return tabulate(network or attribute.rpartition(".")[2], run, found)
+
+
+def _callable(target: str, module_name: str, attribute: str) -> Any:
+    """Return the callable, looked for in the current folder too, as ``python -m`` would."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        value: Any = foreign.module(module_name)
+    # The user's code may raise anything.
+    except Exception as error:
+        raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            raise UserError(f"--torch {target}: {module_name} has no {attribute}")
+        value = getattr(value, part)
+    if not callable(value):
+        raise UserError(f"--torch {target}: {attribute} is no callable that makes a model")
+    return value
+
+
+def from_onnx(path: Path, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
+    """Return the layers of an ONNX model, and how many were left out for which reason.
+
+    ``inputs`` give shapes to inputs with dynamic axes; without a name, to the graph's inputs in their order.
+    """
+    shapes = [parse_input(text) for text in inputs]
+    try:
+        from tileseer.problems.crawl import onnx_record
+    except ImportError as error:
+        raise UserError(f"--onnx needs the package onnx ({error}); {INSTALL}") from error
+    found, left_out = onnx_record.record(path, shapes, trained)
+    run = f"{'train' if trained else 'infer'} {' '.join(inputs)}".strip()
+    layers, more = tabulate(network or path.stem, run, found)
+    return layers, left_out + more

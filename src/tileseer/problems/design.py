@@ -1,0 +1,191 @@
+"""Training problems that fill the space which the networks of the train split span.
+
+Layers are of one kind when filter, stride, dilation, padding, grouping and dimensionality agree. A kind's space is the
+box, in logarithms, of batch, channels and filters a group, groups, image height, image shape and depth between the
+5th and the 95th percentile of its layers. Each kind gets points of a scrambled Sobol sequence, as many as the square
+root of its number of layers commands: rare kinds are learnt too. Channels are rounded to multiples of 8 for most
+points and left as they fall for the others, so odd channels are part of the design.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import qmc
+
+from tileseer.conv.layers import Layer
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import UserError
+
+PERCENTILES = (5, 95)
+MAX_GFLOP = 1500.0
+MAX_TENSOR_BYTES = 1900 * 2**20
+BF16_BYTES = 2
+LEAST_LAYERS = 3
+"""Kinds of fewer layers are the oddities of one network: they span no space."""
+ODD_SHARE = 0.15
+"""Share of the points whose channels are not rounded."""
+TRIES = 64
+"""Sobol points tried for each one wanted, before a kind gives up: most fall out for their size."""
+AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What two layers have in common apart from batch, channels and image."""
+
+    grouping: str
+    """``dense``, ``grouped`` or ``depthwise``; depthwise may have several filters a channel."""
+    flat: bool
+    """Whether the image has a height of 1: a 1D convolution."""
+    deep: bool
+    filter: tuple[int, ...]
+    stride: tuple[int, ...]
+    pad: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """The kind in words, such as ``grouped 1x3x3 stride 1x2x2``."""
+        axes = slice(0 if self.deep else 1, 3)
+        words = [self.grouping, "x".join(map(str, self.filter[axes]))]
+        for label, values, usual in (("stride", self.stride, 1), ("dilation", self.dilation, 1), ("pad", self.pad, -1)):
+            if any(value != usual for value in values):
+                words += [label, "x".join(map(str, values[axes]))]
+        return " ".join([*words, *(["1D"] if self.flat else [])])
+
+
+def kind_of(dims: Sequence[int]) -> Kind:
+    """Return the kind of a convolution given by its 19 dimensions."""
+    d = dict(zip(DIMS, dims, strict=True))
+    grouping = "dense" if d["G"] == 1 else "depthwise" if d["G"] == d["C"] else "grouped"
+    depth = (d["Di"], d["Z"], d["stride_d"], d["dilation_d"], d["pad_d"])
+    return Kind(
+        grouping,
+        flat=d["Hi"] == 1 and d["Wi"] > 1,
+        deep=depth != (1, 1, 1, 1, 0),
+        filter=(d["Z"], d["Y"], d["X"]),
+        stride=tuple(d[f"stride_{axis}"] for axis in "dhw"),
+        pad=tuple(d[f"pad_{axis}"] for axis in "dhw"),
+        dilation=tuple(d[f"dilation_{axis}"] for axis in "dhw"),
+    )
+
+
+def coordinates(dims: np.ndarray) -> np.ndarray:
+    """Return log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
+    d = {name: dims[:, place].astype(np.float64) for place, name in enumerate(DIMS)}
+    axes = (d["N"], d["C"] / d["G"], d["K"] / d["G"], d["G"], d["Hi"], d["Wi"] / d["Hi"], d["Di"])
+    return np.log2(np.stack(axes, axis=1))
+
+
+def draw(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int) -> list[Problem]:
+    """Return ``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
+    kinds: dict[Kind, set[tuple[int, ...]]] = defaultdict(set)
+    for layer in layers:
+        kinds[kind_of(layer.dims)].add(layer.family)
+    spaces = {
+        kind: np.array([(1, *family) for family in sorted(families)])
+        for kind, families in kinds.items()
+        if len(families) >= LEAST_LAYERS and (3 if kind.deep else 2) in ndims
+    }
+    if size and not spaces:
+        raise UserError("problems.design: no kind of convolution has enough layers in the train split to span a space")
+    batches = np.array(sorted({layer.dims[0] for layer in layers}))
+    problems: dict[str, Problem] = {}
+    wanted = _shares({kind: math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)
+    for kind in sorted(spaces, key=lambda kind: kind.name):
+        for problem in _fill(kind, spaces[kind], batches, wanted[kind], operation, seed):
+            problems.setdefault(problem.key, problem)
+    return list(problems.values())
+
+
+def _shares(weights: dict[Kind, float], size: int) -> dict[Kind, int]:
+    """Deal ``size`` in proportion to ``weights``, the largest remainders last, at least 1 where there is enough."""
+    total = sum(weights.values())
+    exact = {kind: size * weight / total for kind, weight in weights.items()}
+    dealt = {kind: int(share) for kind, share in exact.items()}
+    order = sorted(exact, key=lambda kind: (dealt[kind] - exact[kind], kind.name))
+    for kind in order[: size - sum(dealt.values())]:
+        dealt[kind] += 1
+    return dealt
+
+
+def _fill(
+    kind: Kind, dims: np.ndarray, batches: np.ndarray, wanted: int, operation: Operation, seed: int
+) -> list[Problem]:
+    """Return ``wanted`` distinct problems of one kind, or fewer."""
+    if not wanted:
+        return []
+    points = coordinates(dims)
+    points[:, 0] = 0.0
+    low, high = np.percentile(points, PERCENTILES, axis=0)
+    low[0], high[0] = np.log2(batches[[0, -1]])
+    stream = int(hashlib.sha256(f"{seed}:{kind.name}".encode()).hexdigest()[:8], 16)
+    # One more axis says how a point's channels are rounded.
+    sobol = qmc.Sobol(len(AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
+    found: dict[str, Problem] = {}
+    for point in sobol.random(2 ** math.ceil(math.log2(wanted * TRIES))):
+        values = dict(zip(AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
+        problem = _problem(kind, values, point[-1] < ODD_SHARE, operation)
+        if problem is not None:
+            found.setdefault(problem.key, problem)
+        if len(found) == wanted:
+            break
+    return list(found.values())
+
+
+def _problem(kind: Kind, values: dict[str, float], odd: bool, operation: Operation) -> Problem | None:
+    """Return the problem at one point, or None where the filter does not fit or it is too large."""
+    groups = 1 if kind.grouping == "dense" else _channels(values["G"], odd)
+    per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], odd)
+    filters = _channels(values["K/G"], odd) if kind.grouping != "depthwise" else max(1, round(values["K/G"]))
+    height = 1 if kind.flat else max(1, round(values["H"]))
+    full = {
+        "N": max(1, round(values["N"])),
+        "G": groups,
+        "C": groups * per_group,
+        "K": groups * filters,
+        "Di": max(1, round(values["D"])) if kind.deep else 1,
+        "Hi": height,
+        "Wi": max(1, round(height * values["W/H"])),
+    }
+    full.update(zip(("Z", "Y", "X"), kind.filter, strict=True))
+    for name, given in (("stride", kind.stride), ("pad", kind.pad), ("dilation", kind.dilation)):
+        full.update(zip((f"{name}_{axis}" for axis in "dhw"), given, strict=True))
+    try:
+        problem = Problem.from_dims(operation.variant, operation.dtype, **full)
+    except UserError:
+        return None
+    too_large = problem.flop > MAX_GFLOP * 1e9 or problem.largest_tensor * BF16_BYTES > MAX_TENSOR_BYTES
+    return None if too_large or problem.ndim != (3 if kind.deep else 2) else problem
+
+
+def _channels(value: float, odd: bool) -> int:
+    """Round channels as networks have them: to multiples of 8 from 12 on, else of nothing."""
+    return max(1, round(value)) if odd or value < 12 else 8 * round(value / 8)
+
+
+def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
+    """Return how far each problem is from the nearest of ``training`` of its kind, float64 [n] in octaves.
+
+    The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
+    that training does not have are infinitely far.
+    """
+    by_kind: dict[Kind, list[list[int]]] = defaultdict(list)
+    for problem in training:
+        dims = [getattr(problem, name) for name in DIMS]
+        by_kind[kind_of(dims)].append(dims)
+    known = {kind: coordinates(np.array(dims)) for kind, dims in by_kind.items()}
+    nearest = np.full(len(problems), np.inf)
+    for place, problem in enumerate(problems):
+        dims = [getattr(problem, name) for name in DIMS]
+        points = known.get(kind_of(dims))
+        if points is not None:
+            nearest[place] = np.sqrt(((points - coordinates(np.array([dims]))) ** 2).sum(axis=1)).min()
+    return nearest

@@ -1,0 +1,246 @@
+"""Sets of problems: from generator files, and from tables of the layers of networks.
+
+A generator file lists sections. A section crosses ``choices``: each key is a dimension or several joined by
+commas (chosen together), each value the list to choose from. Derived names say what a product of lists cannot:
+
+* ``C/G`` and ``K/G``: channels a group; C and K follow. ``C`` and ``K`` may be given instead.
+* ``pad: same`` pads every axis by dilation * (filter - 1) / 2, rounded down.
+* ``depthwise: true`` sets G = C = K.
+
+``count`` draws that many problems of the product, without repetition, from a generator seeded by the section's
+name: changing one section leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import Field
+
+from tileseer.conv.layers import Layer, Run, runs
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS, INT32_MAX, Problem
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, read
+
+_AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
+_DERIVED = ("C/G", "K/G")
+T = TypeVar("T")
+
+
+class GeneratorSection(Table):
+    """A family of problems."""
+
+    name: str = Field(min_length=1)
+    choices: dict[str, list[Any]]
+    """Dimension, or dimensions joined by commas, to the values to choose from."""
+    pad: str = Field("given", pattern="^(given|same)$")
+    """``same``, or ``given`` (the pad fields of the choices, 0 where there are none)."""
+    depthwise: bool = False
+    """Set G = C = K."""
+    count: int | None = Field(None, ge=1)
+    """How many problems to draw; all of the product if not set."""
+
+
+class Limits(Table):
+    """Problems beyond these are left out of the product before drawing."""
+
+    max_gflop: float = Field(2000.0, gt=0, strict=False)
+    max_tensor_mib: float = Field(1900.0, gt=0, strict=False)
+    """Largest single tensor, counted at two bytes an element."""
+
+
+class Generator(Table):
+    """A generator file."""
+
+    limits: Limits = Limits()
+    sections: list[GeneratorSection] = Field(min_length=1)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem with where it comes from: a generator section, the design, or a network and its layer."""
+
+    problem: Problem
+    origin: str
+    layer: str
+
+
+def generate(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[Entry]:
+    """Return the problems of a generator file for one operation, in file order, without repetition."""
+    generator = read(path, Generator)
+    entries: dict[str, Entry] = {}
+    for section in generator.sections:
+        for problem in _draw(section, generator.limits, operation, seed, path):
+            if problem.ndim in ndims:
+                entries.setdefault(problem.key, Entry(problem, section.name, ""))
+    return list(entries.values())
+
+
+def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed: int, path: Path) -> Iterator[Problem]:
+    where = f"{path}: section {section.name!r}"
+    axes = [_axis(key, values, where) for key, values in section.choices.items()]
+    size = math.prod(len(axis) for axis in axes)
+    numbers: Iterator[int] = iter(range(size))
+    if section.count is not None:
+        if size > 10**7:
+            raise UserError(f"{where}: the choices make {size} combinations; more than 10,000,000 cannot be drawn from")
+        # Python's own generator: its sequence for a given seed is the same on every version and machine.
+        stream = random.Random(hashlib.sha256(f"{seed}:{section.name}".encode()).hexdigest())
+        numbers = iter(stream.sample(range(size), size))
+    wanted = size if section.count is None else section.count
+    for number in numbers:
+        if wanted == 0:
+            return
+        dims: dict[str, int] = {}
+        for axis in axes:
+            number, index = divmod(number, len(axis))
+            dims.update(axis[index])
+        problem = _problem(dims, section, operation, where)
+        if problem is not None and _within(problem, limits):
+            wanted -= 1
+            yield problem
+    if section.count is not None and wanted:
+        raise UserError(f"{where}: count is {section.count}, but only {section.count - wanted} combinations are valid")
+
+
+def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
+    """Return what each choice of one key sets."""
+    names = [name.strip() for name in key.split(",")]
+    for name in names:
+        if name not in (*DIMS, *_DERIVED):
+            raise UserError(f"{where}: unknown dimension {name!r}; use {', '.join((*DIMS, *_DERIVED))}")
+    axis = []
+    for value in values:
+        numbers = value if isinstance(value, list) else [value]
+        if len(numbers) != len(names) or not all(type(n) is int and 0 <= n <= INT32_MAX for n in numbers):
+            raise UserError(f"{where}: {key}: {value!r} must be {len(names)} whole number(s) from 0 to {INT32_MAX}")
+        axis.append(dict(zip(names, numbers, strict=True)))
+    if not axis:
+        raise UserError(f"{where}: {key}: the list of values is empty")
+    return axis
+
+
+def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operation, where: str) -> Problem | None:
+    """Return the problem, or None where the filter does not fit into the image or G does not divide."""
+    full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
+    if section.depthwise:
+        full["G"] = full["K"] = full["C"]
+    for name in _DERIVED:
+        if name in dims:
+            full[name[0]] = dims[name] * full["G"]
+    if section.pad == "same":
+        for _, extent, axis in _AXES:
+            full[f"pad_{axis}"] = full[f"dilation_{axis}"] * (full[extent] - 1) // 2
+    if full["G"] < 1 or full["C"] % full["G"] or full["K"] % full["G"]:
+        return None
+    if any(
+        full[image] + 2 * full[f"pad_{axis}"] < full[f"dilation_{axis}"] * (full[extent] - 1) + 1
+        for image, extent, axis in _AXES
+    ):
+        return None
+    try:
+        return Problem.from_dims(operation.variant, operation.dtype, **full)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def _within(problem: Problem, limits: Limits) -> bool:
+    largest = 2 * problem.largest_tensor
+    return problem.flop <= limits.max_gflop * 1e9 and largest <= limits.max_tensor_mib * 2**20
+
+
+def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[Entry]:
+    """Return the distinct problems of layers whose run needs the direction, with the first network that has each."""
+    entries: dict[str, Entry] = {}
+    for layer in layers:
+        if operation.variant in layer.directions:
+            problem = layer.problem_for(operation)
+            if problem.ndim in ndims:
+                entries.setdefault(problem.key, Entry(problem, layer.network, layer.layer))
+    return list(entries.values())
+
+
+def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, size: int, seed: int) -> list[Layer]:
+    """Return about ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
+    wanted = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
+    families: dict[str, list[Layer]] = defaultdict(list)
+    for layer in sorted(wanted, key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims))):
+        families[layer.network_family or layer.network].append(layer)
+    chosen: dict[tuple[int, ...], Layer] = {}
+    for layer in _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))]):
+        if len(chosen) >= size:
+            break
+        chosen.setdefault(layer.family, layer)
+    return list(chosen.values())
+
+
+def sample_runs(
+    layers: Iterable[Layer], split: str, operation: Operation, ndims: Sequence[int], size: int, seed: int
+) -> list[Run]:
+    """Return runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
+
+    Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network can be told.
+    A run that would go beyond ``size``, or take more than a tenth of it, is passed over. ``size`` 0 takes all.
+    """
+    given = list(layers)
+    families: dict[str, list[Run]] = defaultdict(list)
+    split_runs = {(layer.network, layer.run) for layer in given} - {
+        (layer.network, layer.run) for layer in given if layer.split != split
+    }
+    for run in runs(given, operation.variant):
+        if (run.network, run.run) in split_runs and all(_ndim(layer) in ndims for layer in run.layers):
+            families[run.layers[0].network_family or run.network].append(run)
+    for own in families.values():
+        own.sort(key=lambda run: _order(seed, "run", run.network, run.run))
+    ordered = _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))])
+    chosen: list[Run] = []
+    dims: set[tuple[int, ...]] = set()
+    for run in ordered:
+        more = {layer.dims for layer in run.layers} - dims
+        if not size or (len(more) <= max(size // 10, 1) and len(dims) + len(more) <= size):
+            chosen.append(run)
+            dims |= more
+    return chosen
+
+
+def _ndim(layer: Layer) -> int:
+    return layer.problem.ndim
+
+
+def _order(seed: int, *words: str) -> str:
+    """Return a key that shuffles by content, so that one more network does not reorder the others."""
+    return hashlib.sha256(":".join((str(seed), *words)).encode()).hexdigest()
+
+
+def _in_turn(queues: Sequence[Sequence[T]]) -> Iterator[T]:
+    """Yield the first of each queue, then the second of each, and so on."""
+    for place in range(max(map(len, queues), default=0)):
+        yield from (queue[place] for queue in queues if place < len(queue))
+
+
+def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
+    """Return the training problems whose layer family does not occur in validation.
+
+    The same layer at another batch size is no unseen problem, so whole families are held out.
+    """
+    families = {entry.problem.layer_family for entry in validation}
+    return [entry for entry in training if entry.problem.layer_family not in families]
+
+
+def assert_disjoint(training: list[Entry], validation: list[Entry]) -> None:
+    """Stop with a ``UserError`` if any canonical key, or any layer at another batch size, is on both sides."""
+    for what in ("key", "layer_family"):
+        ours, theirs = ({getattr(entry.problem, what) for entry in side} for side in (training, validation))
+        if shared := ours & theirs:
+            raise UserError(
+                f"{len(shared)} problems share their {what} between the training and the validation set, first "
+                f"{min(shared)}: an efficiency on them would not be one on unseen problems"
+            )

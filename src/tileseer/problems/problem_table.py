@@ -1,0 +1,65 @@
+"""The table of problems that the problems stage writes: training and validation, never overlapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple
+
+import pyarrow as pa
+
+from tileseer.conv.layers import Run
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS, FIELDS
+from tileseer.problems.problem_sets import Entry
+
+SPLITS = ("train", "validation")
+SCHEMA = pa.schema(
+    [
+        ("problem_key", pa.string()),
+        ("layer_family", pa.string()),
+        ("split", pa.string()),
+        ("network", pa.string()),
+        ("layer", pa.string()),
+        *((field, pa.int32() if field in (*DIMS, "ndim") else pa.string()) for field in FIELDS),
+    ]
+)
+"""``network`` names the network, ``design``, or the generator section; ``layer`` is empty for the last two."""
+
+
+def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
+    """Return one row a problem, training first, each split in key order."""
+    rows = []
+    for split, entries in zip(SPLITS, (training, validation), strict=True):
+        ordered = sorted(entries, key=lambda entry: entry.problem.key)
+        rows += [
+            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem)) for e in ordered
+        ]
+    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
+    return pa.table([list(column) for column in columns], schema=SCHEMA)
+
+
+USES = pa.schema(
+    [
+        ("problem_key", pa.string()),
+        ("network", pa.string()),
+        ("run", pa.string()),
+        ("layer", pa.string()),
+        ("occurrences", pa.int32()),
+        ("flop_share", pa.float64()),
+        ("nearest_training", pa.float64()),
+    ]
+)
+"""Which run of a network needs which problem: how often, for which share of the FLOP of the run in this direction,
+and how far the nearest training problem is (``design.distances``, in octaves, infinite without one of its kind)."""
+
+
+def uses(runs: Iterable[Run], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
+    """Return one row a layer of each run; ``nearest`` gives the distance of each problem key."""
+    rows = []
+    for run in runs:
+        for layer in run.layers:
+            key = layer.problem_for(operation).key
+            row = (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
+            rows.append(row)
+    columns = list(zip(*sorted(rows), strict=True)) or [()] * len(USES)
+    return pa.table([list(column) for column in columns], schema=USES)

@@ -1,0 +1,100 @@
+"""The problems of one operation: what is trained on, and which runs of unseen networks it is judged on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer.conv import layers
+from tileseer.conv.layers import Run
+from tileseer.conv.operation import DTYPES, VARIANTS, Operation
+from tileseer.conv.problem import Problem
+from tileseer.core import row_filter
+from tileseer.core.errors import UserError
+from tileseer.problems import design, problem_sets
+from tileseer.problems.problem_sets import Entry
+from tileseer.settings.problems import ProblemsSettings
+
+KINDS = row_filter.kinds(Problem, {"variant": VARIANTS, "dtype": DTYPES})
+"""What a filter of problems may read."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The problems of one operation; no layer family is in both ``training`` and ``validation``."""
+
+    training: list[Entry]
+    validation: list[Entry]
+    runs: list[Run]
+    """The runs whose layers are the validation problems."""
+    held_out: int
+    """Training problems that were left out, because validation has their layer family."""
+    nearest: Mapping[str, float]
+    """Key of a validation problem to the distance of the nearest training problem (``design.distances``)."""
+
+
+def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> Chosen:
+    """Read the tables that ``settings`` name and choose the problems of ``operation``.
+
+    Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
+    gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
+    among the runs.
+    """
+    known = layers.read(Path(settings.networks))
+    layers.assert_splits(known, settings.networks)
+    judged = known if settings.validation == settings.networks else layers.read(Path(settings.validation))
+    layers.assert_splits(judged, settings.validation)
+    wanted = _wanted(settings.filter)
+    own, generated = _listed(settings, operation, ndims)
+    taken = {entry.problem.layer_family for entry in own}
+    chosen_runs = problem_sets.sample_runs(
+        judged, settings.validation_split, operation, ndims, settings.validation_problems, settings.seed
+    )
+    validation = [
+        entry
+        for entry in problem_sets.of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
+        if entry.problem.layer_family not in taken and wanted(entry)
+    ]
+    kept = {entry.problem.key for entry in validation}
+    chosen_runs = [run for run in chosen_runs if all(e.problem_for(operation).key in kept for e in run.layers)]
+    drawn = [*generated, *_drawn(settings, known, operation, ndims)]
+    training = {entry.problem.key: entry for entry in [*own, *drawn] if wanted(entry)}
+    rest = problem_sets.hold_out(list(training.values()), validation)
+    problem_sets.assert_disjoint(rest, validation)
+    near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
+    nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
+    return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
+
+
+def _wanted(text: str) -> Callable[[Entry], bool]:
+    """Return what ``problems.filter`` asks of a problem."""
+    if not text:
+        return lambda entry: True
+    asked = row_filter.parse(text, KINDS, "problems.filter")
+    return lambda entry: asked.keeps(vars(entry.problem))
+
+
+def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:
+    """Return the problems of the files under ``problems.training``: of tables of layers, and of generators."""
+    own: list[Entry] = []
+    generated: list[Entry] = []
+    for name in settings.training:
+        path = Path(name)
+        if path.suffix == ".csv":
+            own += problem_sets.of_layers(layers.read(path), operation, ndims)
+        elif path.suffix in (".yaml", ".yml"):
+            generated += problem_sets.generate(path, operation, tuple(ndims), settings.seed)
+        else:
+            raise UserError(f"problems.training: {name} is neither a .yaml generator nor a .csv table of layers")
+    return own, generated
+
+
+def _drawn(
+    settings: ProblemsSettings, known: Sequence[layers.Layer], operation: Operation, ndims: Sequence[int]
+) -> list[Entry]:
+    """Return the train split's share: the design that fills its space, and some of its layers."""
+    train = [layer for layer in known if layer.split == "train"]
+    filling = design.draw(train, operation, ndims, settings.design, settings.seed)
+    some = problem_sets.sample_layers(train, "train", operation, settings.training_layers, settings.seed)
+    return [*(Entry(problem, "design", "") for problem in filling), *problem_sets.of_layers(some, operation, ndims)]

@@ -1,0 +1,1 @@
+"""The publish stage: the model directory, its provenance, its RO-Crate."""

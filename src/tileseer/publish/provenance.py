@@ -1,0 +1,146 @@
+"""What made the published models: commit, configuration, packages, compiler, device, measurements, hashes of inputs.
+
+The publish stage writes it beside the models. It has no time, host or path of a machine: the same inputs, settings and
+packages on the same commit give the same bytes. The commit is that of the workflow's checkout when it published; a
+later commit that changes nothing of the models publishes nothing, so what is written stays true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from tileseer.core import parquet, seal
+from tileseer.core.checkout import Source, source_of
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
+from tileseer.dataset.schema import provenance_of
+from tileseer.model import model_files
+
+FORMAT = 1
+PACKAGES = (
+    "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scikit-learn", "scipy", "snakemake",
+)  # fmt: skip
+"""Packages whose version may change a number or a text of the results."""
+SOURCES = ("Snakefile", "config", "src", "workflow")
+"""Folders of a checkout that results depend on."""
+CODE = ("Snakefile", "src/**/*.py", "workflow/**/*")
+"""Files of the workflow's folder that are code: what they hold is told even where there is no commit."""
+
+
+class Measurements(Table):
+    """The dataset of one operation."""
+
+    device: str
+    device_kind: str
+    measurement_id: str
+    """Digest of the device and of how it measures; see docs/architecture.md."""
+    pairs_by_status: dict[str, int]
+    recording: dict[str, Any] | None = None
+    """Of a recorded arch: where the recording comes from."""
+
+
+class Made(Table):
+    """What one operation's model was made from."""
+
+    measurements: Measurements
+    inputs: dict[str, str]
+    """SHA-256 of the tables of earlier stages, by path."""
+
+
+class Provenance(Table):
+    """The content of ``model_files.PROVENANCE``."""
+
+    format: int
+    arch: str
+    tileseer: str
+    source: Source
+    python: str
+    packages: dict[str, str]
+    config: dict[str, Any]
+    compiler: dict[str, Any]
+    operations: dict[str, Made]
+    code_sha256: str = ""
+    """Digest of the workflow's code, whatever was committed."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of the files that stages read and none made: hardware, rules, problems, recordings, by path."""
+
+
+def collect(
+    arch: str,
+    config: dict[str, Any],
+    compiler: dict[str, Any],
+    inputs: Mapping[str, Sequence[Path]],
+    workflow: Path,
+    files: Sequence[Path] = (),
+) -> Provenance:
+    """Return the provenance of the models of one arch.
+
+    ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile;
+    ``files`` are what stages read and none made.
+    """
+    return Provenance(
+        format=FORMAT,
+        arch=arch,
+        tileseer=_version("tileseer"),
+        source=source_of(workflow, SOURCES),
+        python=platform.python_version(),
+        packages={name: _version(name) for name in PACKAGES},
+        config=config,
+        compiler=compiler,
+        operations={operation: _made(*inputs[operation]) for operation in sorted(inputs)},
+        code_sha256=code_digest(workflow),
+        files={path.as_posix(): _sha256(path) for path in sorted(files)},
+    )
+
+
+def code_digest(workflow: Path) -> str:
+    """Return the SHA-256 of the names and contents of the code in the workflow's folder."""
+    code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
+    lines = sorted(f"{path.relative_to(workflow).as_posix()} {_sha256(path)}\n" for path in code)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _made(dataset: Path, *others: Path) -> Made:
+    told = provenance_of(parquet.read(dataset, columns=["status"]), dataset)
+    hashes = {}
+    for path in (dataset, *others):
+        seal.check(path)
+        hashes[path.as_posix()] = _sha256(path)
+    return Made(
+        measurements=Measurements(
+            device=told["device"],
+            device_kind=told["device_kind"],
+            measurement_id=told["measurement_id"],
+            pairs_by_status=dict(sorted(told["rows_by_status"].items())),
+            recording=told.get("recording"),
+        ),
+        inputs=hashes,
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def read(models: Path) -> Provenance:
+    """Return the provenance of a model directory, after all its hashes have been checked."""
+    index = model_files.verify(models)
+    path = models / model_files.PROVENANCE
+    if model_files.PROVENANCE not in index["sha256"]:
+        raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")
+    return checked(model_files.read_json(path), Provenance, str(path))

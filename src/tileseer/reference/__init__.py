@@ -1,0 +1,1 @@
+"""The upstream generator's rule sets, names, counts, filter and features."""

@@ -1,0 +1,195 @@
+"""The rule sets ``profiler`` and ``tests``: kernels made of the instance files of a Composable Kernel checkout.
+
+The files say block size, tile and repeats; waves follow with the arch's wave size. What the reference leaves out of
+the result is left out here by a named rule, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import reference_filter
+from tileseer.reference.builder_lines import Instance, Line, read_lines
+from tileseer.reference.builder_tables import BuilderRules
+from tileseer.reference.full_set import Cell
+from tileseer.reference.named_tables import CLASS_OF
+
+EPILOGUE = "cshuffle"
+
+SkipRule = Callable[[KernelConfig, str, ArchSpecs], str]
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A line that makes no kernel on this arch, with the rule that says so."""
+
+    where: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Built:
+    """A kernel of an instance file; ``lossy`` names the pipeline that the line asked for if it is another one."""
+
+    kernel: KernelConfig
+    lossy: str
+
+
+def gemm_kernels(
+    cell: Cell, rule_set: str, root: Path, rules: BuilderRules, specs: ArchSpecs
+) -> tuple[list[Built], list[Skipped]]:
+    """Return the kernels of a cell in file order, the first of equal ones; 1D has no files and no kernels."""
+    layout = rules.files.layouts.get(cell.ndim)  # type: ignore[call-overload]
+    kernels: dict[KernelConfig, Built] = {}
+    skipped: list[Skipped] = []
+    if layout is None:
+        return [], []
+    for name in rules.files.names[cell.variant]:  # type: ignore[index]
+        path = _folder(cell.variant, rule_set, root, rules) / name.format(layout=layout, dtype=cell.dtype)
+        for line in read_lines(path, rules):
+            if line.kind.form == "depthwise" or line.kind.variant != cell.variant:
+                raise UserError(f"{line.where}: an instance of {line.kind.variant} ({line.kind.form}) in this file")
+            fault = _add(line, cell, layout, rules, specs, kernels)
+            skipped += [Skipped(line.where, *fault)] if fault else []
+    return list(kernels.values()), skipped
+
+
+def depthwise_kernels(
+    dtypes: Sequence[str], rule_set: str, root: Path, rules: BuilderRules
+) -> Iterator[DepthwiseConfig]:
+    """Yield the depthwise kernels, data types innermost."""
+    file = rules.files.depthwise
+    for line in read_lines(root / rules.files.folder / file.direction / rule_set / file.name, rules):
+        if line.kind.form != "depthwise":
+            raise UserError(f"{line.where}: an instance of {line.kind.variant} among the depthwise ones")
+        tile_h, tile_w, size, stride_h, stride_w, pad_h, pad_w, batches, sub_h, sub_w, vec_in, vec_out = (
+            line.depthwise()
+        )
+        for dtype in dtypes:
+            kernel = DepthwiseConfig(
+                dtype, tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out
+            )
+            if (pad_h, pad_w) != (kernel.pad, kernel.pad):
+                raise UserError(f"{line.where}: padding {pad_h}x{pad_w}; a filter of {size} has {kernel.pad}")
+            yield kernel
+
+
+def _folder(variant: str, rule_set: str, root: Path, rules: BuilderRules) -> Path:
+    return root / rules.files.folder / rules.files.directions[variant] / rule_set  # type: ignore[index]
+
+
+def _add(
+    line: Line, cell: Cell, layout: str, rules: BuilderRules, specs: ArchSpecs, kernels: dict[KernelConfig, Built]
+) -> tuple[str, str] | None:
+    """Add the kernel of a line; return the rule and reason if it makes none."""
+    instance = line.instance()
+    shape = _shape(instance, cell, rules, specs)
+    if isinstance(shape, str):
+        return "whole_waves", shape
+    kernel = _kernel(instance, cell, layout, *shape)
+    for rule in SKIP_RULES:
+        reason = rule(kernel, cell.arch, specs)
+        if reason:
+            return rule.__name__, reason
+    kernels.setdefault(kernel, Built(kernel, instance.lossy))
+    return None
+
+
+def _shape(
+    instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs
+) -> tuple[tuple[int, int, int], tuple[int, int, int]] | str:
+    """Return waves and warp tile, or why the block is no whole number of waves."""
+    if instance.waves and instance.warp_tile:
+        return instance.waves, instance.warp_tile
+    waves_m, waves_n = (
+        size // (matrix * repeat)
+        for size, matrix, repeat in zip(instance.tile[:2], instance.matrix, instance.repeats, strict=True)
+    )
+    lanes = specs.wave_size(cell.arch) * waves_m * waves_n
+    if lanes < 1 or instance.block < lanes:
+        return f"a block of {instance.block} threads has no {waves_m}x{waves_n} waves of {specs.wave_size(cell.arch)}"
+    by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
+    if instance.matrix[0] not in by_matrix:
+        return f"there is no matrix instruction with m = {instance.matrix[0]}"
+    warp_k = min(max(instance.ak1, by_matrix[instance.matrix[0]]), instance.tile[2])
+    return (waves_m, waves_n, instance.block // lanes), (*instance.matrix, warp_k)
+
+
+def _kernel(
+    instance: Instance, cell: Cell, layout: str, waves: tuple[int, int, int], warp_tile: tuple[int, int, int]
+) -> KernelConfig:
+    return KernelConfig(
+        cell.variant, cell.dtype, layout, cell.ndim, instance.pipeline, EPILOGUE, instance.scheduler,
+        *instance.tile, *waves, *warp_tile, *instance.vectors, num_wave_groups=instance.wave_groups,
+        num_groups_to_merge=instance.groups, double_smem_buffer=instance.double_smem_buffer,
+        two_stage=instance.two_stage or _stores_odd(instance, cell), specialization=instance.specialization,
+        explicit_gemm=instance.explicit_gemm, streamk=instance.streamk,
+        streamk_persistent=instance.streamk_persistent, split_image=instance.split_image,
+    )  # fmt: skip
+
+
+def _stores_odd(instance: Instance, cell: Cell) -> bool:
+    """Tell whether a second stage is needed: 16-bit results cannot be added up one by one."""
+    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or instance.streamk != "none":
+        return False
+    if instance.native:
+        return instance.vectors[2] == 1
+    return instance.explicit_gemm and instance.vectors[2] % 2 == 1
+
+
+def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """On waves of 32: the rule of enumeration, asked of every data type."""
+    return reference_filter.wave32_instruction(kernel, arch, specs, tagged=True)
+
+
+def backward_vectors(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """Backward kernels have vectors of 1 or even width."""
+    if kernel.variant == "forward":
+        return ""
+    return reference_filter.vectors_one_or_even(kernel, arch, specs, tagged=True)
+
+
+def one_wave_covers(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """One wave reads a whole row of A and of B: m (bwd_data: k) and n of the tile fit its lanes times the vector."""
+    if kernel.variant == "forward":
+        return ""
+    lanes = specs.wave_size(arch)
+    rows_a = kernel.tile_m if kernel.variant == "bwd_weight" else kernel.tile_k
+    for side, rows, width in (("A", rows_a, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
+        if rows > lanes * width:
+            return f"{rows} elements of {side} are more than {lanes} lanes x {width}"
+    return ""
+
+
+def share_holds_vector(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """bwd_data: a vector of A or B is no wider than a thread's share of the tile."""
+    if kernel.variant != "bwd_data":
+        return ""
+    threads = specs.wave_size(arch) * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    for side, rows, width in (("A", kernel.tile_m, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
+        share = rows * kernel.tile_k // threads
+        if width > share:
+            return f"a vector of {width} is wider than the {share} elements of {side} a thread"
+    return ""
+
+
+def streamk_async_is_half(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """Stream-K with basic_async_v1 does not exist for fp32."""
+    unsupported = kernel.streamk != "none" and kernel.pipeline == "basic_async_v1" and kernel.dtype == "fp32"
+    return "stream-K with basic_async_v1 does not exist for fp32" if unsupported else ""
+
+
+SKIP_RULES: tuple[SkipRule, ...] = (
+    wave32_instruction,
+    backward_vectors,
+    one_wave_covers,
+    share_holds_vector,
+    streamk_async_is_half,
+)

@@ -1,0 +1,111 @@
+"""How many kernels each cell of the named rule sets has, and whether that is what a reference file says.
+
+A cell is an arch, a rule set and a request: one direction, ndim and data type (``cell``), one direction with 2D, 3D
+and all data types (``per_variant``), or all directions so (``all``). Samples depend on the request as a whole.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.reference.named import Enumerated, Enumerator
+from tileseer.reference.words import NDIMS
+
+KEY = ("arch", "rule_set", "scope", "variant", "ndim", "dtype")
+COUNTED = (
+    "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
+    "of_which_depthwise",
+)  # fmt: skip
+BUILT = "built"
+"""Unique names without a flag: our own column, not part of a comparison."""
+COLUMNS = (*KEY, *COUNTED, BUILT)
+ALL = "all"
+JOINT_NDIMS = (2, 3)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of the table; its fields are the first columns."""
+
+    arch: str
+    rule_set: str
+    scope: str
+    variant: str
+    ndim: str
+    dtype: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The row's key."""
+        return self.arch, self.rule_set, self.scope, self.variant, self.ndim, self.dtype
+
+    def request(self) -> tuple[list[str], list[int], list[str]]:
+        """Return the variants, ndims and data types that are enumerated together."""
+        return (
+            list(VARIANTS) if self.variant == ALL else [self.variant],
+            [int(ndim) for ndim in self.ndim.split("+")],
+            list(DTYPES) if self.dtype == ALL else [self.dtype],
+        )
+
+
+def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[Cell]:
+    """Yield every cell of some archs and rule sets."""
+    joint = "+".join(map(str, JOINT_NDIMS))
+    for arch in archs:
+        for rule_set in rule_sets:
+            for variant in VARIANTS:
+                for ndim in NDIMS:
+                    for dtype in DTYPES:
+                        yield Cell(arch, rule_set, "cell", variant, str(ndim), dtype)
+            for variant in VARIANTS:
+                yield Cell(arch, rule_set, "per_variant", variant, joint, ALL)
+            yield Cell(arch, rule_set, ALL, ALL, joint, ALL)
+
+
+def counts(items: Sequence[Enumerated]) -> dict[str, int]:
+    """Return the counted columns of one enumeration."""
+    passed = [item for item in items if item.passes_arch_filter]
+    values = (
+        len(items), len({item.name for item in items}), len(passed), len({item.name for item in passed}),
+        sum(isinstance(item.kernel, DepthwiseConfig) for item in items),
+    )  # fmt: skip
+    return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
+
+
+def count(wanted: Iterable[Cell], enumerator: Enumerator) -> Iterator[tuple[Cell, dict[str, int]]]:
+    """Yield each cell with its counts."""
+    for cell in wanted:
+        yield cell, counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
+
+
+def read_reference(path: Path) -> dict[Cell, dict[str, int]]:
+    """Read a file of counts (CSV with the columns ``KEY`` and ``COUNTED``); ``UserError`` on any other."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a table of counts: {error}") from error
+    reference = {}
+    for number, row in enumerate(rows, start=2):
+        try:
+            cell = Cell(*(row[column] for column in KEY))
+            cell.request()
+            reference[cell] = {column: int(row[column]) for column in COUNTED}
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(f"{path}:{number}: a row needs {', '.join((*KEY, *COUNTED))}: {error}") from error
+    if not reference:
+        raise UserError(f"{path}: there is no row to compare with")
+    return reference
+
+
+def difference(found: dict[str, int], expected: dict[str, int]) -> str:
+    """Return which counts differ, or an empty string."""
+    return ", ".join(
+        f"{column} {found[column]} != {expected[column]}" for column in COUNTED if found[column] != expected[column]
+    )

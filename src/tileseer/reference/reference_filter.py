@@ -1,0 +1,190 @@
+"""What the reference generator refuses, quirks included. What *we* hold legal: ``tileseer.families.ck_tile.validity``.
+
+Two stages. ``CONFIG_RULES`` apply while a rule set is enumerated. ``ARCH_RULES`` are the architecture filter, which
+the reference may leave out: a kernel that fails them still belongs to the rule set. A predicate returns an empty
+string when the kernel passes, else why the reference refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu.arch import ArchSpecs
+
+ConfigRule = Callable[[KernelConfig, str, ArchSpecs, bool], str]
+ArchRule = Callable[[KernelConfig, str, ArchSpecs], str]
+
+OPERATORS = {"forward": "conv_fwd", "bwd_data": "conv_bwd_data", "bwd_weight": "conv_bwd_weight"}
+"""The limits of the 2D operators are used for every dimensionality."""
+BACKWARD_PIPELINES = ("compv3", "mem")
+UNKNOWN_TO_ARCH_FILTER = ("basic_async_v1",)
+"""Pipelines without interwave in our arch table that the filter's own copy of the table leaves out."""
+WAVE32_MIN_WARP_K = 32
+
+
+def config_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> tuple[str, str]:
+    """Return the first enumeration rule that refuses the kernel and why, or two empty strings.
+
+    ``tagged`` tells whether the rule set chose the kernel for its data type; ``default`` does not.
+    """
+    for rule, check in CONFIG_RULES.items():
+        reason = check(kernel, arch, specs, tagged)
+        if reason:
+            return rule, reason
+    return "", ""
+
+
+def arch_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
+    """Return the first rule of the architecture filter that refuses the kernel and why, or two empty strings."""
+    for rule, check in ARCH_RULES.items():
+        reason = check(kernel, arch, specs)
+        if reason:
+            return rule, reason
+    return "", ""
+
+
+def trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """Pipeline, epilogue and scheduler must fit; this copy of the table has all twelve exclusions."""
+    return _trait_fault(kernel, specs)
+
+
+def streamk_is_bwd_weight(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """Stream-K exists for bwd_weight."""
+    if kernel.streamk != "none" and kernel.variant != "bwd_weight":
+        return f"stream-K exists for bwd_weight only, not for {kernel.variant}"
+    return ""
+
+
+def compv5_is_forward(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """compv5 exists for forward."""
+    if kernel.pipeline == "compv5" and kernel.variant != "forward":
+        return f"compv5 exists for forward only, not for {kernel.variant}"
+    return ""
+
+
+def vectors_one_or_even(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """Vector widths are 1 or even: 6 or 10 pass here, though no such load exists."""
+    odd = [width for width in kernel.vectors if width != 1 and width % 2]
+    return f"vector widths {odd} are neither 1 nor even" if odd else ""
+
+
+def waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """The arch lists the wave layout, its k included."""
+    return "" if kernel.wave in specs.waves(arch) else f"waves {kernel.wave} are not among those of {arch}"
+
+
+def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """On waves of 32 the warp tile is deep and narrow, and there is no stream-K.
+
+    The depth is only asked of kernels with a data-type tag: the reference means to exempt fp32, but compares the tag
+    with a word that no tag ever is. The table of gfx11 and gfx12 then refuses every kernel that this rule lets pass.
+    """
+    if specs.wave_size(arch) != 32:
+        return ""
+    if tagged and kernel.warp_tile_k < WAVE32_MIN_WARP_K:
+        return f"warp tile k = {kernel.warp_tile_k}; waves of 32 need at least {WAVE32_MIN_WARP_K}"
+    if kernel.wave_k * kernel.warp_tile_k > kernel.tile_k:
+        return f"{kernel.wave_k} waves x warp tile k {kernel.warp_tile_k} exceed tile_k = {kernel.tile_k}"
+    if kernel.warp_tile_m == 32:
+        return "waves of 32 have no warp tile with m = 32"
+    return "waves of 32 have no stream-K" if kernel.streamk != "none" else ""
+
+
+def compv6_has_loads(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+    """With compv6 every thread loads at least one whole vector of A and of B."""
+    if kernel.pipeline != "compv6":
+        return ""
+    threads = specs.wave_size(arch) * _waves(kernel)
+    for side, rows, width in (("A", kernel.tile_m, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
+        if rows * kernel.tile_k < threads * width:
+            return f"{threads} threads x {width} elements exceed the tile of {side}"
+    return ""
+
+
+def tile_limits(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """The tile respects the operator's smallest size and alignment."""
+    limits = specs.operator_limits(OPERATORS[kernel.variant])
+    for axis, size, least, step in zip("mnk", kernel.tile, limits.min_tile, limits.alignment, strict=True):
+        if size < least or size % step:
+            return f"tile_{axis} = {size}; {OPERATORS[kernel.variant]} needs a multiple of {step}, at least {least}"
+    return ""
+
+
+def tile_covers_waves(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """Waves x warp tile fit into the tile; one wave along k is assumed whatever the kernel has."""
+    for axis, tile, used in zip("mnk", kernel.tile, _coverage(kernel), strict=True):
+        if used > tile:
+            return f"waves x warp tile is {used}, larger than tile_{axis} = {tile}"
+    return ""
+
+
+def flat_waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """The arch lists the wave layout, taken with one wave along k."""
+    flat = (kernel.wave_m, kernel.wave_n, 1)
+    return "" if flat in specs.waves(arch) else f"waves {flat} are not among those of {arch}"
+
+
+def warp_tile_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """The arch lists the warp tile; an arch without any for the data type is not checked (fp32 on RDNA)."""
+    allowed = specs.warp_tiles(arch, kernel.dtype)
+    if not allowed or kernel.warp_tile in allowed:
+        return ""
+    return f"warp tile {kernel.warp_tile} is no {kernel.dtype} matrix instruction of {arch}"
+
+
+def backward_pipeline(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """Backward kernels are compv3 or mem: this refuses many that build and run."""
+    if kernel.variant == "forward" or kernel.pipeline in BACKWARD_PIPELINES:
+        return ""
+    return f"{kernel.pipeline} is not among the backward pipelines {', '.join(BACKWARD_PIPELINES)}"
+
+
+def listed_trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """Pipeline, epilogue and scheduler must fit; this copy of the table lacks basic_async_v1."""
+    return "" if kernel.pipeline in UNKNOWN_TO_ARCH_FILTER else _trait_fault(kernel, specs)
+
+
+def lds_limit(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """One buffer of A and B fits the pipeline's limit; neither a second buffer nor the arch's LDS is looked at."""
+    used = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * specs.element_size(kernel.dtype))
+    limit = specs.lds_limit(kernel.pipeline)
+    return f"A and B take {used} bytes of LDS; {kernel.pipeline} may use {limit}" if used > limit else ""
+
+
+def tile_divides(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """The tile is a whole multiple of waves x warp tile; one wave along k is assumed."""
+    for axis, tile, used in zip("mnk", kernel.tile, _coverage(kernel), strict=True):
+        if tile % used:
+            return f"tile_{axis} = {tile} is no multiple of waves x warp tile = {used}"
+    return ""
+
+
+CONFIG_RULES: dict[str, ConfigRule] = {
+    check.__name__: check
+    for check in (
+        trait_allowed, streamk_is_bwd_weight, compv5_is_forward, vectors_one_or_even, waves_listed,
+        wave32_instruction, compv6_has_loads,
+    )
+}  # fmt: skip
+ARCH_RULES: dict[str, ArchRule] = {
+    check.__name__: check
+    for check in (
+        tile_limits, tile_covers_waves, flat_waves_listed, warp_tile_listed, backward_pipeline, listed_trait_allowed,
+        lds_limit, tile_divides,
+    )
+}  # fmt: skip
+
+
+def _trait_fault(kernel: KernelConfig, specs: ArchSpecs) -> str:
+    if specs.is_trait_excluded(kernel.pipeline, kernel.epilogue, kernel.scheduler):
+        return f"{kernel.pipeline} with the {kernel.epilogue} epilogue has no {kernel.scheduler} scheduler"
+    return ""
+
+
+def _waves(kernel: KernelConfig) -> int:
+    return kernel.wave_m * kernel.wave_n * kernel.wave_k
+
+
+def _coverage(kernel: KernelConfig) -> tuple[int, int, int]:
+    return kernel.wave_m * kernel.warp_tile_m, kernel.wave_n * kernel.warp_tile_n, kernel.warp_tile_k

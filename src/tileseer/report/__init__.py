@@ -1,0 +1,1 @@
+"""The report stage: one HTML page, complete in itself."""

@@ -1,0 +1,1 @@
+"""The serving stage: what a dispatcher runs of a trained model."""

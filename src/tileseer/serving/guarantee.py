@@ -1,0 +1,103 @@
+"""Sets of candidates that hold a near-best one with a chosen confidence: conformal prediction for new groups.
+
+For each training problem, a model that has not seen the problem's layer family says how far below its pick the first
+candidate stands that is within the tolerance of the best (``gap``, in ``cross_validation.units`` of the problem). A set
+of all candidates within a depth holds a near-best one of the problems whose gap is at most that depth.
+
+Layers of one network are alike, and what is asked about is a layer of a network that is new. So the groups are
+exchangeable, not the problems: each of n groups has the weight 1 / (n + 1), shared by its problems, and the new one has
+the rest, with a gap that may be anything. The depth for a confidence is the smallest below which so much weight lies
+(conformal prediction for two-layer hierarchical models). Groups are families of networks where the training problems
+have enough of them, else layer families. 2D and 3D have gaps of their own where there are enough groups.
+
+The gaps are those of the cross-validation's models, which are weaker than the published one, so sets are rather too
+large. The coverage on networks that no model has seen is measured and published beside the promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from tileseer.dataset import efficiency
+from tileseer.model import cross_validation
+
+LEAST = 20
+"""Groups that it takes: n of them promise n / (n + 1) at most."""
+EVERY = "all"
+SHOWN = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Confidences whose coverage is published."""
+
+Gaps = Mapping[str, Mapping[str, list[float]]]
+"""By ``2d``, ``3d`` and ``all``: rising ``gap`` and, beside each, the ``share`` of the weight up to it."""
+
+
+def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFrame:
+    """Return ``problem_key`` and ``group`` of the problems to calibrate on; ``networks``: the family of each network.
+
+    Layers of known networks in groups of a family, if there are enough families; else all problems, by layer family.
+    """
+    family = problems["network"].map(networks)
+    if family.nunique() < LEAST:
+        return pd.DataFrame({"problem_key": problems["problem_key"], "group": problems["layer_family"]})
+    known = family.notna()
+    return pd.DataFrame({"problem_key": problems["problem_key"][known], "group": family[known]})
+
+
+def calibrate(gaps: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+    """Return the calibration from columns ``gap``, ``ndim`` and ``group`` of training problems."""
+    parts = {f"{ndim}d": part for ndim, part in gaps.groupby("ndim") if part["group"].nunique() >= LEAST}
+    return {name: _weighted(part) for name, part in {**parts, EVERY: gaps}.items()}
+
+
+def _weighted(part: pd.DataFrame) -> dict[str, list[float]]:
+    ordered = part.sort_values(["gap", "group"], kind="stable")
+    size = ordered.groupby("group")["gap"].transform("size").to_numpy()
+    share = np.cumsum(1.0 / (size * (ordered["group"].nunique() + 1)))
+    # Rounded, so that 4 of 5 equal weights are 0.8 and not a little less.
+    return {"gap": [float(gap) for gap in ordered["gap"]], "share": [round(float(s), 12) for s in share]}
+
+
+def threshold(gaps: Gaps, ndim: int, confidence: float) -> float:
+    """Return how far below the best score a candidate may stand, in units of its problem.
+
+    Infinite where the gaps cannot promise that much.
+    """
+    own = gaps.get(f"{ndim}d", gaps[EVERY])
+    at = int(np.searchsorted(own["share"], confidence))
+    return own["gap"][at] if at < len(own["gap"]) else math.inf
+
+
+def coverage(
+    gaps: Gaps, ndim: np.ndarray, group: np.ndarray, scores: np.ndarray, achieved: np.ndarray, near: float
+) -> list[dict[str, float]]:
+    """Return what the sets of n problems achieve, one entry a confidence of ``SHOWN``; shares in percent.
+
+    ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is the measured efficiency.
+    ``coverage_by_group`` is the mean over ``group`` [n] of each one's share, which is what is promised.
+    """
+    runs = np.isfinite(scores)
+    top = np.where(runs.any(axis=1), scores.max(axis=1), 0.0)
+    unit = np.ones(len(scores))
+    problem, candidate = np.nonzero(runs)
+    unit[np.unique(problem)] = cross_validation.units(problem, scores[problem, candidate])
+    found = []
+    for confidence in SHOWN:
+        depth = np.array([threshold(gaps, n, confidence) for n in ndim])
+        offered = runs & (scores >= (top - depth * unit)[:, None])
+        sizes = offered.sum(axis=1)
+        holds = pd.Series((offered & (achieved >= near)).any(axis=1))
+        found.append(
+            {
+                "confidence": efficiency.percent(confidence),
+                "coverage": efficiency.percent(holds.mean()),
+                "coverage_by_group": efficiency.percent(holds.groupby(group).mean().mean()),
+                "mean_set_size": round(float(sizes.mean()), 2),
+                "median_set_size": float(np.median(sizes)),
+                "largest_set_size": int(sizes.max()),
+            }
+        )
+    return found

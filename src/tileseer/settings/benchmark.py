@@ -1,0 +1,123 @@
+"""Settings of the benchmark stage: the device, its lock, and how it is measured."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from tileseer.settings.section import RelativePath, Section
+
+Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+
+
+class GpuSettings(Section):
+    """How a real GPU is measured; docs/benchmarking.md explains the method."""
+
+    cache: Literal["cold", "warm"] = "cold"
+    """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
+    rotate_mib: int = Field(0, ge=0)
+    """Memory to rotate through when cold; 0 is twice the last-level cache."""
+    min_time_ms: float = Field(2.0, ge=0, strict=False)
+    """Device time of a pair's samples together, at least."""
+    min_samples: int = Field(8, ge=2)
+    """Samples a pair, at least."""
+    max_samples: int = Field(200, ge=2, le=100_000)
+    """Samples a pair, at most."""
+    max_noise: float = Field(0.005, ge=0, strict=False)
+    """Relative standard error of the median at which sampling may end."""
+    budget_ms: float = Field(500.0, gt=0, strict=False)
+    """Wall time of warm-up and samples of a pair, at most."""
+    sample_ms: float = Field(0.2, gt=0, strict=False)
+    """A sample repeats launches until it is about this long."""
+    warmup_change: float = Field(0.01, gt=0, strict=False)
+    """Warm-up ends when two windows of samples differ by less than this share."""
+    settle_ms: float = Field(200.0, ge=0, strict=False)
+    """Wall time that a pair waits at most for the clock to recover from what ran before; 0: it does not wait."""
+    verify: Literal["pair", "class", "never"] = "class"
+    """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
+    verify_millions: int = Field(0, ge=0, le=2**31 - 1)
+    """Multiply-adds of a reference, in millions, at most: of a larger problem one element in several is compared, and
+    all must be finite. 0: no limit."""
+    hopeless_factor: float = Field(5.0, ge=0, strict=False)
+    """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
+    again: int = Field(32, ge=0)
+    """Pairs of a chunk, drawn at random, that another worker measures once more: how far two runs differ. 0: none."""
+    contenders: int = Field(3, ge=0)
+    """The fastest kernels of a problem, at most so many, that another worker measures again in turns, there and back
+    (A B B A), where the second is ``close``. 0 or 1: none."""
+    close: float = Field(0.02, gt=0, strict=False)
+    """How much slower than the chunk's best of a problem a kernel may be to contend with it, as a share."""
+    sentinel_every: int = Field(64, ge=1)
+    """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
+    drift_limit: float = Field(0.03, gt=0, strict=False)
+    """Relative change of the sentinel's time that is taken for drift."""
+    recovery_s: float = Field(2.0, ge=0, strict=False)
+    """Pause before a batch is measured again whose GPU drifted, was slowed down or shared."""
+    pair_limit_s: float = Field(60.0, gt=0, strict=False)
+    """Wall time after which a pair counts as hanging."""
+    worker_pairs: int = Field(2048, ge=1)
+    """Pairs after which a worker process is replaced; a new one takes about a second to start."""
+    kernel_faults: int = Field(3, ge=1)
+    """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
+
+
+class ActiveSettings(Section):
+    """How few pairs are chosen to be measured; docs/how-to/measure-fewer-pairs.md explains the method."""
+
+    budget: float = Field(0.15, gt=0, le=1, strict=False)
+    """Share of the supported pairs of the training problems that is measured at most."""
+    first: float = Field(0.02, gt=0, le=1, strict=False)
+    """Share that is measured first, drawn without a model: what a draw measures is mostly slow, so let it be small."""
+    rounds: int = Field(5, ge=1)
+    """Rounds, the first included."""
+    stable: float = Field(0.02, ge=0, le=1, strict=False)
+    """Measuring ends early when the picks of no more than this share of the problems changed in a round."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of the first draw and of the rounds' models."""
+
+
+class BenchmarkSettings(Section):
+    """How pairs are measured."""
+
+    device: Literal["simulated", "recorded", "cuda", "hip"] = "simulated"
+    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``recorded`` replays
+    a table of ``recordings``. ``cuda`` and ``hip`` measure on a GPU of this machine."""
+    recordings: RelativePath = "config/recordings"
+    """Folder of the tables that ``recorded`` replays: PRODUCT/OPERATION.parquet."""
+    products: dict[str, Product] = Field(
+        {
+            "gfx90a": "gfx90a_mi250x_gcd",
+            "gfx942": "gfx942_mi300x",
+            "gfx950": "gfx950_mi355x",
+            "gfx1100": "gfx1100_7900xtx",
+            "gfx1201": "gfx1201_9070xt",
+            "sm_90": "sm_90_h200",
+        }
+    )
+    """The GPU product of ``config/hardware.yaml`` that stands for each arch."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of the simulated device's noise; on a GPU, of the operands and of the order of measuring."""
+    repeats: int = Field(10, ge=1, le=1000)
+    """Timed launches a pair on the simulated device."""
+    batch_pairs: int = Field(65536, ge=1)
+    """Pairs measured between two writes to the journal: what an interruption can cost."""
+    budget: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?[smh]$")] | None = None
+    """Time on the device for one operation, such as 2h: the most informative pairs come first, the others are
+    ``skipped``. It is shared evenly by the chunks. By default everything is measured."""
+    strategy: Literal["all", "active"] = "all"
+    """``all`` measures every supported pair. ``active`` measures all pairs of validation problems, and of training
+    problems only those that a model of the pairs measured so far finds informative."""
+    active: ActiveSettings = ActiveSettings()
+    gpu: GpuSettings = GpuSettings()
+    trace: RelativePath | None = None
+    """A file to which the device appends when each use of it began and ended (for finding overlaps)."""
+
+
+class LockSettings(Section):
+    """The advisory lock that keeps two benchmarks off one GPU."""
+
+    folder: str | None = None
+    """Folder shared by all users of the machine; by default /var/lock, or the system's temporary folder."""
+    timeout_s: float = Field(86400.0, gt=0, strict=False)
+    """How long to wait for the GPU before giving up."""

@@ -1,0 +1,102 @@
+"""The whole of ``config/config.yaml``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, ValidationInfo, field_validator
+
+from tileseer.conv.operation import Operation
+from tileseer.core.tables import checked
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
+from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.configs import ConfigsSettings
+from tileseer.settings.dataset import DatasetSettings
+from tileseer.settings.model import ModelSettings
+from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.section import Section, SourcePath
+from tileseer.settings.serving import ServingSettings
+from tileseer.settings.support import SupportSettings
+from tileseer.settings.validation import ValidationSettings
+
+ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
+Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+
+
+class Config(Section):
+    """What the workflow builds, and how."""
+
+    arch: Arch = "gfx950"
+    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
+    operations: list[str] = Field(["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"], min_length=1)
+    """Learning tasks: DIRECTION_DTYPE, one model each."""
+    arch_specs: SourcePath = "config/arch_specs.json"
+    """The one source of facts about GPU targets."""
+    hardware: SourcePath = "config/hardware.yaml"
+    """Table of GPU products."""
+    replays: dict[str, SourcePath] = Field({"sm_90": "config/recorded/sm_90"})
+    """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
+    its kernels to its times, whatever ``benchmark.device`` is."""
+    configs: ConfigsSettings = ConfigsSettings()
+    problems: ProblemsSettings = ProblemsSettings()
+    ck: CkSettings = CkSettings()
+    cutlass: CutlassSettings = CutlassSettings()
+    compile: CompileSettings = CompileSettings()
+    support: SupportSettings = SupportSettings()
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    lock: LockSettings = LockSettings()
+    cache: CacheSettings = CacheSettings()
+    dataset: DatasetSettings = DatasetSettings()
+    model: ModelSettings = ModelSettings()
+    validation: ValidationSettings = ValidationSettings()
+    serving: ServingSettings = ServingSettings()
+
+    def portable(self) -> dict[str, Any]:
+        """Return the settings without those that only say where things are on a machine."""
+        where: dict[str, Any] = {
+            "cache": True,
+            "lock": True,
+            "dataset": True,
+            "ck": {"root"},
+            "cutlass": {"root"},
+            "compile": {"compiler"},
+        }
+        return self.model_dump(mode="json", exclude=where)
+
+    @field_validator("support")
+    @classmethod
+    def _library_is_compiled(cls, support: SupportSettings, info: ValidationInfo) -> SupportSettings:
+        compiled = info.data.get("compile")
+        if support.source == "library" and compiled is not None and compiled.toolchain != "hipcc":
+            raise ValueError("the library has to be compiled: set compile.toolchain to hipcc, or source to rules")
+        return support
+
+    @field_validator("operations")
+    @classmethod
+    def _known_and_distinct(cls, operations: list[str]) -> list[str]:
+        for operation in operations:
+            if not re.fullmatch(r"(forward|bwd_data|bwd_weight)_(fp16|bf16|fp32)", operation):
+                raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
+        if len(set(operations)) < len(operations):
+            raise ValueError("an operation is listed twice")
+        return [str(Operation.parse(operation)) for operation in operations]
+
+
+def check(config: Mapping[str, Any], where: str = "config") -> Config:
+    """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
+    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where)
+
+
+def json_schema() -> str:
+    """Return the JSON schema of the configuration, for editors and for ``config/schema/``."""
+    schema = Config.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    print(json_schema(), end="")

@@ -1,0 +1,68 @@
+"""What every section of the configuration has in common: closed, typed, and clear about a wrong field."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Self, get_args
+
+from pydantic import AfterValidator, ConfigDict, StringConstraints
+
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
+
+
+def _stays_inside(path: str) -> str:
+    if ".." in Path(path).parts:
+        raise ValueError("the path leaves the workflow's folder; name one without ..")
+    return path
+
+
+RelativePath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_stays_inside)
+]
+"""A path inside the workflow: relative and free of characters that a shell would read."""
+_SOURCE = "a file that the workflow brings, or that its user has"
+SourcePath = Annotated[str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), _SOURCE]
+"""The relative path of a table that the workflow reads."""
+
+
+class Section(Table):
+    """A closed section of the configuration; a rule hands it to its script as JSON."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the settings that a rule handed to its script; a ``UserError`` names each wrong field."""
+        try:
+            content = json.loads(text)
+        except ValueError as error:
+            raise UserError(f"--settings: this is no JSON: {error}") from error
+        return checked(content, cls, "--settings")
+
+    def to_json(self) -> str:
+        """Return canonical JSON: what a rule hands to its script, and what Snakemake compares."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True)
+
+    def located(self, workflow: str) -> Self:
+        """Return the settings with each source file where it is.
+
+        That is the working folder if the file is there, else ``workflow``, the folder of the workflow: they differ
+        where another workflow uses this one as a module.
+        """
+
+        def place(path: str) -> str:
+            return path if Path(path).exists() else (Path(workflow) / path).as_posix()
+
+        changed: dict[str, Any] = {}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, Section):
+                changed[name] = value.located(workflow)
+            elif _SOURCE in field.metadata:
+                changed[name] = place(value)
+            elif any(_SOURCE in getattr(argument, "__metadata__", ()) for argument in get_args(field.annotation)):
+                places = [place(path) for path in (value.values() if isinstance(value, dict) else value)]
+                changed[name] = dict(zip(value, places, strict=True)) if isinstance(value, dict) else places
+        return self.model_copy(update=changed)

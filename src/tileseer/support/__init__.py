@@ -1,0 +1,1 @@
+"""The support stage: which pairs can run."""

@@ -1,0 +1,1 @@
+"""The validation stage: how well a model chooses on unseen problems."""

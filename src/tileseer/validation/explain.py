@@ -1,0 +1,108 @@
+"""Why a pick is bad: which features spoke for it, and whether training had anything like the problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS
+from tileseer.families.feature_table import FeatureSet
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import features
+
+SHOWN = 5
+"""Features named for a pick."""
+QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
+
+
+def contributions(
+    booster: lightgbm.Booster, spec: dict[str, Any], problems: pd.DataFrame, candidates: pd.DataFrame,
+    pick: np.ndarray, best: np.ndarray, hardware: Hardware,
+) -> list[list[dict[str, Any]]]:  # fmt: skip
+    """Return for each of R problems the features that spoke most for the pick against the best candidate.
+
+    ``pick`` and ``best`` (int [R]) are rows of ``candidates``. A contribution is the difference of the two SHAP values
+    (LightGBM's exact TreeSHAP) in the space of the score: positive ones made the pick look better than the best.
+    """
+    count = len(problems)
+    rows = np.tile(np.arange(count), 2)
+    matrix = features.compute(
+        problems, candidates, rows, np.concatenate([pick, best]), hardware, spec["feature_set"], spec["feature_names"]
+    )
+    shap = np.asarray(booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
+    difference = shap[:count] - shap[count:]
+    found = []
+    for row in range(count):
+        order = np.argsort(-np.abs(difference[row]), kind="stable")[:SHOWN]
+        found.append(
+            [
+                {
+                    "feature": spec["feature_names"][i],
+                    "contribution": round(float(difference[row, i]), 6),
+                    "of_pick": float(f"{matrix[row, i]:.6g}"),
+                    "of_best": float(f"{matrix[count + row, i]:.6g}"),
+                }
+                for i in order
+                if difference[row, i] != 0
+            ]
+        )
+    return found
+
+
+class Novelty:
+    """How unlike the training problems other problems are, by the problem features of a model."""
+
+    def __init__(self, training: pd.DataFrame, problems: pd.DataFrame, feature_set: str, hardware: Hardware) -> None:
+        chosen = features.feature_set(feature_set)
+        self._names = [f.name for f in chosen.problem if not f.name.startswith("hw_")]
+        self._training, self._values = (_values(table, chosen, self._names, hardware) for table in (training, problems))
+        known, new = np.log2(self._training + 1), np.log2(self._values + 1)
+        spread = known.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+        known, new = known / scale, new / scale
+        away = _distances(new, known)
+        self._away = away
+        self.nearest = away.argmin(axis=1)
+        """int [R], the training problem most like each problem."""
+        among = _distances(known, known)
+        np.fill_diagonal(among, np.inf)
+        usual = np.sort(among.min(axis=1))
+        self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
+        """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
+
+    def most_like(self, row: int, count: int) -> list[int]:
+        """Return the ``count`` training problems most like problem ``row``, nearest first."""
+        return np.argsort(self._away[row], kind="stable")[:count].tolist()
+
+    def outside(self, row: int) -> list[str]:
+        """Return the problem features whose value no training problem reaches, with the range that they cover."""
+        low, high = self._training.min(axis=0), self._training.max(axis=0)
+        return [
+            f"{name} {value:.6g}, trained on {low[i]:.6g} to {high[i]:.6g}"
+            for i, (name, value) in enumerate(zip(self._names, self._values[row], strict=True))
+            if not low[i] <= value <= high[i]
+        ]
+
+    def quarters(self) -> dict[str, np.ndarray]:
+        """Return the problems [R] by how far they are from training, bool each, nearest quarter first."""
+        order = np.argsort(self.percentile, kind="stable")
+        parts = np.array_split(order, len(QUARTERS))
+        return {name: np.isin(np.arange(len(order)), part) for name, part in zip(QUARTERS, parts, strict=True)}
+
+
+def _values(table: pd.DataFrame, chosen: FeatureSet, names: list[str], hardware: Hardware) -> np.ndarray:
+    dims = {name: table[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
+    operation = Operation(str(table["variant"].iloc[0]), str(table["dtype"].iloc[0]))
+    columns = chosen.problem_columns(dims, operation, hardware)
+    values = {f.name: np.asarray(f.values(columns), np.float64) for f in chosen.problem}
+    return np.stack([values[name] for name in names], axis=1)
+
+
+def _distances(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return Euclidean distances [R, O]."""
+    square = (rows**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :] - 2 * rows @ others.T
+    return np.sqrt(np.maximum(square, 0.0))

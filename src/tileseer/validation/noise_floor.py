@@ -1,0 +1,125 @@
+"""What an efficiency could be at best: the figures of selectors that know more than any model can.
+
+An efficiency is a pick's time against the best time of its problem, and the best of many noisy times is a lucky one
+(the winner's curse). So even a selector that knows every true time scores below 100 %. It is shown beside every
+figure, and each figure is given against the best *true* time as well.
+
+Where true times come from: of the simulated device the formula with its reproducible deviation gives them exactly.
+Of other devices only the spread of the timed launches is known; then the measured times stand for the true ones and
+noise of that spread is drawn around them again (a parametric bootstrap).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tileseer.devices.simulated_families import simulated
+from tileseer.gpu.coefficients import Coefficients
+from tileseer.gpu.hardware import Hardware
+
+DRAWS = 64
+SEED = 1
+ONE_RUN = "spread of the timed launches, drawn again around the measured times"
+SEVERAL_RUNS = "at least {:.2f} %, by which a time differs from run to run"
+FIRST = 5
+"""How many of the first picks of a selector are told."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Efficiencies of R problems, 0..1."""
+
+    basis: str
+    """Where true times come from, in words."""
+    perfect_first: np.ndarray
+    """[R, FIRST] Measured efficiency of the best of the first 1, 2, ... picks of the selector that knows every true
+    time, and which pairs fail."""
+    knowing_first: np.ndarray | None
+    """[R, FIRST] The same of the selector that knows everything but what is drawn for each single pair (its deviation,
+    whether it crashes): what a perfect model scores. None where nobody knows it."""
+    true: np.ndarray
+    """[R, Q] Efficiency against the best true time: exact, or with the best corrected for the winner's curse."""
+
+    @property
+    def perfect(self) -> np.ndarray:
+        """[R] Measured efficiency of the one pick of the selector that knows every true time."""
+        return self.perfect_first[:, 0]
+
+    @property
+    def knowing(self) -> np.ndarray | None:
+        """[R] The same of the selector that knows all but what is drawn for a single pair."""
+        return None if self.knowing_first is None else self.knowing_first[:, 0]
+
+    def selectors(self, first: int = 1) -> dict[str, np.ndarray]:
+        """Return, of each selector that is known, the efficiency of the best of its ``first`` picks, [R] by name."""
+        known = {"perfect_selector": self.perfect_first, "perfect_model": self.knowing_first}
+        return {name: values[:, first - 1] for name, values in known.items() if values is not None}
+
+
+def of_simulation(
+    problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray, measured: np.ndarray,
+    hardware: Hardware, coefficients: Coefficients,
+) -> Floor:  # fmt: skip
+    """Return the floor from the simulator's noise-free times.
+
+    ``measured`` (float64 [R, Q]) is the measured efficiency, ``offered`` (bool [R, Q]) what a selector may pick.
+    """
+    truth = simulated(hardware, coefficients, seed=0).truth_us(problems, candidates)
+    unknown = coefficients.deviation.model_copy(update={"pair": 0.0})
+    # A pair that crashes has no true time, but nothing foretells it: the formula goes on giving one.
+    formula = coefficients.model_copy(update={"deviation": unknown, "failure_rate": 0.0})
+    expected = simulated(hardware, formula, seed=0).truth_us(problems, candidates)
+    truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
+    return Floor(
+        basis="noise-free times of the simulated device",
+        perfect_first=_best_of_first(measured, np.where(offered, truth, np.inf)),
+        knowing_first=_best_of_first(measured, np.where(offered & ~np.isnan(expected), expected, np.inf)),
+        true=truth.min(axis=1, keepdims=True) / truth,
+    )
+
+
+def of_errors(measured: np.ndarray, error: np.ndarray, between_runs: float | None = None) -> Floor:
+    """Return the floor from the relative standard error of each time, float64 [R, Q] (NaN: taken as 0).
+
+    ``between_runs`` is the part of it that two runs differ by, if it is known: the basis says so.
+    """
+    draw = np.random.default_rng(SEED)
+    ran = measured > 0
+    spread = np.where(ran & np.isfinite(error), error, 0.0)
+    log_speed = np.log(np.where(ran, measured, 1.0))
+    order = np.argsort(np.where(ran, -measured, np.inf), axis=1, kind="stable")[:, :FIRST]
+    perfect, curse = np.zeros((len(measured), FIRST)), np.zeros(len(measured))
+    for _ in range(DRAWS):
+        again = np.where(ran, log_speed + spread * draw.standard_normal(measured.shape), -np.inf)
+        lucky = again.argmax(axis=1)
+        behind = np.take_along_axis(again, order, axis=1) - _at(again, lucky)[:, None]
+        perfect += _whole(np.exp(np.maximum.accumulate(behind, axis=1)))
+        curse += _at(again, lucky) - _at(log_speed, lucky)
+    # How much too fast the luckiest is on average; the best true time is slower than the best measured by as much.
+    corrected = np.minimum(measured * np.exp(curse / DRAWS)[:, None], 1.0)
+    return Floor(
+        basis=ONE_RUN if between_runs is None else f"{ONE_RUN}; {SEVERAL_RUNS.format(100 * between_runs)}",
+        perfect_first=perfect / DRAWS,
+        knowing_first=None,
+        true=corrected,
+    )
+
+
+def _best_of_first(measured: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Return the measured efficiency of the best of the first picks by ``time``, [R, FIRST]; inf is not offered."""
+    order = np.argsort(time, axis=1, kind="stable")[:, :FIRST]
+    offered = np.isfinite(np.take_along_axis(time, order, axis=1))
+    picked = np.where(offered, np.take_along_axis(measured, order, axis=1), 0.0)
+    return _whole(np.maximum.accumulate(picked, axis=1))
+
+
+def _whole(first: np.ndarray) -> np.ndarray:
+    """Return ``FIRST`` columns: of a smaller pool the last is repeated, for there is nothing more to pick."""
+    return np.pad(first, ((0, 0), (0, FIRST - first.shape[1])), mode="edge")
+
+
+def _at(table: np.ndarray, column: np.ndarray) -> np.ndarray:
+    return table[np.arange(len(table)), column]

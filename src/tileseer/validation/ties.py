@@ -1,0 +1,45 @@
+"""Which candidates the noise does not tell from the best of their problem.
+
+Two times are a tie if the logarithm of their ratio is within ``SIGMAS`` of its standard error. That error is as honest
+as the noise that the measurements claim: of one run where only its samples are known, and of several where some pairs
+were measured again (``Measurements.between_runs``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tileseer.dataset import efficiency
+
+SIGMAS = 1.96
+"""Of 100 pairs of equal kernels 95 are told to be a tie."""
+
+
+def with_best(achieved: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """Return which candidates tie with the best of their problem, the best itself included, bool [R, Q].
+
+    ``achieved`` is the efficiency, float64 [R, Q], 0 where a candidate did not run; ``error`` the relative standard
+    error of its time, NaN where it is unknown: then 0.
+    """
+    ran = achieved > 0
+    known = np.where(np.isfinite(error), error, 0.0)
+    best = achieved.argmax(axis=1)[:, None]
+    behind = -np.log(np.where(ran, achieved / np.take_along_axis(achieved, best, axis=1), 1.0))
+    return ran & (behind <= SIGMAS * np.hypot(known, np.take_along_axis(known, best, axis=1)))
+
+
+def report(tied: np.ndarray, picks: np.ndarray, between_runs: float | None) -> dict[str, Any]:
+    """Return how many candidates tie, and how many ``picks`` (int [R], columns of ``tied``) do; shares in percent."""
+    count = tied.sum(axis=1)
+    noise = "the scatter of the samples within one run, which is too small for another run"
+    if between_runs is not None:
+        noise = f"that of the samples, but at least {100 * between_runs:.2f} % from run to run"
+    return {
+        "meaning": f"times that differ by less than {SIGMAS} standard errors; noise: {noise}",
+        "between_runs": None if between_runs is None else efficiency.percent(between_runs),
+        "mean_candidates": round(float(count.mean()), 4),
+        "problems_with_several": efficiency.percent(np.mean(count > 1)),
+        "picks": efficiency.percent(np.take_along_axis(tied, picks[:, None], axis=1).mean()),
+    }

@@ -1,1 +1,0 @@
-"""Tilewright learns which CK Tile grouped-convolution kernel to run on a GPU."""

@@ -1,1 +1,0 @@
-"""Measuring pairs: the journal that keeps every measurement, and the run that fills it."""

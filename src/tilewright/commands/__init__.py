@@ -1,1 +1,0 @@
-"""Subcommands of ``tilewright``: a module each, with ``configure(parser)`` and ``run(args) -> int | None``."""

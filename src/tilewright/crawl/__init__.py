@@ -1,1 +1,0 @@
-"""Finds the convolutions of networks: of the shipped zoo, and of a user's own model (extra ``crawl``)."""

@@ -1,1 +1,0 @@
-"""Which kernels exist: validity rules and the enumeration of rule sets."""

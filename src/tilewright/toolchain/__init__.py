@@ -1,1 +1,0 @@
-"""Toolchains: how an emitted header becomes a kernel that can run, and what it costs."""
