@@ -16,7 +16,7 @@ import numpy as np
 from tileseer.benchmark.budget import Rounds
 from tileseer.conv import problem
 from tileseer.conv.operation import Operation
-from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families import candidates
 from tileseer.families.ck_tile import kernel, sweep

@@ -32,7 +32,7 @@ from tileseer.compile import build
 from tileseer.configs import plan
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet, seal
-from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import STATUSES
 from tileseer.problems import problem_table
 from tileseer.problems.problem_sets import Entry
 from tileseer.support import support_table

@@ -26,7 +26,7 @@ import pandas as pd
 from tileseer.compile import native
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import reports_user_errors
-from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import STATUSES
 from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries

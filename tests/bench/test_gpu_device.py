@@ -11,7 +11,7 @@ import pytest
 
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
-from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import STATUSES
 from tileseer.devices.gpu import GpuDevice, Method
 from tileseer.devices.harness import details
 from tileseer.devices.harness.supervisor import Limits, Supervisor

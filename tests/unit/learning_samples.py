@@ -10,7 +10,8 @@ import pandas as pd
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.problem import Problem
-from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.base import STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families import candidates as candidate_tables
 from tileseer.families.ck_tile import kernel, resources

@@ -20,8 +20,7 @@ from tileseer.conv.problem import Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import assembly, chunk_parts, schema
-from tileseer.dataset.measurements import STATUSES
-from tileseer.devices.base import Times
+from tileseer.devices.base import STATUSES, Times
 from tileseer.families import candidates
 from tileseer.families.ck_tile import sweep
 from tileseer.gpu import hardware

@@ -108,6 +108,13 @@ def test_damaged_bytes_anywhere(name, data, tmp_path_factory):
     read(name, path, [path])
 
 
+def test_a_misspelt_level_of_the_api_is_named(tmp_path):
+    path = tmp_path / "ck_api.yaml"
+    path.write_text((ROOT / "config/ck_api.yaml").read_text().replace("\nlevel:", "\nlevem:"))
+    with pytest.raises(UserError, match=r"ck_api\.yaml: no API level"):
+        ck_api.load(path)
+
+
 @pytest.fixture(scope="module")
 def monkeypatch_module():
     with pytest.MonkeyPatch.context() as patch:

@@ -9,8 +9,8 @@ from learning_samples import measured
 
 from tileseer.cli import main
 from tileseer.core import parquet
-from tileseer.dataset.measurements import STATUSES
 from tileseer.dataset.schema import SCHEMA, SCHEMA_VERSION
+from tileseer.devices.base import STATUSES
 
 NOISE = 0.01
 

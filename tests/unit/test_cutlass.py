@@ -22,8 +22,8 @@ from tileseer.conv.problem import Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, recording, schema
-from tileseer.dataset.measurements import STATUSES
 from tileseer.devices import simulated_families
+from tileseer.devices.base import STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families.cutlass import emit, rules, support
 from tileseer.families.cutlass.kernel import (

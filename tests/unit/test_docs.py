@@ -10,8 +10,8 @@ import pytest
 
 from tileseer.benchmark import journal
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import STATUSES
 from tileseer.dataset.schema import SCHEMA
+from tileseer.devices.base import STATUSES
 from tileseer.families.ck_tile import kernel
 from tileseer.families.ck_tile.support import RULES as SUPPORT_RULES
 from tileseer.families.ck_tile.validity import RULES as VALIDITY_RULES

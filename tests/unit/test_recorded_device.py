@@ -9,8 +9,8 @@ import pytest
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import STATUSES
 from tileseer.devices import recorded
+from tileseer.devices.base import STATUSES
 from tileseer.devices.recorded import COLUMNS, RecordedDevice
 
 ROWS = pd.DataFrame(

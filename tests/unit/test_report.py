@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import DEVICE_KINDS
+from tileseer.devices.base import DEVICE_KINDS
 from tileseer.model import model_files
 from tileseer.report import figures, measured, network_figures, page, published, results, tables
 

@@ -13,8 +13,8 @@ from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core import modules
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import DEVICE_KINDS, STATUSES
 from tileseer.devices import base, simulated
+from tileseer.devices.base import DEVICE_KINDS, STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families.ck_tile import kernel, resources, support
 from tileseer.families.ck_tile.kernel import KernelConfig

@@ -25,7 +25,7 @@ from tileseer.benchmark.claim import Claim
 from tileseer.conv.problem import DIMS
 from tileseer.core.atomic import write_bytes, write_text
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import DEVICE_KINDS, STATUSES
+from tileseer.devices.base import DEVICE_KINDS, STATUSES
 
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
 OWN_COLUMNS = (

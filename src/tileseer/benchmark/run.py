@@ -16,8 +16,7 @@ from tileseer.benchmark.journal import SCHEMA, Journal
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.problem import DIMS
 from tileseer.core.progress import Progress
-from tileseer.dataset.measurements import STATUSES
-from tileseer.devices.base import Device, Times
+from tileseer.devices.base import STATUSES, Device, Times
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset.measurements import STATUSES
+from tileseer.devices.base import STATUSES
 from tileseer.devices.harness.library_check import launch_options, supporting
 from tileseer.devices.harness.supervisor import Outcome, Request, Supervisor, libraries, problem_numbers
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients

@@ -16,7 +16,8 @@ from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, schema
-from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.base import STATUSES
 from tileseer.model import model_files
 from tileseer.model.prior import OFFSET
 from tileseer.validation import explain

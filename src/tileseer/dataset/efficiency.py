@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.base import STATUSES
 
 NOT_IN_POOL = ("unsupported", "compile_error", "compile_timeout")
 """Statuses known before a selection: such a pair is never offered. Every other failure is the selection's risk."""

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
-
-STATUSES = (
-    "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
-    "throttled", "contended", "skipped",
-)  # fmt: skip
-"""What can become of a pair; only ``ok`` rows have a time and take part in rankings."""
-
-DeviceKind = Literal["simulated", "recorded", "measured"]
-DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
-"""Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
 
 _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel")
 """Fields of ``Measurements`` with an entry a pair."""

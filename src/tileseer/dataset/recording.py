@@ -28,8 +28,8 @@ from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
-from tileseer.dataset.measurements import STATUSES
 from tileseer.dataset.schema import BETWEEN_RUNS, CODE, NAME, SCHEMA, SCHEMA_VERSION
+from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
 from tileseer.families import learning
 from tileseer.gpu.hardware import Hardware

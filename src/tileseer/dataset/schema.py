@@ -16,7 +16,8 @@ from tileseer.conv.problem import DIMS
 from tileseer.conv.problem import FIELDS as PROBLEM_FIELDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
 
 SCHEMA_VERSION = 3

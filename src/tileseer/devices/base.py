@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import pandas as pd
+
+STATUSES = (
+    "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
+    "throttled", "contended", "skipped",
+)  # fmt: skip
+"""What can become of a pair; only ``ok`` rows have a time and take part in rankings."""
+
+DeviceKind = Literal["simulated", "recorded", "measured"]
+DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
+"""Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
 
 
 @dataclass(frozen=True)
@@ -14,7 +24,7 @@ class Times:
     """Outcomes of n measured pairs; all arrays have n entries, in the order of the request."""
 
     status: np.ndarray
-    """uint8, index into ``measurements.STATUSES``."""
+    """uint8, index into ``STATUSES``."""
     latency_ms: np.ndarray
     """float64, one launch: the mean of a simulated device's launches, the median of a real one's samples; NaN unless
     the status is ``ok``."""
@@ -40,7 +50,7 @@ class Device(Protocol):
     name: str
     """Product, for example ``gfx950_mi355x``."""
     kind: str
-    """One of ``measurements.DEVICE_KINDS``; it travels with every row."""
+    """One of ``DEVICE_KINDS``; it travels with every row."""
     largest_batch: int
     """Pairs that one call of ``measure`` may have at most: a slow device streams its results in small batches."""
     order_seed: int | None

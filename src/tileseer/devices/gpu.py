@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset.measurements import STATUSES
-from tileseer.devices.base import Times
+from tileseer.devices.base import STATUSES, Times
 from tileseer.devices.harness import abi
 from tileseer.devices.harness.details import Details, provenance
 from tileseer.devices.harness.supervisor import Outcome, Request, Supervisor, libraries, problem_numbers

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import STATUSES
-from tileseer.devices.base import Times
+from tileseer.devices.base import STATUSES, Times
 
 COLUMNS = {
     "kernel": pa.string(), "split_k": pa.int32(), "problem_key": pa.string(), "status": pa.string(),

@@ -17,9 +17,8 @@ import pandas as pd
 
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.core.errors import UserError
-from tileseer.dataset.measurements import STATUSES
 from tileseer.devices import deviation, timing
-from tileseer.devices.base import Times
+from tileseer.devices.base import STATUSES, Times
 from tileseer.families.ck_tile import kernel_cost, resources, support
 from tileseer.gpu.coefficients import Coefficients, load_coefficients
 from tileseer.gpu.hardware import Hardware

@@ -26,7 +26,7 @@ from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core import seal
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
-from tileseer.dataset.measurements import DeviceKind
+from tileseer.devices.base import DeviceKind
 
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"

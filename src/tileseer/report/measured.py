@@ -17,7 +17,8 @@ from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.dataset.measurements import STATUSES, Measurements
+from tileseer.dataset.measurements import Measurements
+from tileseer.devices.base import STATUSES
 from tileseer.gpu.hardware import Hardware
 
 _FLAGS = {

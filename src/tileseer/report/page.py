@@ -225,7 +225,7 @@ DEVICE_NOTES = {
     ),
     "measured": DeviceNote("measured on a GPU"),
 }
-"""By ``measurements.DEVICE_KINDS``."""
+"""By ``DEVICE_KINDS``."""
 
 
 def render(results: Results, template: Path) -> str:

@@ -19,7 +19,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import checked
 from tileseer.dataset import recording, schema
 from tileseer.dataset.efficiency import PERCENTILES
-from tileseer.dataset.measurements import DeviceKind
+from tileseer.devices.base import DeviceKind
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files
 from tileseer.report import measured

@@ -21,7 +21,7 @@ ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one kernel; ``status`` is one of ``measurements.STATUSES``."""
+    """What became of one kernel; ``status`` is one of ``STATUSES``."""
 
     kernel: str
     status: str

@@ -193,8 +193,9 @@ def load(path: str | Path, level: str = NEWEST) -> CkApi:
     older = content.pop("older", None) if isinstance(content, dict) else None
     if not isinstance(older, dict):
         raise UserError(f"{path}: older: this has to be a mapping of an API level to what it writes otherwise")
-    if level not in (content.get("level"), *older):
-        raise UserError(f"{path}: no API level {level!r} here; there are {', '.join([str(content['level']), *older])}")
+    known = [str(content.get("level")), *map(str, older)]
+    if level not in known:
+        raise UserError(f"{path}: no API level {level!r} here; there are {', '.join(known)}")
     changes = older.get(level, {})
     return checked(_merged(content, {**changes, "level": level}), CkApi, str(path))
 
