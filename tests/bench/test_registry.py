@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pyarrow as pa
@@ -14,7 +16,7 @@ from tileseer.core import lock
 from tileseer.core.errors import UserError
 from tileseer.devices import recorded, registry
 from tileseer.devices.harness import telemetry
-from tileseer.devices.harness.telemetry import Board, Reading, amd_reading, nvidia_reading
+from tileseer.devices.harness.telemetry import Board, Reading
 from tileseer.gpu import hardware
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
@@ -63,7 +65,7 @@ def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
 def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(libraries, locking, monkeypatch):
     found = [Board(f"GPU-{number}", "H200", {"CUDA_VISIBLE_DEVICES": f"GPU-{number}"}) for number in "ab"]
     monkeypatch.setattr(registry, "boards", lambda backend: found)
-    monkeypatch.setattr(telemetry, "_run", lambda command: None)
+    monkeypatch.setattr(telemetry, "_library", lambda backend: None)
     seen = []
     real = registry.Supervisor
     monkeypatch.setattr(registry, "Supervisor", lambda *args: seen.append(args[1]) or real(*args))
@@ -86,38 +88,129 @@ def test_each_kernel_is_looked_for_in_the_library_of_its_build_table(tmp_path):
     assert registry.modules_of(builds, []) == {}
 
 
-def test_readings_of_nvidia_smi():
-    reading = nvidia_reading("1980, 3201, 412.55, 51, 0x0000000000000004\n", "4711\n", own=(4711,))
-    assert reading == Reading(1980, 3201, 412.55, 51, throttled="", foreign=0)
-    slowed = nvidia_reading("1200, 3201, [N/A], 88, 0x0000000000000020\n", "4711\n815\n", own=(4711,))
-    assert slowed == Reading(1200, 3201, None, 88, throttled="clock event reasons 0x20", foreign=1)
-    # In a container the tool may show the host's process numbers: one of them is our worker.
-    assert nvidia_reading("", "99\n", own=(4711,)).foreign == 0
-    assert nvidia_reading("", "99\n", own=()).foreign == 1
-    assert nvidia_reading(None, None, own=()) == Reading()
-    assert nvidia_reading("an error message", "No devices were found", own=()) == Reading(foreign=0)
+class Nvml:
+    """Stands for ``pynvml``: two GPUs, of which the second does not tell its power."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    GPUS = ("GPU-aa", "GPU-bb")
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, reasons=0x4, pids=(4711,)):
+        self.reasons, self.pids = reasons, pids
+
+    def nvmlInit(self):
+        if self.pids is None:
+            raise self.NVMLError("no driver")
+
+    def __getattr__(self, name):
+        if not name.startswith("nvmlDevice"):
+            raise AttributeError(name)
+        return lambda *arguments: self.answer(name.removeprefix("nvmlDeviceGet"), *arguments)
+
+    def answer(self, what, gpu=None, which=None):
+        if (what, gpu) == ("PowerUsage", "GPU-bb"):
+            raise self.NVMLError("Not Supported")
+        return {
+            "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None, "HandleByUUID": gpu,
+            "UUID": gpu, "Name": "NVIDIA H200", "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
+            "Temperature": 51, "CurrentClocksThrottleReasons": self.reasons,
+            "ComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in self.pids],
+        }[what]  # fmt: skip
 
 
-def test_readings_of_amd_smi():
-    state = {
-        "gpu": 0,
-        "power": {"socket_power": {"value": 143, "unit": "W"}, "throttle_status": "UNTHROTTLED"},
-        "clock": {"gfx_0": {"clk": {"value": 2100, "unit": "MHz"}}, "mem_0": {"clk": {"value": 1300, "unit": "MHz"}}},
-        "temperature": {"edge": "N/A", "hotspot": {"value": 44, "unit": "C"}},
-    }
-    users = [{"gpu": 0, "process_list": [{"process_info": {"pid": 7}}, {"process_info": {"pid": 8}}]}]
-    reading = amd_reading(json.dumps([state]), json.dumps(users), own=(7,))
-    assert reading == Reading(2100, 1300, 143, 44, throttled="", foreign=1)
-    assert amd_reading("no JSON", None, own=()) == Reading()
+class AmdSmi:
+    """Stands for ``amdsmi``: one GPU, which does not tell its memory clock."""
+
+    class AmdSmiException(Exception):
+        pass
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiTemperatureType = SimpleNamespace(HOTSPOT="hotspot")
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
+
+    def amdsmi_init(self):
+        pass
+
+    def amdsmi_get_processor_handles(self):
+        return ["handle"]
+
+    def amdsmi_get_gpu_device_uuid(self, gpu):
+        return "uuid"
+
+    def amdsmi_get_gpu_device_bdf(self, gpu):
+        return "0000:c1:00.0"
+
+    def amdsmi_get_clock_info(self, gpu, which):
+        if which == "mem":
+            raise self.AmdSmiException("not supported")
+        return {"clk": 2100}
+
+    def amdsmi_get_power_info(self, gpu):
+        return {"socket_power": 143}
+
+    def amdsmi_get_temp_metric(self, gpu, sensor, metric):
+        return 44 if (sensor, metric) == ("hotspot", "current") else None
+
+    def amdsmi_get_gpu_metrics_info(self, gpu):
+        return {"throttle_status": False}
+
+    def amdsmi_get_gpu_process_list(self, gpu):
+        return [{"pid": 7}, {"pid": 8}]
 
 
-def test_boards_are_those_that_the_environment_shows(monkeypatch):
-    listed = "0, GPU-aa, NVIDIA H200\n1, GPU-bb, NVIDIA H200\n"
-    monkeypatch.setattr(telemetry, "_run", lambda command: listed)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+@pytest.fixture
+def library(monkeypatch):
+    """Put a vendor's library in the place of the installed one, if there is one."""
+    for variable in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+        monkeypatch.delenv(variable, raising=False)
+    return lambda name, made: monkeypatch.setitem(sys.modules, name, made)
+
+
+def test_readings_of_nvml(library):
+    def reading(nvml, own, number=0):
+        library("pynvml", nvml)
+        return telemetry.of_board("cuda", telemetry.boards("cuda")[number]).read(own)
+
+    assert reading(Nvml(), (4711,)) == Reading(1980, 3201, 412.55, 51, throttled="", foreign=0)
+    slowed = Reading(1980, 3201, None, 51, throttled="clock event reasons 0x20", foreign=1)
+    assert reading(Nvml(0x20, (4711, 815)), (4711,), 1) == slowed
+    # In a container the library may show the host's process numbers: one of them is our worker.
+    assert reading(Nvml(pids=(99,)), (4711,)).foreign == 0
+    assert reading(Nvml(pids=(99,)), ()).foreign == 1
+
+
+def test_the_library_of_nvidia_has_what_is_asked_for():
+    nvml = pytest.importorskip("pynvml")
+    for what in ("PowerUsage", "ClockInfo", "Temperature", "CurrentClocksThrottleReasons", "ComputeRunningProcesses"):
+        assert callable(getattr(nvml, f"nvmlDeviceGet{what}"))
+    assert nvml.nvmlClocksEventReasonHwSlowdown & telemetry.SLOWED
+    assert not nvml.nvmlClocksEventReasonSwPowerCap & telemetry.SLOWED
+
+
+def test_readings_of_amd_smi(library):
+    library("amdsmi", AmdSmi())
+    (board,) = telemetry.boards("hip")
+    assert board.environment["ROCR_VISIBLE_DEVICES"] == "0"
+    assert telemetry.of_board("hip", board).read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+
+
+def test_boards_are_those_that_the_environment_shows(library, monkeypatch):
+    library("pynvml", Nvml())
     assert [board.uuid for board in telemetry.boards("cuda")] == ["GPU-aa", "GPU-bb"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     (board,) = telemetry.boards("cuda")
     assert board.environment["CUDA_VISIBLE_DEVICES"] == "GPU-bb"
-    monkeypatch.setattr(telemetry, "_run", lambda command: None)
+
+
+@pytest.mark.parametrize("found", [None, Nvml(pids=None)])
+def test_without_library_or_driver_nothing_is_known_and_that_is_said(library, found, capsys):
+    # ``None`` makes the import fail.
+    library("pynvml", found)
+    library("amdsmi", None)
     assert telemetry.boards("cuda") == telemetry.boards("hip") == []
+    said = capsys.readouterr().err
+    assert "nvidia-ml-py (pip install 'tileseer[gpu]')" in said and "amdsmi" in said
+    board = Board("GPU-aa", "H200", {"CUDA_VISIBLE_DEVICES": "GPU-aa"})
+    assert telemetry.of_board("cuda", board).read(()) == telemetry.of_board("cuda", None).read(()) == Reading()

@@ -29,8 +29,6 @@ RETRIES = 2
 """How often a batch is measured again whose GPU was throttled, shared or drifting."""
 SENTINEL_MS = 0.05
 """The sentinel is the first pair that takes this long; short ones change with where their operands lie."""
-FRESH_S = 1.0
-"""A reading of the vendor's tool that is not older is not taken again."""
 CLASS_FIELDS = ("ndim", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
 
 
@@ -122,7 +120,6 @@ class GpuDevice:
         self._told = supervisor.device()
         self._memory = _Memory()
         self._sentinel: _Sentinel | None = None
-        self._last_reading: tuple[float, Reading] | None = None
         details.write(
             "session",
             {"device": self._told, "kind": kind, "method": asdict(method), "identity": self.identity(), **provenance()},
@@ -188,7 +185,7 @@ class GpuDevice:
         waiting = list(range(len(pairs)))
         verdict = ""
         for attempt in range(1 + RETRIES):
-            before = self._read() if attempt else self._read_before()
+            before = self._read()
             for position in waiting:
                 outcomes[position] = self._one(batch, *pairs[position])
             verdict = self._state(before)
@@ -284,15 +281,7 @@ class GpuDevice:
 
     def _read(self) -> Reading:
         pid = self._supervisor.pid
-        reading = self._telemetry.read(() if pid is None else (pid,))
-        self._last_reading = time.monotonic(), reading
-        return reading
-
-    def _read_before(self) -> Reading:
-        """What closed the last batch opens this one, if it was just now: the tool takes longer than many pairs."""
-        if self._last_reading is not None and time.monotonic() - self._last_reading[0] <= FRESH_S:
-            return self._last_reading[1]
-        return self._read()
+        return self._telemetry.read(() if pid is None else (pid,))
 
     def _state(self, before: Reading) -> str:
         """Close a batch: return ``status: reason`` if its times are not to be trusted."""

@@ -1,24 +1,26 @@
-"""What the vendor's tool says of a GPU: clocks, power, temperature, throttling, and who else uses it.
+"""The state of a GPU, from its vendor's library: clocks, power, temperature, throttling, processes of others.
 
-The tools run as processes of their own, so that the caller never has a context on the GPU. What a tool does not tell
-is ``None``: a missing reading is no zero.
+The libraries are optional: ``nvidia-ml-py`` (the extra ``gpu``) for NVIDIA, and ``amdsmi``, a part of ROCm, for AMD.
+Neither makes a context on the GPU. What a library does not tell is ``None``: a missing reading is no zero.
 """
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
-import shutil
-import subprocess
+import sys
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-TOOL_LIMIT_S = 20.0
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """NVML's clock event reasons that are faults of the moment: hardware slowdown, thermal (software, hardware), power
 brake. The power cap (0x4) is none: it is how a GPU under load runs."""
+LIBRARIES = {
+    "cuda": ("pynvml", "nvidia-ml-py (pip install 'tileseer[gpu]')"),
+    "hip": ("amdsmi", "amdsmi (for pip in share/amd_smi of the ROCm install)"),
+}
+"""Of each backend: the module, and how to get it."""
 
 
 @dataclass(frozen=True)
@@ -44,168 +46,134 @@ class Reading:
     """Processes of others on it."""
 
 
-class Telemetry(Protocol):
-    """Reads the state of one GPU."""
+class Telemetry:
+    """Reads the state of one GPU. This one knows nothing; it is for machines without a vendor's library."""
 
     def read(self, own: Collection[int]) -> Reading:
-        """Return the state now; ``own`` are our processes that may be on the GPU."""
-        ...
-
-
-class NoTelemetry:
-    """For a machine without a vendor tool: nothing is known."""
-
-    def read(self, own: Collection[int]) -> Reading:
-        """Return a reading without values."""
+        """State of the GPU now; ``own`` are our processes that may be on it."""
         return Reading()
 
 
-class NvidiaSmi:
-    """Asks ``nvidia-smi``."""
+class NvidiaTelemetry(Telemetry):
+    """Asks NVML."""
 
-    _FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu", "clocks_event_reasons.active")
-
-    def __init__(self, uuid: str) -> None:
-        self._uuid = uuid
+    def __init__(self, nvml: Any, uuid: str) -> None:
+        self._nvml = nvml
+        self._gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
 
     def read(self, own: Collection[int]) -> Reading:
-        """Return the state now."""
-        ask = ["nvidia-smi", f"--id={self._uuid}", "--format=csv,noheader,nounits"]
-        # Side by side: each takes as long as dozens of pairs.
-        with ThreadPoolExecutor() as pool:
-            state, users = pool.map(
-                _run, ([*ask, f"--query-gpu={','.join(self._FIELDS)}"], [*ask, "--query-compute-apps=pid"])
-            )
-        return nvidia_reading(state, users, own)
+        """State of the GPU now."""
+        nvml = self._nvml
+        power, reasons = self._told("PowerUsage"), self._told("CurrentClocksThrottleReasons")
+        users = self._told("ComputeRunningProcesses")
+        slowed = None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else ""
+        return Reading(
+            clock_mhz=self._told("ClockInfo", nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self._told("ClockInfo", nvml.NVML_CLOCK_MEM),
+            power_w=None if power is None else power / 1000,
+            temperature_c=self._told("Temperature", nvml.NVML_TEMPERATURE_GPU),
+            throttled=slowed,
+            foreign=None if users is None else foreign([user.pid for user in users], own),
+        )
+
+    def _told(self, what: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._nvml, f"nvmlDeviceGet{what}")(self._gpu, *arguments)
+        except self._nvml.NVMLError:
+            return None
 
 
-def nvidia_reading(state: str | None, users: str | None, own: Collection[int]) -> Reading:
-    """Read the answers of ``nvidia-smi``: one line of ``NvidiaSmi._FIELDS``, and one process number a line.
+class AmdTelemetry(Telemetry):
+    """Asks AMD SMI; never run on a GPU of ours."""
+
+    def __init__(self, smi: Any, number: int) -> None:
+        self._smi = smi
+        self._gpu = smi.amdsmi_get_processor_handles()[number]
+
+    def read(self, own: Collection[int]) -> Reading:
+        """State of the GPU now."""
+        smi = self._smi
+        hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
+        users = self._told("gpu_process_list")
+        slowed: object = (self._told("gpu_metrics_info") or {}).get("throttle_status")
+        return Reading(
+            clock_mhz=_number((self._told("clock_info", smi.AmdSmiClkType.GFX) or {}).get("clk")),
+            memory_clock_mhz=_number((self._told("clock_info", smi.AmdSmiClkType.MEM) or {}).get("clk")),
+            power_w=_number((self._told("power_info") or {}).get("socket_power")),
+            temperature_c=_number(self._told("temp_metric", *hotspot)),
+            throttled=("throttled" if slowed else "") if isinstance(slowed, bool) else None,
+            foreign=None if users is None else len({user["pid"] for user in users} - set(own)),
+        )
+
+    def _told(self, what: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._smi, f"amdsmi_get_{what}")(self._gpu, *arguments)
+        except self._smi.AmdSmiException:
+            return None
+
+
+def foreign(pids: Collection[int], own: Collection[int]) -> int:
+    """Number of processes that are not our own.
 
     In a container the numbers may be those of the host: one of them is then taken for our worker's.
     """
-    values = [field.strip() for field in (state or "").split("\n")[0].split(",")]
-    numbers = [_number(value) for value in values[:4]] if len(values) == 5 else [None] * 4
-    reasons = _hexadecimal(values[4]) if len(values) == 5 else None
-    foreign = None
-    if users is not None:
-        pids = {int(line) for line in users.split("\n") if line.strip().isdigit()}
-        hidden = bool(own) and not pids & set(own)
-        foreign = max(0, len(pids - set(own)) - hidden)
-    slowed = None if reasons is None else (f"clock event reasons {reasons:#x}" if reasons & SLOWED else "")
-    graphics, memory, power, temperature = numbers
-    return Reading(graphics, memory, power, temperature, throttled=slowed, foreign=foreign)
-
-
-class AmdSmi:
-    """Asks ``amd-smi``, of which only the JSON's field names are known here: it was never run on a GPU of ours."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def read(self, own: Collection[int]) -> Reading:
-        """Return the state now."""
-        state = _run(["amd-smi", "metric", "--gpu", str(self._number), "--clock", "--power", "--temperature", "--json"])
-        users = _run(["amd-smi", "process", "--gpu", str(self._number), "--json"])
-        return amd_reading(state, users, own)
-
-
-def amd_reading(state: str | None, users: str | None, own: Collection[int]) -> Reading:
-    """Read the answers of ``amd-smi metric`` and ``amd-smi process``; what is not found stays ``None``."""
-    metric = _json(state)
-    clocks = _find(metric, "gfx_0")
-    found = _json(users)
-    pids = None if found is None else {value for value in _all(found, "pid") if isinstance(value, int)}
-    return Reading(
-        clock_mhz=_value(_find(clocks, "clk")),
-        memory_clock_mhz=_value(_find(_find(metric, "mem_0"), "clk")),
-        power_w=_value(_find(metric, "socket_power")),
-        temperature_c=_value(_find(metric, "hotspot")),
-        throttled=_amd_throttle(_find(metric, "throttle_status")),
-        foreign=None if pids is None else len(pids - set(own)),
-    )
-
-
-def _amd_throttle(status: object) -> str | None:
-    if not isinstance(status, str) or status.upper() == "N/A":
-        return None
-    return "" if status.upper() in ("UNTHROTTLED", "NOT_THROTTLED") else status.lower()
+    hidden = bool(own) and not set(pids) & set(own)
+    return max(0, len(set(pids) - set(own)) - hidden)
 
 
 def boards(backend: str) -> list[Board]:
-    """Return the GPUs of this machine that the environment leaves visible; empty without a vendor tool."""
+    """The GPUs of this machine that the environment leaves visible; none, and a message, without the library."""
+    library = _library(backend)
+    if library is None:
+        print(
+            f"telemetry: {LIBRARIES[backend][1]} or the GPU's driver is missing: throttling shows in the sentinel pair "
+            "alone, other processes do not show, and the GPU's lock has the name of its product",
+            file=sys.stderr,
+        )
+        return []
     if backend == "cuda":
-        listed = _run(["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"])
-        rows = [[field.strip() for field in line.split(",", 2)] for line in (listed or "").strip().split("\n")]
-        found = [(row[0], row[1], row[2]) for row in rows if len(row) == 3]
         variable = "CUDA_VISIBLE_DEVICES"
+        gpus = [library.nvmlDeviceGetHandleByIndex(number) for number in range(library.nvmlDeviceGetCount())]
+        found = [(library.nvmlDeviceGetUUID(gpu), library.nvmlDeviceGetName(gpu)) for gpu in gpus]
     else:
-        listed_amd = _json(_run(["amd-smi", "list", "--json"])) or []
-        found = [(str(gpu["gpu"]), str(gpu["uuid"]), str(gpu.get("bdf", ""))) for gpu in listed_amd]
         variable = "ROCR_VISIBLE_DEVICES"
+        gpus = library.amdsmi_get_processor_handles()
+        found = [(library.amdsmi_get_gpu_device_uuid(gpu), library.amdsmi_get_gpu_device_bdf(gpu)) for gpu in gpus]
     visible = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
-    chosen = [row for row in found if not visible or row[0] in visible or row[1] in visible]
     # ROCm takes numbers only where the driver has no UUID; NVIDIA takes both.
     return [
-        Board(uuid, name, {variable: uuid if backend == "cuda" else number, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        for number, uuid, name in chosen
+        Board(uuid, name, {variable: uuid if backend == "cuda" else str(number), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        for number, (uuid, name) in enumerate(found)
+        if not visible or str(number) in visible or uuid in visible
     ]
 
 
 def of_board(backend: str, board: Board | None) -> Telemetry:
-    """Return the telemetry of a board, or none if there is no tool for it."""
-    if board is None:
-        return NoTelemetry()
+    """Telemetry of a board, which knows nothing if there is no board or no library."""
+    library = _library(backend) if board else None
+    if board is None or library is None:
+        return Telemetry()
     if backend == "cuda":
-        return NvidiaSmi(board.uuid)
-    return AmdSmi(int(board.environment["ROCR_VISIBLE_DEVICES"]))
+        return NvidiaTelemetry(library, board.uuid)
+    return AmdTelemetry(library, int(board.environment["ROCR_VISIBLE_DEVICES"]))
 
 
-def _run(command: list[str]) -> str | None:
-    """Return what a tool prints, or ``None`` if it is not there or fails."""
-    if shutil.which(command[0]) is None:
-        return None
+def _library(backend: str) -> Any:
+    """The vendor's library, ready to be asked; ``None`` where it or the driver is missing."""
+    name = LIBRARIES[backend][0]
     try:
-        run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_LIMIT_S)
-    except subprocess.TimeoutExpired:
+        library = importlib.import_module(name)
+    # amdsmi raises a KeyError where ROCm is missing.
+    except (ImportError, OSError, KeyError):
         return None
-    return run.stdout if run.returncode == 0 else None
-
-
-def _number(text: str) -> float | None:
+    refused = library.NVMLError if backend == "cuda" else library.AmdSmiException
     try:
-        return float(text)
-    except ValueError:
+        library.nvmlInit() if backend == "cuda" else library.amdsmi_init()
+    except refused:
         return None
+    return library
 
 
-def _hexadecimal(text: str) -> int | None:
-    try:
-        return int(text, 16)
-    except ValueError:
-        return None
-
-
-def _json(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return None
-
-
-def _all(content: object, name: str) -> list[Any]:
-    """Return every value with a name, at any depth."""
-    if isinstance(content, dict):
-        inner = [value for part in content.values() for value in _all(part, name)]
-        return ([content[name]] if name in content else []) + inner
-    return [value for part in content for value in _all(part, name)] if isinstance(content, list) else []
-
-
-def _find(content: object, name: str) -> Any:
-    return next(iter(_all(content, name)), None)
-
-
-def _value(field: object) -> float | None:
-    """Return the number of ``{"value": 3, "unit": "W"}`` or of a bare number."""
-    inner = field.get("value") if isinstance(field, dict) else field
-    return float(inner) if isinstance(inner, int | float) and not isinstance(inner, bool) else None
+def _number(value: object) -> float | None:
+    """A number as it is; ``None`` for what stands for none ("N/A")."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
