@@ -1,0 +1,17 @@
+"""Where the workflow lies whose package this is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+"""Folder of the package ``tileseer``."""
+
+
+def workflow_folder() -> Path:
+    """Folder that holds ``Snakefile``, ``workflow`` and ``config``: the checkout, or what the installed package brings.
+
+    A copy of the checkout with its ``src`` is a checkout of its own. The wheel puts the three into ``tileseer/shipped``.
+    """
+    checkout = PACKAGE.parents[1]
+    return checkout if (checkout / "Snakefile").is_file() else PACKAGE / "shipped"
