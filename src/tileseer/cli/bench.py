@@ -15,6 +15,7 @@ from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core.errors import UserError
+from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.devices.base import STATUSES
 from tileseer.devices.harness.library_check import launch_options, supporting
@@ -68,9 +69,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row]]:
-    specs = ArchSpecs.load(args.config / "arch_specs.json")
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     operation = Operation(args.variant, args.dtype)
-    rules = sweep.load(args.config / "rule_sets/sweep.yaml")
+    rules = sweep.load(find(args.config / "rule_sets/sweep.yaml"))
     found = sweep.enumerate_kernels(rules, specs, args.arch, operation, [problem.ndim]).kernels
     # Evenly through the rule set, so that few kernels are of many kinds.
     few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
@@ -79,10 +80,10 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
         raise UserError(f"no product stands for {args.arch}; add --product, a name of {args.config}/hardware.yaml")
-    gpu = hardware.get(args.config / "hardware.yaml", args.product or products[args.arch])
+    gpu = hardware.get(find(args.config / "hardware.yaml"), args.product or products[args.arch])
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
-    device = SimulatedDevice(gpu, load_coefficients(args.config / "simulated_device.yaml"), seed=1)
+    device = SimulatedDevice(gpu, load_coefficients(find(args.config / "simulated_device.yaml")), seed=1)
     table = kernel.frame(few).assign(split_k=1)
     rows: list[Row] = []
     with Progress("bench", len(table), "kernels") as progress:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.core.places import find
 from tileseer.families.ck_tile import library, single_kernel
 from tileseer.reference.words import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
 
@@ -124,8 +125,8 @@ class _Tables:
         from tileseer.reference.named import Enumerator
         from tileseer.reference.rule_tables import RuleTables
 
-        self.specs: ArchSpecs = ArchSpecs.load(args.config / "arch_specs.json")
-        self.enumerator = Enumerator(self.specs, RuleTables.load(args.config / "rule_sets"), args.ck_root)
+        self.specs: ArchSpecs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+        self.enumerator = Enumerator(self.specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
 
 
 @dataclass(frozen=True)
@@ -291,7 +292,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, A
         raise UserError("\n".join(_refusals(left_out)))
     if not built:
         raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = Emitter(args.templates, args.config / "ck_api.yaml", args.ck_api or NEWEST)
+    emitter = Emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or NEWEST)
     kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
     if not kernels:
         raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
@@ -331,10 +332,10 @@ def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str
         return ""
     inputs = [
         *PACKAGE.rglob("*.py"),
-        *args.templates.glob("*.j2"),
-        *(args.config / "rule_sets").glob("*.yaml"),
-        args.config / "arch_specs.json",
-        args.config / "ck_api.yaml",
+        *find(args.templates).glob("*.j2"),
+        *find(args.config / "rule_sets").glob("*.yaml"),
+        find(args.config / "arch_specs.json"),
+        find(args.config / "ck_api.yaml"),
     ]
     asked = {
         "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.client import doctor
+from tileseer.core.places import find
 from tileseer.core.tables import parsed
 from tileseer.settings.config import Config, check
 
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     """Print what was found; exit status 1 if something is missing that the configuration asks for."""
     path = args.configfile or args.config / CONFIG
     config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
-    found = doctor.findings(config, args.config / API)
+    found = doctor.findings(config, find(args.config / API))
     if args.json:
         options.print_json("doctor", {"findings": [asdict(finding) for finding in found]})
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.core.places import find
 from tileseer.families.ck_tile import explanation, single_kernel
 from tileseer.families.ck_tile.ck_api import load as load_api
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
@@ -85,8 +86,8 @@ def _explain_pick(args: argparse.Namespace) -> int:
 def _explain_config(args: argparse.Namespace) -> int:
     """Show every rule with pass or FAIL and the reason; the last line says whether a build has the kernel."""
     kernel = _kernel(args)
-    specs = ArchSpecs.load(args.config / "arch_specs.json")
-    verdicts = explanation.explain(kernel, args.arch, specs, load_api(args.config / "ck_api.yaml"))
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    verdicts = explanation.explain(kernel, args.arch, specs, load_api(find(args.config / "ck_api.yaml")))
     title = name(kernel)
     if args.json:
         rows = [asdict(verdict) for verdict in verdicts]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
+from tileseer.core.places import find
 from tileseer.gpu import arch_template
 
 TABLE = "arch_specs.json"
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     """Write or print the entry; say what is left to do."""
     path: Path = args.config / TABLE
     changes = {field: getattr(args, field) for field in arch_template.FIELDS if getattr(args, field) is not None}
-    text, entry = arch_template.table_with(path, args.name, args.like, changes)
+    text, entry = arch_template.table_with(find(path), args.name, args.like, changes)
     if not args.print:
         write_text(path, text)
     steps = _steps(args.name, args.like, args.config)

@@ -20,6 +20,7 @@ from tileseer.configs import plan
 from tileseer.conv.operation import Operation
 from tileseer.core import parquet, seal
 from tileseer.core.errors import UserError
+from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.dataset import assembly, recording, schema
 from tileseer.dataset.schema import CODE, SCHEMA
@@ -106,7 +107,7 @@ def _dataset(path: Path) -> str:
 def _recording(path: Path, config: Path) -> list[Check]:
     try:
         told = recording.load(path)
-        hardware = product(config / "hardware.yaml", told.device)
+        hardware = product(find(config / "hardware.yaml"), told.device)
     except UserError as error:
         return [Check(str(path), False, str(error))]
 

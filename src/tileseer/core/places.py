@@ -11,7 +11,16 @@ PACKAGE = Path(__file__).resolve().parents[1]
 def workflow_folder() -> Path:
     """Folder that holds ``Snakefile``, ``workflow`` and ``config``: the checkout, or what the installed package brings.
 
-    A copy of the checkout with its ``src`` is a checkout of its own. The wheel puts the three into ``tileseer/shipped``.
+    A copy of the checkout with its ``src`` is a checkout of its own. A wheel has the three in ``tileseer/shipped``.
     """
     checkout = PACKAGE.parents[1]
     return checkout if (checkout / "Snakefile").is_file() else PACKAGE / "shipped"
+
+
+def find(path: Path) -> Path:
+    """``path`` seen from the working folder, or the workflow's own file of that name where there is none.
+
+    Without either it stays as it is, so that a message names what was asked for.
+    """
+    own = workflow_folder() / path
+    return own if own.exists() and not path.exists() else path
