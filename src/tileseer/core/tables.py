@@ -1,55 +1,119 @@
-"""Reading checked YAML tables: a mistake in one is reported by file, place, value and reason."""
+"""Reading of hand-written tables, YAML or JSON: each mistake is one line with file, place, reason and value."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from tileseer.core.errors import UserError
+from tileseer.core import seal
+from tileseer.core.errors import UserError, shown
 
 Model = TypeVar("Model", bound=BaseModel)
-LONGEST_SHOWN = 80
+Item = TypeVar("Item", bound=Hashable)
+_KINDS = {"model_type": "an object", "dict_type": "an object", "list_type": "a list", "tuple_type": "a list"}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, is ten times as fast."""
 
 
 class Table(BaseModel):
-    """A frozen record of a YAML table; unknown fields and values of another type are mistakes."""
+    """A frozen record of a table; unknown fields and values of another type are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 def read(path: str | Path, model: type[Model]) -> Model:
-    """Return the content of the YAML file ``path`` as ``model``; ``UserError`` where it does not fit."""
+    """Content of a YAML file as ``model``; ``UserError`` where it does not fit."""
     return checked(parsed(Path(path)), model, str(path))
 
 
 def checked(content: Any, model: type[Model], where: str) -> Model:
-    """Return ``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
+    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context={})
     except ValidationError as error:
-        lines = [f"{where}: {_fault(fault)}" for fault in error.errors(include_url=False)]
+        lines = [f"{where}: {_fault(fault, model)}" for fault in error.errors(include_url=False)]
         raise UserError("\n".join(lines)) from error
 
 
-def _fault(fault: ErrorDetails) -> str:
-    field = ".".join(str(part) for part in fault["loc"]) or "the whole file"
+def expected(what: str) -> WrapValidator:
+    """Validator that tells every mistake in a value, however deep, as "should be ``what``"."""
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise wrong(f"should be {what}") from error
+
+    return WrapValidator(check)
+
+
+def wrong_below(place: str | int, value: object, reason: str) -> ValidationError:
+    """Error for a validator to raise about the ``value`` at the key or index ``place`` of its own."""
+    return ValidationError.from_exception_data(
+        "table", [InitErrorDetails(type=wrong(reason), loc=(place,), input=value)]
+    )
+
+
+def distinct(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """Validator of a list without repetitions."""
+    seen = set()
+    for index, item in enumerate(items):
+        if item in seen:
+            raise wrong_below(index, item, "should be no repetition of an earlier element: remove one of the two")
+        seen.add(item)
+    return items
+
+
+def wrong(reason: str) -> PydanticCustomError:
+    """Error for a validator to raise about its value, as "should be ..."."""
+    return PydanticCustomError("wrong", "{reason}", {"reason": reason})
+
+
+def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
+    place = [part for part in fault["loc"] if part != "[key]"]
+    field = _place(place) or "the whole file"
     if fault["type"] == "missing":
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
-        return f"{field}: unknown field; remove it or correct its name"
-    value = repr(fault["input"])
-    shown = value if len(value) <= LONGEST_SHOWN else value[:LONGEST_SHOWN] + "…"
-    return f"{field}: {fault['msg']}, but it is {shown}"
+        known = _fields(model, place)
+        advice = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
+        return f"{field}: unknown field, of value {shown(fault['input'])}; {advice}"
+    kind = _KINDS.get(fault["type"])
+    reason = f"should be {kind}" if kind else fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    # A table's text has lists only.
+    value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
+    subject = "the key " if place != list(fault["loc"]) else ""
+    return f"{field}: {subject}{reason}, but it is {shown(value)}"
+
+
+def _place(parts: list[str | int]) -> str:
+    return ".".join(str(part) if re.fullmatch(r"[\w.+-]+", str(part)) else repr(part) for part in parts)
+
+
+def _fields(kind: Any, place: list[str | int]) -> list[str]:
+    """Fields of the object in which ``place`` is unknown, in a table of type ``kind``; none if the type is no help."""
+    for part in place:
+        if get_origin(kind) in (Union, UnionType):
+            kind = next(choice for choice in get_args(kind) if choice is not type(None))
+        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+            kind = next((argument for argument in reversed(get_args(kind)) if argument is not ...), None)
+        elif part in kind.model_fields:
+            kind = kind.model_fields[str(part)].annotation
+        else:
+            return list(kind.model_fields)
+    return []
 
 
 def parsed(path: Path) -> Any:
-    """Return the content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
+    """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
     except OSError as error:
@@ -57,3 +121,46 @@ def parsed(path: Path) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: is not a YAML file: {reason}") from error
+
+
+def json_text(path: Path) -> str:
+    """Text of a JSON file."""
+    seal.check(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+
+
+class _Object(list[tuple[str, Any]]):
+    """A JSON object as its text has it, repeated keys included."""
+
+
+def strict_json(text: str, where: str) -> Any:
+    """Content of hand-written JSON: keys sorted, those that begin with ``_`` dropped as comments.
+
+    A key that stands twice is a mistake; the standard reader would keep the last one in silence.
+    """
+    try:
+        return _plain(json.loads(text, object_pairs_hook=_Object), where, [])
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise UserError(f"{where}: nested too deeply; flatten it") from error
+    except ValueError as error:
+        raise UserError(f"{where}: a number is too long") from error
+
+
+def _plain(value: Any, where: str, place: list[str | int]) -> Any:
+    if isinstance(value, list) and not isinstance(value, _Object):
+        return [_plain(item, where, [*place, index]) for index, item in enumerate(value)]
+    if not isinstance(value, _Object):
+        return value
+    members: dict[str, Any] = {}
+    for key, member in value:
+        if key in members:
+            raise UserError(f"{where}: {_place([*place, key])}: this key stands twice: remove one of the two")
+        members[key] = _plain(member, where, [*place, key])
+    return {key: members[key] for key in sorted(members) if not key.startswith("_")}

@@ -12,134 +12,242 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WrapValidator
 
 from tileseer.core.errors import UserError
-from tileseer.core.strict_json import Node
+from tileseer.core.tables import Table, checked, distinct, expected, json_text, strict_json, wrong, wrong_below
 
-Triple = tuple[int, int, int]
+Value = TypeVar("Value")
+DEFAULT_LDS_ROW = "default"
+MAX_INTEGER = 2**31 - 1
+_Info = ValidationInfo[dict[str, Any]]
+LIST = Field(strict=False)
+"""For a tuple, which is a list in JSON."""
+
+
+def _remembered(kind: str) -> AfterValidator:
+    """Validator that keeps names for ``_known``."""
+
+    def keep(names: Value, info: _Info) -> Value:
+        info.context[kind] = names
+        return names
+
+    return AfterValidator(keep)
+
+
+def _one_of(kind: str) -> WrapValidator:
+    """Validator of one of the names that an earlier field has; anything goes if that field was wrong."""
+
+    def check(value: Any, handler: Any, info: _Info) -> Any:
+        known = info.context.get(kind)
+        if known is not None and not (isinstance(value, str) and value in known):
+            raise wrong(f"should be one of {', '.join(known)}")
+        return handler(value)
+
+    return WrapValidator(check)
+
+
+def _three(what: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) != 3:
+            raise wrong(f"should be {what}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError
+    return text
+
+
+def _not_empty(items: tuple[Value, ...]) -> tuple[Value, ...]:
+    if not items:
+        raise wrong("should be a list of at least one [m, n, k]")
+    return items
+
+
+def _one_accumulator(pairs: tuple[Names, ...]) -> tuple[Names, ...]:
+    operands = [pair[:2] for pair in pairs]
+    for row, pair in enumerate(operands):
+        if operands.count(pair) > 1:
+            raise wrong_below(row, list(pairs[row]), "should be one accumulator for each pair of A and B")
+    return pairs
+
+
+def _tile_keys(table: Any, info: _Info) -> Any:
+    """Refuse a key of a warp-tile table that is not that of a legal pair."""
+    dtypes, pairs = info.context.get("dtypes"), info.context.get("pairs")
+    if isinstance(table, dict) and dtypes is not None and pairs is not None:
+        for key, tiles in table.items():
+            if key not in map("_".join, pairs):
+                raise wrong_below(key, tiles, f"should have {_key_advice(key, dtypes, pairs)}")
+    return table
+
+
+def _key_advice(key: str, dtypes: Collection[str], pairs: tuple[Names, ...]) -> str:
+    """The key that was meant: a wrong accumulator, an unknown pair and an unknown dtype differ."""
+    for a, b, accumulator in pairs:
+        if key in (f"{a}_{b}_{other}" for other in dtypes):
+            return f"the key {a}_{b}_{accumulator}: {a} x {b} accumulates in {accumulator}"
+    known = "|".join(map(re.escape, dtypes))
+    if re.fullmatch(rf"(?:{known})_(?:{known})_(?:{known})", key):
+        return f"the key of a legal pair: {', '.join(map('_'.join, pairs))}"
+    return f"a key {{a}}_{{b}}_{{accumulator}} of known dtypes: {', '.join(dtypes)}"
+
+
+def _lds_rows(rows: dict[str, Value], info: _Info) -> dict[str, Value]:
+    allowed = (DEFAULT_LDS_ROW, *info.context.get("pipelines", rows))
+    for name, value in rows.items():
+        if name not in allowed:
+            raise wrong_below(name, value, f"should have a key that is one of {', '.join(allowed)}")
+    if DEFAULT_LDS_ROW not in rows:
+        raise wrong(f"should be an object with a row {DEFAULT_LDS_ROW!r} for the pipelines without one")
+    return rows
+
+
+_SORTED = AfterValidator(lambda names: tuple(sorted(names)))
+_Count = Annotated[int, Field(ge=1, le=MAX_INTEGER), expected(f"a positive integer of at most {MAX_INTEGER}")]
+_Share = Annotated[float, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+_Name = Annotated[
+    str,
+    StringConstraints(pattern="^[a-z][a-z0-9_]*$", max_length=24),
+    expected("a name of at most 24 lower-case letters, digits and underscores, a letter first"),
+]
+_Text = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=80),
+    AfterValidator(_printable),
+    expected("one line of 1 to 80 printable characters"),
+]
+_CppType = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=80),
+    expected("a C++ type name such as ck_tile::half_t"),
+]
+Triple = Annotated[
+    tuple[_Count, _Count, _Count], LIST, expected(f"three positive integers [m, n, k] of at most {MAX_INTEGER}")
+]
 """Sizes along (m, n, k) of the GEMM."""
 Names = tuple[str, str, str]
-Value = TypeVar("Value")
+_Triples = Annotated[tuple[Triple, ...], LIST, AfterValidator(_not_empty), AfterValidator(distinct)]
+_Tiles = Annotated[dict[str, _Triples], BeforeValidator(_tile_keys)]
+_Names = Annotated[tuple[_Name, ...], LIST, AfterValidator(distinct), _SORTED]
+_Dtype = Annotated[str, _one_of("dtypes")]
+_Pipeline = Annotated[str, _one_of("pipelines")]
+_Epilogue = Annotated[str, _one_of("epilogues")]
+_Scheduler = Annotated[str, _one_of("schedulers")]
 
-WAVE_SIZES = (32, 64)
-DEFAULT_LDS_ROW = "default"
 
-_CPP_TYPE = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", re.ASCII)
-
-
-@dataclass(frozen=True)
-class DtypeInfo:
+class DtypeInfo(Table):
     """A data type: width of one element in bits, its C++ name, and what it is."""
 
-    bits: int
-    cpp_type: str
-    description: str
+    bits: _Count
+    cpp_type: _CppType
+    description: _Text
 
 
-@dataclass(frozen=True)
-class FamilyInfo:
+class FamilyInfo(Table):
     """What the archs of one family share; ``isa_lineage`` tells the matrix instructions."""
 
-    target_family: str
-    isa_lineage: str
+    target_family: _Name
+    isa_lineage: _Name
 
 
-@dataclass(frozen=True)
-class OperatorLimits:
+class OperatorLimits(Table):
     """Smallest block tile of an operator, and what its sides are multiples of; (m, n, k)."""
 
     min_tile: Triple
     alignment: Triple
 
 
-@dataclass(frozen=True)
-class ArchInfo:
+class ArchInfo(Table):
     """One GPU target. Waves and warp tiles keep the order of the source: kernels are enumerated in it.
 
     ``waves`` are waves a block (m, n, k); the keys of the warp-tile tables read ``{a}_{b}_{accumulator}``.
     """
 
-    family: str
-    product: str
-    wave_size: int
-    lds_kib: int
-    waves: tuple[Triple, ...]
-    warp_tiles: Mapping[str, tuple[Triple, ...]]
-    preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]]
+    family: Annotated[str, _one_of("families")]
+    product: _Text
+    wave_size: Annotated[Literal[32, 64], expected("a positive integer, one of 32, 64")]
+    lds_kib: _Count
+    waves: _Triples
+    warp_tiles: _Tiles
+    preshuffle_warp_tiles: _Tiles
 
 
-@dataclass(frozen=True)
-class TraitTable:
+class TraitTable(Table):
     """The names of the traits, and the (pipeline, epilogue, scheduler) that no kernel may combine."""
 
-    pipelines: tuple[str, ...]
-    epilogues: tuple[str, ...]
-    schedulers: tuple[str, ...]
-    preshuffle_pipelines: tuple[str, ...]
-    excluded: tuple[Names, ...]
+    pipelines: Annotated[_Names, _remembered("pipelines")]
+    epilogues: Annotated[_Names, _remembered("epilogues")]
+    schedulers: Annotated[_Names, _remembered("schedulers")]
+    preshuffle_pipelines: Annotated[tuple[_Pipeline, ...], LIST, AfterValidator(distinct), _SORTED]
+    excluded: Annotated[
+        tuple[
+            Annotated[tuple[_Pipeline, _Epilogue, _Scheduler], LIST, _three("a list [pipeline, epilogue, scheduler]")],
+            ...,
+        ],
+        LIST,
+        AfterValidator(distinct),
+        _SORTED,
+    ]
 
 
-@dataclass(frozen=True)
-class LdsTable:
+class LdsTable(Table):
     """LDS a block may use, by pipeline: bytes, or the share of the arch's LDS; ``default`` for the others."""
 
-    limit_bytes: Mapping[str, int]
-    budget_fraction: Mapping[str, float]
+    limit_bytes: Annotated[dict[str, _Count], AfterValidator(_lds_rows)]
+    budget_fraction: Annotated[dict[str, _Share], AfterValidator(_lds_rows)]
 
 
-@dataclass(frozen=True)
-class ArchSpecs:
+class ArchSpecs(Table):
     """The whole table; its mappings are not to be changed. All look-ups raise ``UserError`` on unknown names."""
 
-    dtypes: Mapping[str, DtypeInfo]
-    dtype_pairs: tuple[Names, ...]
+    dtypes: Annotated[dict[_Name, DtypeInfo], _remembered("dtypes")]
+    dtype_pairs: Annotated[
+        tuple[Annotated[tuple[_Dtype, _Dtype, _Dtype], LIST, _three("a list [A, B, accumulator]")], ...],
+        LIST,
+        AfterValidator(distinct),
+        AfterValidator(_one_accumulator),
+        _SORTED,
+        _remembered("pairs"),
+    ]
     """(A, B, accumulator), sorted."""
-    families: Mapping[str, FamilyInfo]
-    archs: Mapping[str, ArchInfo]
+    families: Annotated[dict[_Name, FamilyInfo], _remembered("families")]
+    archs: dict[_Name, ArchInfo]
     traits: TraitTable
     lds: LdsTable
-    operators: Mapping[str, OperatorLimits]
+    operators: dict[_Name, OperatorLimits]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read and check a table; a ``UserError`` names file, JSON path, value and what is allowed."""
-        return cls.from_node(Node.read(path))
+        """Read and check a table; a ``UserError`` names file, place, value and what is allowed."""
+        return cls.parse(json_text(Path(path)), str(path))
 
     @classmethod
-    def from_node(cls, root: Node) -> Self:
-        """Check a table that has been read."""
-        top = root.fields(*(field.name for field in fields(cls)))
-        dtypes = {name: _dtype(node) for name, node in top["dtypes"].named().items()}
-        pairs = _dtype_pairs(top["dtype_pairs"], dtypes)
-        families = {name: _family(node) for name, node in top["families"].named().items()}
-        traits = _traits(top["traits"])
-        return cls(
-            dtypes=dtypes,
-            dtype_pairs=pairs,
-            families=families,
-            archs={name: _arch(node, families, dtypes, pairs) for name, node in top["archs"].named().items()},
-            traits=traits,
-            lds=_lds(top["lds"], traits.pipelines),
-            operators={name: _operator(node) for name, node in top["operators"].named().items()},
-        )
+    def parse(cls, text: str, where: str) -> Self:
+        """Read a table from its text; ``where`` it stands is for messages."""
+        return checked(strict_json(text, where), cls, where)
 
     def supported_archs(self) -> tuple[str, ...]:
-        """Return the known archs, sorted."""
+        """Known archs, sorted."""
         return tuple(self.archs)
 
     def arch(self, arch: str) -> ArchInfo:
-        """Return all that is known of one target."""
+        """All that is known of one target."""
         return _pick(self.archs, arch, "arch")
 
     def family(self, arch: str) -> str:
-        """Return the family, for example ``cdna3``."""
+        """Family, for example ``cdna3``."""
         return self.arch(arch).family
 
     def target_family(self, arch: str) -> str:
-        """Return the compiler's family of targets, for example ``gfx9``."""
+        """Compiler's family of targets, for example ``gfx9``."""
         return self.families[self.family(arch)].target_family
 
     def isa_lineage(self, arch: str) -> str:
@@ -147,42 +255,42 @@ class ArchSpecs:
         return self.families[self.family(arch)].isa_lineage
 
     def wave_size(self, arch: str) -> int:
-        """Return the lanes of a wave."""
+        """Lanes of a wave."""
         return self.arch(arch).wave_size
 
     def lds_bytes(self, arch: str) -> int:
-        """Return the local data share of a compute unit, bytes."""
+        """Local data share of a compute unit, bytes."""
         return self.arch(arch).lds_kib * 1024
 
     def waves(self, arch: str) -> tuple[Triple, ...]:
-        """Return the allowed waves a block (m, n, k), in the order of enumeration."""
+        """Allowed waves a block (m, n, k), in the order of enumeration."""
         return self.arch(arch).waves
 
     def warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
-        """Return the matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A unless given.
+        """Matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A unless given.
 
         A legal pair for which the arch has no matrix instruction gives an empty tuple.
         """
         return self.arch(arch).warp_tiles.get(self._tile_key(dtype_a, dtype_b), ())
 
     def preshuffle_warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
-        """Return the same for the GEMM with a preshuffled B; convolutions do not use it."""
+        """Same for the GEMM with a preshuffled B; convolutions do not use it."""
         return self.arch(arch).preshuffle_warp_tiles.get(self._tile_key(dtype_a, dtype_b), ())
 
     def dtype_info(self, dtype: str) -> DtypeInfo:
-        """Return width, C++ name and description of a data type."""
+        """Width, C++ name and description of a data type."""
         return _pick(self.dtypes, dtype, "dtype")
 
     def element_size(self, dtype: str) -> float:
-        """Return the bytes of one element; 0.5 for two in a byte."""
+        """Bytes of one element; 0.5 for two in a byte."""
         return self.dtype_info(dtype).bits / 8
 
     def valid_dtype_combos(self) -> tuple[tuple[str, str], ...]:
-        """Return the (A, B) that a matrix instruction may combine, sorted."""
+        """The (A, B) that a matrix instruction may combine, sorted."""
         return tuple((a, b) for a, b, _ in self.dtype_pairs)
 
     def accumulator(self, dtype_a: str, dtype_b: str) -> str:
-        """Return the data type that A x B accumulates in."""
+        """Data type that A x B accumulates in."""
         wanted = _known(self.dtypes, dtype_a, "dtype"), _known(self.dtypes, dtype_b, "dtype")
         for a, b, accumulator in self.dtype_pairs:
             if (a, b) == wanted:
@@ -191,7 +299,7 @@ class ArchSpecs:
         raise UserError(f"no matrix instruction combines {wanted[0]} x {wanted[1]}; legal: {legal}")
 
     def lds_limit(self, pipeline: str, arch: str | None = None) -> int:
-        """Return the LDS bytes a block may use (table of June 2026), at most what ``arch`` has if it is given.
+        """LDS bytes a block may use (table of June 2026), at most what ``arch`` has if it is given.
 
         Compare it with one buffer of A and B: where a pipeline holds two, the table is halved already.
         """
@@ -199,11 +307,11 @@ class ArchSpecs:
         return limit if arch is None else min(limit, self.lds_bytes(arch))
 
     def lds_budget(self, pipeline: str, arch: str) -> int:
-        """Return the LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
+        """LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
         return math.floor(self.lds_bytes(arch) * self._lds_row(self.lds.budget_fraction, pipeline))
 
     def is_trait_excluded(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
-        """Tell whether no kernel may combine the three."""
+        """Whether no kernel may combine the three."""
         traits = (
             _known(self.traits.pipelines, pipeline, "pipeline"),
             _known(self.traits.epilogues, epilogue, "epilogue"),
@@ -212,16 +320,16 @@ class ArchSpecs:
         return traits in self.traits.excluded
 
     def is_preshuffle(self, pipeline: str) -> bool:
-        """Tell whether the pipeline wants a preshuffled B."""
+        """Whether the pipeline wants a preshuffled B."""
         return _known(self.traits.pipelines, pipeline, "pipeline") in self.traits.preshuffle_pipelines
 
     def operator_limits(self, operator: str) -> OperatorLimits:
-        """Return the tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
+        """Tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
         return _pick(self.operators, operator, "operator")
 
     def _tile_key(self, dtype_a: str, dtype_b: str | None) -> str:
         b = dtype_a if dtype_b is None else dtype_b
-        return _tile_key(dtype_a.lower(), b.lower(), self.accumulator(dtype_a, b))
+        return f"{dtype_a.lower()}_{b.lower()}_{self.accumulator(dtype_a, b)}"
 
     def _lds_row(self, rows: Mapping[str, Value], pipeline: str) -> Value:
         name = _known(self.traits.pipelines, pipeline, "pipeline")
@@ -230,16 +338,16 @@ class ArchSpecs:
 
 def render_json(specs: ArchSpecs) -> str:
     """Return ``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
-    return json.dumps(asdict(specs), indent=2, sort_keys=True) + "\n"
+    return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"
 
 
 def arch_digest(specs: ArchSpecs, arch: str) -> str:
-    """Return the SHA-256 (hex) of what kernels of one arch depend on: its section and the shared tables.
+    """SHA-256 (hex) of what kernels of one arch depend on: its section and the shared tables.
 
     Other archs and families do not enter, nor do the texts for readers (``product``, ``description``).
     """
     name = _known(specs.archs, arch, "arch")
-    content = asdict(specs)
+    content = specs.model_dump()
     own = content.pop("archs")[name]
     family = content.pop("families")[own["family"]]
     for info in (own, *content["dtypes"].values()):
@@ -258,114 +366,3 @@ def _known(table: Collection[str], name: str, kind: str) -> str:
 
 def _pick(table: Mapping[str, Value], name: str, kind: str) -> Value:
     return table[_known(table, name, kind)]
-
-
-def _tile_key(a: str, b: str, accumulator: str) -> str:
-    return f"{a}_{b}_{accumulator}"
-
-
-def _dtype(node: Node) -> DtypeInfo:
-    row = node.fields("bits", "cpp_type", "description")
-    cpp_type = row["cpp_type"].text()
-    if not _CPP_TYPE.fullmatch(cpp_type):
-        raise row["cpp_type"].error("a C++ type name such as ck_tile::half_t")
-    return DtypeInfo(row["bits"].integer(), cpp_type, row["description"].text())
-
-
-def _dtype_pairs(node: Node, dtypes: Collection[str]) -> tuple[Names, ...]:
-    pairs = node.distinct(lambda row: _names(row, (dtypes, dtypes, dtypes), "[A, B, accumulator]"))
-    operands = [pair[:2] for pair in pairs]
-    for row, pair in zip(node.items(), operands, strict=True):
-        if operands.count(pair) > 1:
-            raise row.error("one accumulator for each pair of A and B")
-    return tuple(sorted(pairs))
-
-
-def _names(node: Node, choices: tuple[Collection[str], ...], form: str) -> Names:
-    items = node.items()
-    if len(items) != len(choices):
-        raise node.error(form)
-    first, second, third = (item.choice(allowed) for item, allowed in zip(items, choices, strict=True))
-    return first, second, third
-
-
-def _family(node: Node) -> FamilyInfo:
-    row = node.fields("target_family", "isa_lineage")
-    return FamilyInfo(row["target_family"].name(), row["isa_lineage"].name())
-
-
-def _arch(node: Node, families: Collection[str], dtypes: Collection[str], pairs: tuple[Names, ...]) -> ArchInfo:
-    row = node.fields(*(field.name for field in fields(ArchInfo)))
-    if row["wave_size"].integer() not in WAVE_SIZES:
-        raise row["wave_size"].error(f"one of {', '.join(map(str, WAVE_SIZES))}")
-    return ArchInfo(
-        family=row["family"].choice(families),
-        product=row["product"].text(),
-        wave_size=row["wave_size"].integer(),
-        lds_kib=row["lds_kib"].integer(),
-        waves=_triples(row["waves"]),
-        warp_tiles=_tile_table(row["warp_tiles"], dtypes, pairs),
-        preshuffle_warp_tiles=_tile_table(row["preshuffle_warp_tiles"], dtypes, pairs),
-    )
-
-
-def _triples(node: Node) -> tuple[Triple, ...]:
-    triples = node.distinct(Node.triple)
-    if not triples:
-        raise node.error("at least one [m, n, k]")
-    return triples
-
-
-def _tile_table(node: Node, dtypes: Collection[str], pairs: tuple[Names, ...]) -> dict[str, tuple[Triple, ...]]:
-    legal = {_tile_key(*pair) for pair in pairs}
-    for key, row in node.members().items():
-        if key not in legal:
-            raise row.error(_key_advice(key, dtypes, pairs))
-    return {key: _triples(row) for key, row in node.members().items()}
-
-
-def _key_advice(key: str, dtypes: Collection[str], pairs: tuple[Names, ...]) -> str:
-    """Say what ``key`` should be: a wrong accumulator, an unknown pair and an unknown dtype differ."""
-    for a, b, accumulator in pairs:
-        if key in (_tile_key(a, b, other) for other in dtypes):
-            return f"the key {_tile_key(a, b, accumulator)}: {a} x {b} accumulates in {accumulator}"
-    known = "|".join(map(re.escape, dtypes))
-    if re.fullmatch(rf"(?:{known})_(?:{known})_(?:{known})", key):
-        return f"the key of a legal pair: {', '.join(_tile_key(*pair) for pair in pairs)}"
-    return f"a key {{a}}_{{b}}_{{accumulator}} of known dtypes: {', '.join(dtypes)}"
-
-
-def _traits(node: Node) -> TraitTable:
-    row = node.fields(*(field.name for field in fields(TraitTable)))
-    pipelines, epilogues, schedulers = (
-        tuple(sorted(row[kind].distinct(Node.name))) for kind in ("pipelines", "epilogues", "schedulers")
-    )
-    choices = pipelines, epilogues, schedulers
-    preshuffle = row["preshuffle_pipelines"].distinct(lambda item: item.choice(pipelines))
-    excluded = row["excluded"].distinct(lambda item: _names(item, choices, "[pipeline, epilogue, scheduler]"))
-    return TraitTable(pipelines, epilogues, schedulers, tuple(sorted(preshuffle)), tuple(sorted(excluded)))
-
-
-def _lds(node: Node, pipelines: tuple[str, ...]) -> LdsTable:
-    row = node.fields("limit_bytes", "budget_fraction")
-    limits, fractions = _lds_rows(row["limit_bytes"], pipelines), _lds_rows(row["budget_fraction"], pipelines)
-    return LdsTable(
-        limit_bytes={name: entry.integer() for name, entry in limits.items()},
-        budget_fraction={name: entry.fraction() for name, entry in fractions.items()},
-    )
-
-
-def _lds_rows(node: Node, pipelines: tuple[str, ...]) -> dict[str, Node]:
-    rows = node.members()
-    allowed = (DEFAULT_LDS_ROW, *pipelines)
-    for name, row in rows.items():
-        if name not in allowed:
-            raise row.error(f"a key that is one of {', '.join(allowed)}")
-    if DEFAULT_LDS_ROW not in rows:
-        raise node.error(f"a row {DEFAULT_LDS_ROW!r} for the pipelines without one")
-    return rows
-
-
-def _operator(node: Node) -> OperatorLimits:
-    row = node.fields("min_tile", "alignment")
-    return OperatorLimits(row["min_tile"].triple(), row["alignment"].triple())

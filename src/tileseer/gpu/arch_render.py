@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import jinja2
 
+from tileseer.core.tables import Table
 from tileseer.core.templates import mistakes_named
 from tileseer.gpu.arch import ArchSpecs
 
@@ -54,9 +54,8 @@ def _literal(value: object, indent: int, taken: int) -> str:
 
 def _parts(value: object) -> tuple[str, list[tuple[str, object]], str]:
     """Return opening, elements (their heads and values) and closing; an atom has no elements."""
-    if is_dataclass(value):
-        name = type(value).__name__
-        return f"{name}(", [(f"{field.name}=", getattr(value, field.name)) for field in fields(value)], ")"
+    if isinstance(value, Table):
+        return f"{type(value).__name__}(", [(f"{name}=", item) for name, item in value], ")"
     if isinstance(value, Mapping):
         return "{", [(f"{_parts(key)[0]}: ", item) for key, item in value.items()], "}"
     if isinstance(value, tuple):

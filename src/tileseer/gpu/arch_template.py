@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tileseer.core.errors import UserError
-from tileseer.core.strict_json import Node
 from tileseer.gpu.arch import ArchSpecs
 
 FIELDS = ("family", "product", "wave_size", "lds_kib")
@@ -34,7 +33,7 @@ def table_with(path: Path, name: str, like: str, changes: Mapping[str, str | int
     assert start is not None, "the loader has read it"
     line = f'\n    "{name}": {entry},'
     result = text[: start.end()] + line + text[start.end() :]
-    ArchSpecs.from_node(Node.parse(result, str(path)))
+    ArchSpecs.parse(result, str(path))
     return result, f'"{name}": {entry}'
 
 
