@@ -108,7 +108,7 @@ def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: Compil
         )
         seconds = 0.0
         for step in steps:
-            run = compiler.run([found.path, *step], folder, settings.timeout_seconds, settings.memory_mib)
+            run = found.run(step, folder, settings.timeout_seconds, settings.memory_mib)
             if run.outcome != "ok":
                 raise SystemExit(f"{stem}: {run.outcome}\n{run.log[-3000:]}")
             seconds += run.seconds

@@ -16,8 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from tileseer.compile import ck_tree, compiler, native
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
-from tileseer.compile.objects import Objects
+from tileseer.compile.libraries import Libraries, Objects
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi

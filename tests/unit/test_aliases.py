@@ -34,8 +34,12 @@ def support(problems_by_kernel, split_k=1):
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=support_table.SCHEMA)
 
 
+def aliases_of(builds, supports):
+    return aliases.table(builds, [part.filter(support_table.supported(part)) for part in supports])
+
+
 def found(builds, supports):
-    return [(row["kernel"], row["alias_of"]) for row in aliases.table(builds, supports).to_pylist()]
+    return [(row["kernel"], row["alias_of"]) for row in aliases_of(builds, supports).to_pylist()]
 
 
 def test_the_first_by_name_stands_for_kernels_of_any_chunk():
@@ -64,7 +68,7 @@ def test_without_code_or_without_a_build_nobody_is_an_alias(code, status):
 
 def test_pairs_of_an_alias_are_those_of_its_stand_in():
     pairs = support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])
-    known = aliases.table([build((FIRST, "code"), (SECOND, "code"))], [pairs])
+    known = aliases_of([build((FIRST, "code"), (SECOND, "code"))], [pairs])
     assert aliases.own(pairs, known).to_pylist() == [True, True, False, False]
     assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {name(FIRST)}"}
     names = pa.array([name(FIRST), name(SECOND)])

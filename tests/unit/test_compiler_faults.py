@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_hipcc import Machine, name, units
 
-from tileseer.compile import code_object, cubin, elf
+from tileseer.compile import machine_code
 
 TEXTS = ["CODE=1000", "CODE=2000"]
 HOWS = ("crash", "abort", "kill -9", "hang", "nothing", "empty", "cut", "foreign", "zeros", "another kernel")
@@ -76,16 +76,20 @@ def test_a_damaged_object_is_read_or_refused(data):
     content = bytearray(OBJECT)
     at = data.draw(st.integers(0, len(content) - 1))
     content[at : at + data.draw(st.integers(0, 50))] = data.draw(st.binary(max_size=50))
-    for read in (code_object.kernels, cubin.code, lambda content: cubin.numbers(content, "block", 2)):
+    for read in (
+        machine_code.amd_kernels,
+        machine_code.cubin_code,
+        lambda content: machine_code.numbers(content, "block", 2),
+    ):
         try:
             read(bytes(content))
         except ValueError as error:
             assert "object" in str(error) or "cubin" in str(error)
-    elf.fault(bytes(content))
+    machine_code.fault(bytes(content))
 
 
 @given(st.integers(0, len(OBJECT) - 1))
 def test_an_object_that_is_cut_short_is_seen(size):
-    assert elf.fault(OBJECT[:size])
-    assert not elf.fault(OBJECT, ["probe_0", "probe_1"])
-    assert elf.fault(OBJECT, ["probe_2"]) == "it does not hold probe_2"
+    assert machine_code.fault(OBJECT[:size])
+    assert not machine_code.fault(OBJECT, ["probe_0", "probe_1"])
+    assert machine_code.fault(OBJECT, ["probe_2"]) == "it does not hold probe_2"

@@ -12,7 +12,7 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tileseer.compile import build, ck_tree, code_object, compiler, header_tree, registry
+from tileseer.compile import build, ck_tree, compiler, header_tree, machine_code, registry
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.ck_tree import CkTree
 from tileseer.compile.hipcc import HipccToolchain
@@ -344,4 +344,4 @@ def test_the_fingerprint_follows_compiler_and_tree(machine):
 
 def test_what_is_no_code_object_is_refused():
     with pytest.raises(ValueError, match="no AMDGPU code object"):
-        code_object.kernels(b"\x7fELF")
+        machine_code.amd_kernels(b"\x7fELF")

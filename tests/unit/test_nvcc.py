@@ -11,11 +11,10 @@ import pytest
 
 from tileseer.compile import compiler, cutlass_tree, header_tree, registry
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.cubin import code, numbers, usages
-from tileseer.compile.libraries import Libraries
+from tileseer.compile.libraries import Libraries, batches
+from tileseer.compile.machine_code import cubin_code, numbers, ptxas_usages
 from tileseer.compile.none import NoToolchain
 from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.objects import batches
 from tileseer.compile.occupancy import blocks_per_sm
 from tileseer.core import parquet
 from tileseer.core.cache import Cache
@@ -212,12 +211,12 @@ def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
 
 def test_files_of_another_kind_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no cubin"):
-        code(b"\x7fELF")
+        cubin_code(b"\x7fELF")
     with pytest.raises(ValueError, match="no object file"):
         numbers(b"text", "a_block", 2)
     with pytest.raises(ValueError, match="no symbol b_block"):
         numbers(fake_nvcc.host_object(["a"]), "b_block", 2)
-    assert usages("nothing of the assembler") == {}
+    assert ptxas_usages("nothing of the assembler") == {}
 
 
 def test_each_family_registers_its_kernels_in_its_own_way():

@@ -1,6 +1,6 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
 from tileseer.compile import registry
-from tileseer.compile.memory import memory_mib
+from tileseer.compile.registry import memory_mib
 
 NATIVE = source("workflow/native")
 NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]

@@ -9,6 +9,7 @@ from pathlib import Path
 from tileseer.compile import aliases
 from tileseer.core import parquet
 from tileseer.core.errors import reports_user_errors
+from tileseer.support import support_table
 
 
 @reports_user_errors
@@ -20,7 +21,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output", required=True, type=Path)
     args = parser.parse_args(argv)
 
-    table = aliases.table([parquet.read(path) for path in args.build], [parquet.read(path) for path in args.support])
+    pairs = (parquet.read(path) for path in args.support)
+    supported = [part.filter(support_table.supported(part)) for part in pairs]
+    table = aliases.table([parquet.read(path) for path in args.build], supported)
     parquet.write(table, args.output)
     print(f"{table.num_rows:,} kernels have the code of another one and are not measured themselves")
 

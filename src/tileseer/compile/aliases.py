@@ -1,4 +1,4 @@
-"""Kernels with the same machine code: one of them is measured, and what was measured counts for all of their names.
+"""Kernels with the same machine code: one of them is measured, and its times count for all of their names.
 
 Two kernels are the same if a compiler made the same code of them, they are launched alike, and they can run the same
 problems. The first by name stands for the others, whatever chunks they are in. Without a compiler nothing is known of
@@ -18,12 +18,11 @@ import pyarrow.compute as pc
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.families import candidates
-from tileseer.support import support_table
 
 SCHEMA = pa.schema(
     [("kernel", pa.string()), ("kernel_id", pa.string()), ("alias_of", pa.string()), ("alias_of_id", pa.string())]
 )
-"""One row a kernel that is not measured, by name: the kernel that is measured in its stead."""
+"""One row a kernel that is not measured, by name: the kernel that is measured in its place."""
 LAUNCH_FIELDS = (
     "ndim",
     "num_groups_to_merge",
@@ -40,14 +39,14 @@ LAUNCH_FIELDS = (
 """What decides grid and arguments on the host, beside the code."""
 
 
-def table(builds: Sequence[pa.Table], pairs: Sequence[pa.Table]) -> pa.Table:
-    """Return the aliases (``SCHEMA``) among the kernels of all chunks: their build tables and their support tables."""
+def table(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table:
+    """Aliases (``SCHEMA``) among the kernels of all chunks, from their build tables and their supported pairs."""
     built = pa.concat_tables(builds).select(["kernel", "kernel_id", "build_status", "code_hash"]).to_pandas()
     built = built[(built["build_status"] == "ok") & (built["code_hash"] != "")].drop(columns="build_status")
     kernels = candidates.with_fields(built.assign(split_k=1)).sort_values("kernel", ignore_index=True)
     same = ["code_hash", *(field for field in LAUNCH_FIELDS if field in kernels)]
     kernels = kernels[kernels.duplicated(same, keep=False)]
-    kernels = kernels.assign(runs=kernels["kernel_id"].map(_runs(pairs, kernels["kernel_id"].tolist())))
+    kernels = kernels.assign(runs=kernels["kernel_id"].map(_runs(supported, kernels["kernel_id"])))
     first = kernels.groupby([*same, "runs"], sort=False)[["kernel", "kernel_id"]].transform("first")
     found = kernels[["kernel", "kernel_id"]].assign(alias_of=first["kernel"], alias_of_id=first["kernel_id"])
     found = found[found["kernel"] != found["alias_of"]]
@@ -55,7 +54,7 @@ def table(builds: Sequence[pa.Table], pairs: Sequence[pa.Table]) -> pa.Table:
 
 
 def read(path: Path | None) -> pa.Table:
-    """Read a table of aliases; empty without a file, ``UserError`` when it is another table."""
+    """A table of aliases from its file; empty without one, ``UserError`` when it is another table."""
     if path is None:
         return SCHEMA.empty_table()
     found = parquet.read(path)
@@ -65,19 +64,19 @@ def read(path: Path | None) -> pa.Table:
 
 
 def own(pairs: pa.Table, known: pa.Table) -> pa.Array:
-    """Return which rows (of a table with ``kernel_id``) belong to kernels that are measured themselves."""
+    """Mask of the rows (of a table with ``kernel_id``) whose kernels are measured themselves."""
     return pc.invert(pc.is_in(_ids(pairs), value_set=known["kernel_id"].combine_chunks()))
 
 
 def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
-    """Return ``pairs`` with the ``kernel_id`` of the kernel that is measured in the stead of each alias."""
+    """``pairs`` with the ``kernel_id`` of the kernel that is measured in the place of each alias."""
     stand_in = _looked_up(_ids(pairs), known, "kernel_id", "alias_of_id")
     at = pairs.schema.get_field_index("kernel_id")
     return pairs.set_column(at, "kernel_id", pc.coalesce(stand_in, _ids(pairs)))
 
 
 def names(kernels: pa.Array, known: pa.Table) -> pa.Array:
-    """Return for each kernel name that of the kernel measured in its stead, empty for those measured themselves."""
+    """For each kernel name that of the kernel measured in its place, empty for those measured themselves."""
     return pc.fill_null(_looked_up(kernels.cast(pa.string()), known, "kernel", "alias_of"), "")
 
 
@@ -89,16 +88,14 @@ def _ids(pairs: pa.Table) -> pa.Array:
     return pairs["kernel_id"].cast(pa.string()).combine_chunks()
 
 
-def _runs(pairs: Sequence[pa.Table], kernel_ids: list[str]) -> dict[str, str]:
-    """Return a digest of the pairs that each of some kernels can run, by kernel id."""
+def _runs(supported: Sequence[pa.Table], kernel_ids: pd.Series) -> pd.Series:
+    """Digest of the pairs that each kernel can run, by kernel id."""
+    wanted = pa.array(kernel_ids, pa.string())
     found = []
-    for part in pairs:
-        wanted = pc.and_(
-            support_table.supported(part), pc.is_in(_ids(part), value_set=pa.array(kernel_ids, pa.string()))
-        )
-        rows = part.filter(wanted)
+    for part in supported:
+        rows = part.filter(pc.is_in(_ids(part), value_set=wanted))
         texts = (rows[name].cast(pa.string()) for name in ("split_k", "problem_key"))
         found.append(pd.DataFrame({"id": _ids(rows), "pair": pc.binary_join_element_wise(*texts, "/").to_pandas()}))
-    everything = pd.concat(found).sort_values(["id", "pair"])
-    digests = everything.groupby("id")["pair"].agg(lambda rows: hashlib.sha256("\n".join(rows).encode()).hexdigest())
-    return {kernel_id: digests.get(kernel_id, "") for kernel_id in kernel_ids}
+    pairs = pd.concat(found).sort_values(["id", "pair"]).groupby("id")["pair"]
+    digests = pairs.agg(lambda rows: hashlib.sha256("\n".join(rows).encode()).hexdigest())
+    return digests.reindex(kernel_ids.unique(), fill_value="")

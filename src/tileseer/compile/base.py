@@ -1,4 +1,4 @@
-"""The seam between the workflow and a compiler."""
+"""What every toolchain takes and gives: units to compile, results, resources."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CompileUnit:
     header: bytes
     """Empty where ``lack`` says why there is none."""
     lack: str = ""
-    """Why the API level of CK Tile has no form for the kernel; empty if it has one."""
+    """Why the kernel library has no form for the kernel; empty if it has one."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class InstructionMix:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel occupies. ``None`` is what the source does not know; a formula knows little."""
+    """What one kernel occupies. ``None`` is what the source does not know; an estimate knows little."""
 
     source: str
-    """One of ``RESOURCE_SOURCES``: whether a compiler said so or a formula did."""
+    """One of ``RESOURCE_SOURCES``: a formula, or compiled code."""
     vgprs: float | None = None
     """Vector registers a lane, without accumulation registers."""
     lds_bytes: int | None = None
@@ -72,14 +72,13 @@ class Resources:
 
 @dataclass(frozen=True)
 class CompileResult:
-    """What became of a unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
+    """Result of one unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
 
     status: str
     """One of ``BUILD_STATUSES``."""
     reason: str
     """Why it is not ``ok``, one line; else empty."""
     artefact: Path | None
-    """What was built: a code object or a shared library."""
     resources: Resources
     log: str
     seconds: float
@@ -98,9 +97,7 @@ class Toolchain(Protocol):
     """Turns units into kernels."""
 
     def identity(self) -> str:
-        """Return what a result depends on besides the unit: compiler, version, flags; part of the kernel id."""
-        ...
+        """What a result depends on besides the unit: compiler, version, flags; part of the kernel id."""
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Compile every unit; a failure is a result, not an exception."""
-        ...

@@ -1,8 +1,8 @@
-"""What every compiling toolchain does: several kernels a unit, every result kept by content.
+"""The base of the toolchains that compile: several kernels a compiler run, every result kept by content.
 
 A result depends on the emitted text without the kernel's name, the headers that it includes, the compiler, the flags
-and the arch, and on nothing else; what was compiled once is found in the cache afterwards. Kernels of a unit share the
-templates that they instantiate. A unit that fails is divided until every kernel has its own verdict.
+and the arch, and on nothing else; what was compiled once is found in the cache afterwards. Kernels of a batch share the
+templates that they instantiate. A batch that fails is divided until every kernel has its own verdict.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources
 from tileseer.compile.header_tree import HeaderTree
+from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
-from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.compile import CompileSettings
 
-_STATUS = {
-    "error": "compile_error", "crash": "compile_error", "broken": "compile_error", "timeout": "compile_timeout",
-    "memory": "compile_memory",
-}  # fmt: skip
+_STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
+"""Of the outcomes that are no compile_error."""
 _REASONS = {
     "crash": "the compiler crashed, twice: {}",
     "broken": "the compiler ended without an error, twice, but its output cannot be used: {}",
@@ -37,15 +35,16 @@ _REASONS = {
     "memory": "the compiler needs more than compile.memory_mib",
 }
 """Of the outcomes that may be the machine's and not the kernel's: they count when they come twice, and are not kept."""
-_UNKNOWN = Resources("code_object")
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
 class BatchToolchain(ABC):
-    """Base of the toolchains that compile, each for one arch against one tree of headers."""
+    """A toolchain for one arch against one tree of headers."""
 
     result_format: str
     """Name and version of what is kept of a kernel."""
+    blocks_per_cu: Callable[[int, int, int, Hardware], float]
+    """Blocks resident on one compute unit, of a block's threads, a thread's registers and a block's LDS bytes."""
 
     def __init__(
         self,
@@ -65,63 +64,57 @@ class BatchToolchain(ABC):
 
     @abstractmethod
     def identity(self) -> str:
-        """Return compiler and flags."""
+        """Compiler and flags."""
 
     @abstractmethod
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[CompileResult]]:
-        """Compile units in one run; the results, which share its time evenly, are empty unless it ends well."""
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+        """Compile units in one run; the list is empty unless it ends well."""
 
     @abstractmethod
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Return which units the log of a failed run blames; none if it does not say."""
-
-    @abstractmethod
-    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
-        """Return how many blocks of a kernel are resident on one compute unit."""
+        """Units that the log of a failed run blames; none if it does not say."""
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Compile what the cache does not know; results are in the order of ``units``."""
         keys = [self.key(unit) for unit in units]
-        results = {key: self._kept(key) for key in set(keys)}
+        kept = {key: self._kept(key) for key in set(keys)}
+        results = {key: result for key, result in kept.items() if result}
         # Kernels with the same text are one kernel with several names: it is compiled once.
-        missing = {key: unit for key, unit in zip(keys, units, strict=True) if results[key] is None}
+        missing = {key: unit for key, unit in zip(keys, units, strict=True) if key not in results}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         with Progress("compile", len(missing), "kernels") as progress:
             # First what no other workflow compiles just now, then what the others have not kept.
-            pending = list(missing.values())
             for wait in (False, True):
-                left = []
+                pending = [unit for key, unit in missing.items() if key not in results]
                 for batch in self.batches(pending):
                     begin = time.monotonic()
                     of_batch = {key_of[unit.kernel.name]: unit for unit in batch}
                     with self._cache.claimed(list(of_batch), wait) as ours:
                         made = self._make({key: unit for key, unit in of_batch.items() if key in ours})
                     results |= made
-                    left += [unit for key, unit in of_batch.items() if key not in made]
                     failed = sum(result.status != "ok" for result in made.values())
                     progress.add(len(made), time.monotonic() - begin, failed)
-                pending = left
-        return [self._in_this_hardware(_found(results[key])) for key in keys]
+        return [self._in_this_hardware(results[key]) for key in keys]
 
-    def _make(self, units: Mapping[str, CompileUnit]) -> dict[str, CompileResult]:
-        """Return the results of a batch that is ours to compile, and keep them; ``units`` by key."""
+    def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:
+        """Compile and keep a batch that is ours to compile; units and results by key."""
         # Another workflow may have compiled it since we looked.
-        kept = {key: result for key in units if (result := self._kept(key)) is not None}
+        kept = {key: result for key in units if (result := self._kept(key))}
         missing = [key for key in units if key not in kept]
-        if not missing:
-            return kept
-        made = dict(zip(missing, self._compiled([units[key] for key in missing]), strict=True))
-        for key, result in made.items():
-            self._keep(key, result)
-        return kept | made
+        made = zip(missing, self._compiled([units[key] for key in missing]), strict=True) if missing else ()
+        for key, result in made:
+            if result.repeatable:
+                self._cache.put(key, _to_json(result))
+            kept[key] = result
+        return kept
 
     def key(self, unit: CompileUnit) -> str:
-        """Return what the result is kept under."""
+        """Cache key of a unit's result."""
         text = unit.header.replace(unit.kernel.name.encode(), b"KERNEL")
         return caches.key(self.result_format, self.identity(), unit.arch, text, self._tree.digest(unit.header))
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
-        """Group kernels that include the same headers; neighbours in a unit are as alike as the names are."""
+        """Group kernels that include the same headers; neighbours in a batch are as alike as the names are."""
         groups: dict[str, list[CompileUnit]] = defaultdict(list)
         for unit in sorted(units, key=lambda unit: unit.kernel.name):
             groups[self._tree.digest(unit.header)].append(unit)
@@ -132,7 +125,10 @@ class BatchToolchain(ABC):
         self.runs += 1
         run, built = self.run(units)
         if run.outcome == "ok":
-            return built
+            seconds = run.seconds / len(units)
+            return [
+                CompileResult("ok", "", None, code.resources, "", seconds, run.peak_mib, code.hash) for code in built
+            ]
         if len(units) == 1:
             if again and run.outcome in _REASONS:
                 return self._compiled(units, again=False)
@@ -145,20 +141,17 @@ class BatchToolchain(ABC):
             results |= zip(part, self._compiled([units[index] for index in part]), strict=True)
         return [results[index] for index in range(len(units))]
 
-    def call(self, arguments: Sequence[str | Path], folder: Path, timeout: float) -> compiler.Run:
-        """Run the compiler in ``folder`` under the limits of the settings."""
-        try:
-            return compiler.run([self._compiler.path, *arguments], folder, timeout, self._settings.memory_mib)
-        except OSError as error:
-            how = self._compiler.vendor.how
-            raise UserError(f"{self._compiler.path}: cannot be run: {error.strerror}; {how}") from error
+    def call(self, arguments: Sequence[str | Path], folder: Path, kernels: int = 1) -> compiler.Run:
+        """Run the compiler in ``folder`` under the limits of the settings, for so many kernels."""
+        timeout = self._settings.timeout_seconds * kernels
+        return self._compiler.run(arguments, folder, timeout, self._settings.memory_mib)
 
     def _in_this_hardware(self, result: CompileResult) -> CompileResult:
         """Add what depends on the GPU product and not on the code; what fits nowhere is a ``resource_limit``."""
         r = result.resources
         if result.status != "ok" or r.threads is None or r.vgprs is None or r.lds_bytes is None:
             return result
-        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes)
+        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes, self._hardware)
         resources = replace(r, occupancy=occupancy)
         if occupancy >= 1:
             return replace(result, resources=resources)
@@ -169,40 +162,22 @@ class BatchToolchain(ABC):
         content = self._cache.get(key)
         return None if content is None else _from_json(content)
 
-    def _keep(self, key: str, result: CompileResult) -> None:
-        if result.repeatable:
-            self._cache.put(key, _to_json(result))
-
-
-def write_texts(folder: Path, texts: dict[str, bytes]) -> None:
-    """Write what is to be compiled; a folder that cannot be written is a ``UserError``."""
-    try:
-        for path, text in texts.items():
-            (folder / path).write_bytes(text)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be written: {error.strerror}; free space or set TMPDIR") from error
-
 
 def first_error(log: str) -> str:
-    """Return the first error of a compiler's output, without the place; its last line if none is marked."""
+    """First error of a compiler's output, without the place; its last line if none is marked."""
     if match := _ERROR.search(log):
         return match[1].strip()
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1] if lines else "the compiler failed and said nothing"
 
 
-def _found(result: CompileResult | None) -> CompileResult:
-    assert result is not None, "every key has a result by now"
-    return result
-
-
 def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
     told = first_error(run.log)
     reason = _REASONS.get(run.outcome, "{}").format(told).replace(unit.kernel.name, "KERNEL")
     return CompileResult(
-        status=_STATUS[run.outcome], reason=reason, artefact=None, resources=_UNKNOWN, log=run.log,
-        seconds=run.seconds, peak_mib=run.peak_mib, error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16],
-        repeatable=run.outcome not in _REASONS,
+        status=_STATUS.get(run.outcome, "compile_error"), reason=reason, artefact=None,
+        resources=Resources("code_object"), log=run.log, seconds=run.seconds, peak_mib=run.peak_mib,
+        error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16], repeatable=run.outcome not in _REASONS,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -50,7 +50,7 @@ COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mi
 
 
 def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) -> str:
-    """Return 16 hex digits that stand for the config, the arch, and what runs there.
+    """16 hex digits for the config, the arch, and what runs there.
 
     That is the code, where there is some: a new compiler that makes the same code makes the same kernel. A kernel that
     was not built is the failure; an estimated one is the emitted text and the toolchain.
@@ -65,9 +65,9 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) ->
 
 
 def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
-    """Return the units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
+    """Units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
 
-    A kernel that its library has no form for has no header but the reason, and its unit says it.
+    A kernel that its library has no form for has the reason instead of a header.
     """
     found = []
     for kernel in kernels:
@@ -84,16 +84,18 @@ def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str
 def build(
     chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: LimitSettings = NO_LIMITS
 ) -> tuple[pa.Table, pa.Table]:
-    """Compile a chunk; return the build table and the costs, one row a kernel in the given order.
+    """Compile a chunk: the build table and the costs, one row a kernel in the given order.
 
     A failed kernel keeps its row, and so does one that was built and is beyond ``limits``.
     """
     made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
     results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
-    names = [unit.kernel.name for unit in chunk]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
-    costs = [(stem, result.seconds, result.peak_mib) for stem, result in zip(names, results, strict=True)]
-    return _table(rows, SCHEMA), _table(costs, COSTS)
+    costs = [
+        {"kernel": unit.kernel.name, "seconds": result.seconds, "peak_mib": result.peak_mib}
+        for unit, result in zip(chunk, results, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, SCHEMA), pa.Table.from_pylist(costs, COSTS)
 
 
 def _unsupported(unit: CompileUnit) -> CompileResult:
@@ -101,18 +103,17 @@ def _unsupported(unit: CompileUnit) -> CompileResult:
 
 
 def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
-    """Return the result, as ``pruned`` with the reason if a compiler says that it is beyond a limit."""
+    """The result, as ``pruned`` with the reason if the compiled code is beyond a limit."""
     r = result.resources
     if result.status != "ok" or r.source == "estimated":
         return result
-    most = (
-        ("max_vgpr_spills", r.vgpr_spills, "spilled registers"),
-        ("max_scratch_bytes", r.scratch_bytes, "bytes of scratch a lane"),
-    )
     beyond = [
         f"{value} {what}, compile.limits.{field} is {limit}"
-        for field, value, what in most
-        if value is not None and (limit := getattr(limits, field)) is not None and value > limit
+        for field, limit, value, what in (
+            ("max_vgpr_spills", limits.max_vgpr_spills, r.vgpr_spills, "spilled registers"),
+            ("max_scratch_bytes", limits.max_scratch_bytes, r.scratch_bytes, "bytes of scratch a lane"),
+        )
+        if value is not None and limit is not None and value > limit
     ]
     if r.occupancy is not None and r.occupancy < limits.min_occupancy:
         beyond.append(
@@ -121,17 +122,12 @@ def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
     return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 
-def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> tuple[Any, ...]:
-    r = result.resources
-    mix = [getattr(r.mix, field) if r.mix else None for field in InstructionMix.__dataclass_fields__]
-    return (
-        unit.kernel.name, kernel_id(unit, toolchain, result), splits, result.status, result.reason,
-        result.error_digest, result.artefact.name if result.artefact else "", result.code_hash,
-        r.source, r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.sgpr_spills,
-        r.occupancy, r.threads, r.code_bytes, *mix,
-    )  # fmt: skip
-
-
-def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return pa.table([list(column) for column in columns], schema=schema)
+def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> dict[str, Any]:
+    resources = asdict(result.resources)
+    mix = resources.pop("mix") or {}
+    return {
+        "kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits,
+        "build_status": result.status, "build_reason": result.reason, "error_digest": result.error_digest,
+        "artefact": result.artefact.name if result.artefact else "", "code_hash": result.code_hash,
+        "resources_from": resources.pop("source"), **resources, **{f"n_{kind}": count for kind, count in mix.items()},
+    }  # fmt: skip

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tileseer.compile import code_object, compiler
-from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources
-from tileseer.compile.batches import BatchToolchain, write_texts
+from tileseer.compile import compiler, machine_code
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.batches import BatchToolchain
+from tileseer.compile.machine_code import Code
 from tileseer.compile.occupancy import blocks_per_cu
 from tileseer.core.errors import UserError
 
@@ -26,7 +26,7 @@ _NO_TOOLCHAIN = re.compile(
     r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
     r"|unsupported HIP gpu architecture|no available targets are compatible).*"
 )
-"""What clang says where its HIP parts are missing, or where it does not know the arch."""
+"""What clang prints where its HIP parts are missing, or where it does not know the arch."""
 _PROBE = """\
 namespace probe_{index} {{
 // A type of its own gives every kernel a symbol of its own, also where the types are the same.
@@ -44,49 +44,43 @@ class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one CK tree."""
 
     result_format = "hipcc-result-1"
+    blocks_per_cu = staticmethod(blocks_per_cu)
 
     def identity(self) -> str:
-        """Return compiler and flags."""
+        """Compiler and flags."""
         return "\n".join(("hipcc", self._compiler.version, *FLAGS, *DEVICE_PASS))
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Return the probes that the log names."""
+        """Probes that the log names."""
         return {int(index) for index in _NAMED.findall(log)}
 
-    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
-        """Return the blocks that fit by registers, LDS and wave slots."""
-        return blocks_per_cu(threads, registers, lds_bytes, self._hardware)
-
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[CompileResult]]:
-        """Compile units in one run, in a folder that is gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-            folder = Path(temporary)
-            names = [unit.kernel.name for unit in units]
-            includes = "".join(f'#include "{name}.hpp"\n' for name in names)
-            probes = "".join(_PROBE.format(index=index, name=name) for index, name in enumerate(names))
-            headers = {f"{name}.hpp": unit.header for name, unit in zip(names, units, strict=True)}
-            write_texts(folder, headers | {"unit.cpp": (includes + probes).encode()})
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+        """Compile units in one run, to assembly and from there to a code object."""
+        names, arch = [unit.kernel.name for unit in units], units[0].arch
+        includes = "".join(f'#include "{name}.hpp"\n' for name in names)
+        probes = "".join(_PROBE.format(index=index, name=name) for index, name in enumerate(names))
+        headers = {f"{name}.hpp": unit.header for name, unit in zip(names, units, strict=True)}
+        with compiler.workspace(headers | {"unit.cpp": (includes + probes).encode()}) as folder:
             run = self.call(
                 [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self._tree.include, "-I", ".",
-                 f"--offload-arch={units[0].arch}", "unit.cpp", "-o", "unit.s"],
-                folder, self._settings.timeout_seconds * len(units),
+                 f"--offload-arch={arch}", "unit.cpp", "-o", "unit.s"],
+                folder, len(units),
             )  # fmt: skip
             if run.outcome != "ok":
-                self._raise_if_installed_wrong(run, units[0].arch)
+                self._raise_if_installed_wrong(run, arch)
                 return run, []
             if not (folder / "unit.s").exists():
                 return replace(run, outcome="broken", log="it wrote nothing"), []
             linked = self.call(
-                ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={units[0].arch}", "unit.s", "-o", "unit.co"],
-                folder, self._settings.timeout_seconds,
-            )  # fmt: skip
+                ["-x", "assembler", "--target=amdgcn-amd-amdhsa", f"-mcpu={arch}", "unit.s", "-o", "unit.co"], folder
+            )
+            both = replace(run, seconds=run.seconds + linked.seconds)
             if linked.outcome != "ok":
                 # An error in its own output is no error of a kernel's text.
                 outcome = "broken" if linked.outcome == "error" else linked.outcome
-                return replace(linked, outcome=outcome, seconds=run.seconds + linked.seconds), []
-            share = replace(run, seconds=(run.seconds + linked.seconds) / len(units))
+                return replace(linked, outcome=outcome, seconds=both.seconds), []
             try:
-                return run, [_result(code, mix, share) for code, mix in _read(folder, len(units))]
+                return both, _kernels(folder, len(units))
             except ValueError as error:
                 return replace(run, outcome="broken", log=str(error)), []
 
@@ -103,32 +97,17 @@ class HipccToolchain(BatchToolchain):
             )
 
 
-def _read(folder: Path, count: int) -> list[tuple[code_object.CodeKernel, InstructionMix]]:
-    """Return code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
-    try:
-        mixes = code_object.instruction_mixes((folder / "unit.s").read_text())
-        content = (folder / "unit.co").read_bytes()
-    except FileNotFoundError as error:
-        raise ValueError("there is no code object") from error
+def _kernels(folder: Path, count: int) -> list[Code]:
+    """Code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
+    if not (folder / "unit.co").exists():
+        raise ValueError("there is no code object")
+    mixes = machine_code.instruction_mixes((folder / "unit.s").read_text())
     found = {}
-    for symbol, kernel in code_object.kernels(content).items():
+    for symbol, code in machine_code.amd_kernels((folder / "unit.co").read_bytes()).items():
         # The probe's type in the mangled name: its length, then its name.
         match = re.search(r"\d+probe_(\d+)5Probe", symbol)
         if match and symbol in mixes:
-            found[int(match[1])] = kernel, mixes[symbol]
-    missing = [index for index in range(count) if index not in found]
-    if missing:
+            found[int(match[1])] = replace(code, resources=replace(code.resources, mix=mixes[symbol]))
+    if missing := set(range(count)) - set(found):
         raise ValueError(f"the code object lacks {len(missing)} of {count} kernels")
     return [found[index] for index in range(count)]
-
-
-def _result(code: code_object.CodeKernel, mix: InstructionMix, run: compiler.Run) -> CompileResult:
-    resources = Resources(
-        source="code_object", vgprs=float(code.vgprs), lds_bytes=code.lds_bytes, occupancy=None, agprs=code.agprs,
-        sgprs=code.sgprs, scratch_bytes=code.scratch_bytes, vgpr_spills=code.vgpr_spills, sgpr_spills=code.sgpr_spills,
-        threads=code.threads, code_bytes=code.code_bytes, mix=mix,
-    )  # fmt: skip
-    return CompileResult(
-        status="ok", reason="", artefact=None, resources=resources, log="", seconds=run.seconds,
-        peak_mib=run.peak_mib, code_hash=code.code_hash,
-    )  # fmt: skip

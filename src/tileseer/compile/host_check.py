@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.compile import ck_tree, compiler, elf
+from tileseer.compile import ck_tree, compiler, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.ck_tree import CkTree
 from tileseer.conv.problem import Problem
@@ -214,13 +214,13 @@ class HostCompiler:
         run = self._run([*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"], folder)
         if run.outcome == "ok":
             made = folder / "unit.so"
-            if fault := elf.fault(made.read_bytes() if made.exists() else b""):
+            if fault := machine_code.fault(made.read_bytes() if made.exists() else b""):
                 return replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
         return run
 
     def _run(self, arguments: Sequence[str], folder: Path) -> compiler.Run:
         timeout = 2.0 * self._settings.timeout_seconds
-        return compiler.run([self._compiler.path, *arguments], folder, timeout, self._settings.memory_mib)
+        return self._compiler.run(arguments, folder, timeout, self._settings.memory_mib)
 
 
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:

@@ -1,22 +1,131 @@
-"""The shared libraries that a GPU is measured with: the measuring driver, and modules of kernels for it."""
+"""The shared libraries that a GPU is measured with: the measuring driver, and modules of kernels for it.
+
+A module is linked from objects of a few kernels each, host and device code, which register with the driver.
+"""
 
 from __future__ import annotations
 
-import tempfile
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.compile import compiler, elf, native
+from tileseer.compile import compiler, machine_code, native
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.header_tree import HeaderTree
-from tileseer.compile.objects import Objects, target
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
+from tileseer.families import registration
 from tileseer.settings.compile import CompileSettings
 
-_FORMAT = "driver-1"
-BACKENDS = {"hipcc": "hip", "nvcc": "cuda"}
-"""The backend of the driver that belongs to a compiler."""
+_OBJECT_FORMAT, _DRIVER_FORMAT = "object-1", "driver-1"
+COMMON = ("-O3", "-std=c++17")
+HIP = (
+    "-x", "hip", "-fPIC", "-DTILESEER_HIP", "-D__HIP_PLATFORM_AMD__", "-fuse-cuid=none", "-mllvm",
+    "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal",
+)  # fmt: skip
+# The warnings are of CUTLASS's own headers.
+CUDA = ("-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
+UNIT, OBJECT = "unit.cpp", "unit.o"
+
+
+def target(vendor: compiler.Vendor, arch: str) -> list[str]:
+    """Options that ask for machine code of one arch, and of no other."""
+    if vendor is compiler.NVCC:
+        return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
+    return [f"--offload-arch={arch}"]
+
+
+class Objects:
+    """Compiles objects, each kept by content. ``native_folder`` holds the launchers (workflow/native)."""
+
+    def __init__(
+        self,
+        found: compiler.Compiler,
+        tree: HeaderTree,
+        settings: CompileSettings,
+        cache: caches.Cache,
+        native_folder: Path,
+    ) -> None:
+        self._compiler = found
+        self._tree = tree
+        self._native = HeaderTree(native_folder.resolve())
+        self._settings = settings
+        self._cache = cache
+        self.flags = (*COMMON, *(CUDA if found.vendor is compiler.NVCC else HIP))
+        """Options besides folders and arch."""
+
+    def launcher_digest(self, unit: CompileUnit) -> str:
+        """Digest of the launcher's headers: they become part of the code as well."""
+        return self._native.digest(self._source([unit]))
+
+    def _source(self, units: Sequence[CompileUnit]) -> bytes:
+        return registration.source([unit.kernel for unit in units]).encode()
+
+    def command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
+        """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
+        return [
+            *self.flags, *target(self._compiler.vendor, units[0].arch), "-I", self._native.include, "-I",
+            self._tree.include, "-I", ".", "-c", UNIT, "-o", OBJECT,
+        ]  # fmt: skip
+
+    def files(self, units: Sequence[CompileUnit]) -> dict[str, bytes]:
+        """Files to compile, by name."""
+        return {registration.header_file(unit.kernel): unit.header for unit in units} | {UNIT: self._source(units)}
+
+    def keep(self, units: Sequence[CompileUnit], content: bytes) -> None:
+        """Keep an object that was made elsewhere, by ``command``."""
+        self._cache.put(self._key(units), content)
+
+    def of(self, units: Sequence[CompileUnit]) -> list[bytes]:
+        """Objects that together hold all units, which are known to compile."""
+        return [
+            self._cache.made_once(self._key(batch), lambda batch=batch: self._made(batch))  # type: ignore[misc]
+            for batch in batches(units, self._settings.batch)
+        ]
+
+    def _key(self, units: Sequence[CompileUnit]) -> str:
+        parts = [_OBJECT_FORMAT, self._compiler.version, *self.flags, units[0].arch, self._source(units)]
+        for unit in units:
+            parts += [unit.header, self._tree.digest(unit.header), self.launcher_digest(unit)]
+        return caches.key(*parts)
+
+    def _made(self, units: Sequence[CompileUnit]) -> bytes:
+        names = ", ".join(unit.kernel.name for unit in units)
+        with compiler.workspace(self.files(units)) as folder:
+            timeout = 2.0 * self._settings.timeout_seconds * len(units)
+            run = self._compiler.run(self.command(units), folder, timeout, self._settings.memory_mib)
+            if run.outcome != "ok":
+                raise UserError(f"{self._compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
+            try:
+                return whole_object(folder, units)
+            except ValueError as error:
+                raise UserError(
+                    f"{self._compiler.path}: its object of {names} cannot be used: {error}; run again, and if that "
+                    f"does not help: {self._compiler.vendor.how}"
+                ) from error
+
+
+def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
+    """Content of the ``OBJECT`` in a folder; ``ValueError`` unless it is whole and has the names of all kernels."""
+    path = folder / OBJECT
+    content = path.read_bytes() if path.exists() else b""
+    if fault := machine_code.fault(content, [unit.kernel.name for unit in units]):
+        raise ValueError(f"{OBJECT}: {fault}")
+    return content
+
+
+def batches(units: Sequence[CompileUnit], size: int) -> list[list[CompileUnit]]:
+    """Deal units to batches of about ``size`` and at most twice that, by name.
+
+    A batch begins at a name whose hash says so, so that one more kernel changes one batch.
+    """
+    dealt: list[list[CompileUnit]] = []
+    for unit in sorted(units, key=lambda unit: unit.kernel.name):
+        begins = hashlib.sha256(unit.kernel.name.encode()).digest()[0] % size == 0
+        if not dealt or begins or len(dealt[-1]) >= 2 * size:
+            dealt.append([])
+        dealt[-1].append(unit)
+    return dealt
 
 
 class Libraries:
@@ -37,42 +146,33 @@ class Libraries:
         self._objects = Objects(found, tree, settings, cache, native_folder)
 
     def driver(self, arch: str) -> bytes:
-        """Return the measuring driver; it is built once for a compiler, an arch and its sources."""
-        key = caches.key(_FORMAT, self._compiler.version, arch, native.sources_digest(self._native))
+        """The measuring driver; it is built once for a compiler, an arch and its sources."""
+        key = caches.key(_DRIVER_FORMAT, self._compiler.version, arch, native.sources_digest(self._native))
         return self._cache.made_once(key, lambda: self._made_driver(arch))
 
     def _made_driver(self, arch: str) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-            output = Path(temporary) / "driver.so"
-            backend = BACKENDS[self._compiler.vendor.program]
-            source = self._native / native.DRIVER_SOURCE
-            native.build(native.command(backend, str(self._compiler.path), arch, [source], output, self._native))
+        with compiler.workspace({}) as folder:
+            output, source = folder / "driver.so", self._native / native.DRIVER_SOURCE
+            backend, path = self._compiler.vendor.backend, str(self._compiler.path)
+            native.build(native.command(backend, path, arch, [source], output, self._native))
             content = output.read_bytes() if output.exists() else b""
-        if fault := elf.fault(content):
+        if fault := machine_code.fault(content):
             how = self._compiler.vendor.how
             raise UserError(f"{self._compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
         return content
 
     def module(self, units: Sequence[CompileUnit]) -> bytes:
-        """Return a module with the kernels of some units, which are known to compile; one without kernels is empty."""
+        """A module with the kernels of units that are known to compile; one without kernels is empty."""
         if not units:
             return b""
-        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-            folder = Path(temporary)
-            objects = []
-            for number, content in enumerate(self._objects.of(units)):
-                objects.append(f"{number}.o")
-                (folder / objects[-1]).write_bytes(content)
-            run = self._link(objects, units[0].arch, folder)
-            if run.outcome != "ok":
-                raise UserError(f"{self._compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
-            return (folder / "module.so").read_bytes()
-
-    def _link(self, objects: Sequence[str], arch: str, folder: Path) -> compiler.Run:
         vendor = self._compiler.vendor
         # CUDA: the shared runtime, for driver and modules have to agree on what is current.
         # HIP: what makes one compiler of several may say that everything is source.
         how = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC", "-x", "none"]
-        options = ["-shared", *target(vendor, arch), *how]
-        command: list[str | Path] = [self._compiler.path, *options, *objects, "-o", "module.so"]
-        return compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
+        objects = {f"{number}.o": content for number, content in enumerate(self._objects.of(units))}
+        command = ["-shared", *target(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
+        with compiler.workspace(objects) as folder:
+            run = self._compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
+            if run.outcome != "ok":
+                raise UserError(f"{self._compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
+            return (folder / "module.so").read_bytes()

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tileseer.compile import compiler, cubin
-from tileseer.compile.base import CompileResult, CompileUnit, Resources
-from tileseer.compile.batches import BatchToolchain, write_texts
+from tileseer.compile import compiler, libraries, machine_code
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.header_tree import HeaderTree
-from tileseer.compile.objects import UNIT, Objects, batches
+from tileseer.compile.machine_code import Code
 from tileseer.compile.occupancy import blocks_per_sm
 from tileseer.core import cache as caches
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.compile import CompileSettings
 
-ASKING = ("--keep", "-Xptxas", "--verbose")
-"""Keeps the cubin, and has the assembler say what each kernel takes: neither changes the code."""
+VERBOSE = ("--keep", "-Xptxas", "--verbose")
+"""Keeps the cubin, and has the assembler print what each kernel takes: neither changes the code."""
 
 
 class NvccToolchain(BatchToolchain):
     """Compiles for one arch against one CUTLASS tree."""
 
     result_format = "nvcc-result-1"
+    blocks_per_cu = staticmethod(blocks_per_sm)
 
     def __init__(
         self,
@@ -36,63 +36,48 @@ class NvccToolchain(BatchToolchain):
         native: Path,
     ) -> None:
         super().__init__(found, tree, settings, hardware, cache)
-        self._objects = Objects(found, tree, settings, cache, native)
+        self._objects = libraries.Objects(found, tree, settings, cache, native)
 
     def identity(self) -> str:
-        """Return compiler and flags."""
+        """Compiler and flags."""
         return "\n".join(("nvcc", self._compiler.version, *self._objects.flags))
 
     def key(self, unit: CompileUnit) -> str:
-        """Return what the result is kept under: the launcher is compiled too, and may fail."""
+        """Cache key of a unit's result: the launcher is compiled too, and may fail."""
         return caches.key(super().key(unit), self._objects.launcher_digest(unit))
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Deal the kernels as the library stage does, so that it finds the objects."""
-        return batches(units, self._settings.batch)
+        return libraries.batches(units, self._settings.batch)
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Return the kernels that the log names."""
+        """Kernels that the log names."""
         return {index for index, unit in enumerate(units) if unit.kernel.name in log}
 
-    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
-        """Return the blocks that fit by registers, shared memory and warp slots."""
-        return blocks_per_sm(threads, registers, lds_bytes, self._hardware)
-
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[CompileResult]]:
-        """Compile units in one run, in a folder that is gone afterwards; keep the object."""
-        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-            folder = Path(temporary)
-            write_texts(folder, self._objects.files(units) | {UNIT: self._objects.source(units)})
-            run = self.call(
-                [*ASKING, *self._objects.command(units)], folder, self._settings.timeout_seconds * len(units)
-            )
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+        """Compile units in one run; keep the object."""
+        with compiler.workspace(self._objects.files(units)) as folder:
+            run = self.call([*VERBOSE, *self._objects.command(units)], folder, len(units))
             if run.outcome != "ok":
                 return run, []
             try:
-                content = (folder / "unit.o").read_bytes()
-                (code,) = (path.read_bytes() for path in folder.glob("*.cubin"))
-                self._objects.check(units, content)
-                results = _results(units, content, code, run)
-            except (FileNotFoundError, ValueError, KeyError) as error:
+                content = libraries.whole_object(folder, units)
+                (cubin,) = (path.read_bytes() for path in folder.glob("*.cubin"))
+                found = _kernels(units, content, cubin, run.log)
+            except (ValueError, KeyError) as error:
                 return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
         self._objects.keep(units, content)
-        return run, results
+        return run, found
 
 
-def _results(units: Sequence[CompileUnit], content: bytes, code: bytes, run: compiler.Run) -> list[CompileResult]:
-    usages, codes = cubin.usages(run.log), cubin.code(code)
-    share = replace(run, seconds=run.seconds / len(units))
-    results = []
-    for unit in units:
+def _kernels(units: Sequence[CompileUnit], content: bytes, cubin: bytes, log: str) -> list[Code]:
+    usages, codes = machine_code.ptxas_usages(log), machine_code.cubin_code(cubin)
+    found = []
+    for name in (unit.kernel.name for unit in units):
         # The kernel's type in the mangled name: its namespace is the kernel's name, with its length before it.
-        name = unit.kernel.name
         (symbol,) = (symbol for symbol in codes if f"{len(name)}{name}6Kernel" in symbol)
-        size, code_hash = codes[symbol]
-        usage = usages[symbol]
-        threads, shared = cubin.numbers(content, f"{name}_block", 2)
-        resources = Resources(
-            source="code_object", vgprs=float(usage.registers), lds_bytes=usage.static_shared_bytes + shared,
-            scratch_bytes=usage.stack_bytes, vgpr_spills=usage.spills, threads=threads, code_bytes=size,
-        )  # fmt: skip
-        results.append(CompileResult("ok", "", None, resources, "", share.seconds, run.peak_mib, code_hash))
-    return results
+        usage, (size, code_hash) = usages[symbol], codes[symbol]
+        threads, shared = machine_code.numbers(content, f"{name}_block", 2)
+        lds_bytes = (usage.lds_bytes or 0) + shared
+        found.append(Code(replace(usage, threads=threads, lds_bytes=lds_bytes, code_bytes=size), code_hash))
+    return found

@@ -14,7 +14,7 @@ BLOCKS_PER_SM = 32
 
 
 def blocks_per_cu(threads: int, registers: int, lds_bytes: int, hardware: Hardware) -> float:
-    """Return the blocks that fit by registers, LDS and wave slots; 0 if not one does.
+    """Blocks that fit by registers, LDS and wave slots; 0 if not one does.
 
     ``threads`` and ``lds_bytes`` are those of a block, ``registers`` a lane's vector and accumulation registers: they
     come from one file on CDNA2 and later. Waves of a block spread over the SIMDs of the unit.
@@ -27,7 +27,7 @@ def blocks_per_cu(threads: int, registers: int, lds_bytes: int, hardware: Hardwa
 
 
 def blocks_per_sm(threads: int, registers: int, shared_bytes: int, hardware: Hardware) -> float:
-    """Return the blocks that fit on a multiprocessor of an NVIDIA GPU; 0 if not one does.
+    """Blocks that fit on a multiprocessor of an NVIDIA GPU; 0 if not one does.
 
     ``shared_bytes`` is the shared memory of a block, ``registers`` are a thread's.
     """

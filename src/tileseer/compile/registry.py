@@ -1,4 +1,4 @@
-"""Which toolchain the settings ask for. A new one is one row here and one word in ``settings/compile.py``."""
+"""The toolchain that the settings ask for. A new one is one row here and one word in ``settings/compile.py``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from tileseer.gpu.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.cache import CacheSettings
 from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+
+PYTHON_MIB = 512
+"""Memory of a compile job itself, for its tables and the workflow's modules."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,10 @@ KITS = {
 
 
 def make(settings: CompileSettings, target: Target) -> Toolchain:
-    """Return the toolchain of the settings; a ``UserError`` says what is missing on this machine."""
+    """The toolchain of the settings; a ``UserError`` says what is missing on this machine."""
     if settings.toolchain == "none":
         return NoToolchain(target.hardware, target.coefficients)
-    # Imported here: they need the packages of the extra "workflow", and most runs compile nothing.
+    # Imported here: they need msgpack and pyelftools of the extra "workflow", and most runs compile nothing.
     from tileseer.compile.hipcc import HipccToolchain
     from tileseer.compile.nvcc import NvccToolchain
 
@@ -76,7 +79,7 @@ def make(settings: CompileSettings, target: Target) -> Toolchain:
 
 
 def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
-    """Return the headers that kernels of an arch are compiled against; ``UserError`` for an arch of another maker."""
+    """Headers that kernels of an arch are compiled against; ``UserError`` for an arch of another vendor."""
     kit = KITS[settings.toolchain]
     family = families.of_arch(arch)
     if family is not kit.family:
@@ -86,12 +89,12 @@ def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
 
 
 def store_of(settings: CacheSettings) -> Cache:
-    """Return the cache that results are kept in."""
+    """Cache that results are kept in."""
     return open_cache(settings.folder, settings.max_gib)
 
 
 def fingerprint(settings: CompileSettings, trees: Trees) -> str:
-    """Return what results of the toolchain depend on outside of the workflow: compiler and header tree.
+    """Digest of what results depend on outside of the workflow: compiler and header tree.
 
     It changes with every header of the tree, more often than results do: the compile stage runs again, and finds in
     the cache what is as it was.
@@ -104,7 +107,7 @@ def fingerprint(settings: CompileSettings, trees: Trees) -> str:
 
 
 def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
-    """Return toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
+    """Toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
     if settings.toolchain == "none":
         return {"toolchain": "none"}
     kit = KITS[settings.toolchain]
@@ -115,3 +118,8 @@ def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
         f"{kit.headers}_commit": ck_tree.commit(tree.include.parent),
         f"{kit.headers}_sha256": tree.whole_digest(kit.headers),
     }
+
+
+def memory_mib(settings: CompileSettings) -> int:
+    """Memory that a job declares to the scheduler: the limit of its one compiler run, and Python beside it."""
+    return settings.memory_mib + PYTHON_MIB if settings.toolchain == "hipcc" else PYTHON_MIB
