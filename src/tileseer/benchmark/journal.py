@@ -11,10 +11,9 @@ import io
 import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,24 +37,23 @@ HEADER = ",".join((*COLUMNS, CHECKSUM))
 _BEFORE = COLUMNS[: COLUMNS.index("sentinel")]
 EARLIER_HEADERS = (",".join(_BEFORE), ",".join((*_BEFORE, CHECKSUM)))
 """Journals of releases that wrote no checksum, then no sentinel; who opens one for appending adds what is missing."""
-_INTS = frozenset(("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed"))
-_FLOATS = frozenset(("latency_ms", "tflops", "latency_cv", "sentinel"))
-_MAY_BE_EMPTY = frozenset(("non_zero", "error", *_FLOATS))
+_INTS = ("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed")
+_FLOATS = ("latency_ms", "tflops", "latency_cv", "sentinel")
+_MAY_BE_EMPTY = ("non_zero", "error", *_FLOATS)
+_TYPES = dict.fromkeys(_INTS, pa.int64()) | dict.fromkeys(_FLOATS, pa.float64())
+SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLUMNS])
+_DIGEST = r"[0-9a-f]{16}"
 _PATTERNS = {
-    "kernel": r"^\w+$",
-    "kernel_id": r"^[0-9a-f]{16}$",
-    "problem_key": r"^[0-9a-f]{16}$",
-    "measurement_id": r"^[0-9a-f]{16}$",
+    **dict.fromkeys(_INTS, (r"-?\d{1,18}", "a whole number")),
+    **dict.fromkeys(_FLOATS, (r"\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?", "a number, not negative")),
+    **dict.fromkeys(("kernel_id", "problem_key", "measurement_id"), (_DIGEST, "16 hexadecimal digits")),
+    "kernel": (r"\w+", "a name"),
+    "status": ("|".join(STATUSES), f"one of {', '.join(STATUSES)}"),
+    "device_kind": ("|".join(DEVICE_KINDS), f"one of {', '.join(DEVICE_KINDS)}"),
 }
-
-
-def _type(column: str) -> pa.DataType:
-    if column in _INTS:
-        return pa.int64()
-    return pa.float64() if column in _FLOATS else pa.string()
-
-
-SCHEMA = pa.schema([(column, _type(column)) for column in COLUMNS])
+"""Of the columns that have one form: its regular expression, and what a message calls it."""
+_BLOCK = 1 << 21
+"""Bytes of a journal that are read together."""
 
 
 @dataclass(frozen=True)
@@ -120,12 +118,12 @@ class Journal:
 
 
 def is_whole(line: bytes) -> bool:
-    """Return whether a line of a journal, without its end, is as it was written."""
+    """Whether a line of a journal, without its end, is as it was written."""
     return line + b"\n" == _with_checksum(line.rpartition(b",")[0])
 
 
 def header(path: Path) -> str:
-    """Return the header of a journal; a ``UserError`` if it is none of ours: nothing in the file can be trusted."""
+    """Header of a journal; a ``UserError`` if it is none of ours: nothing in the file can be trusted."""
     with path.open("rb") as stream:
         found = stream.readline().decode(errors="replace").rstrip("\r\n")
     if found not in (HEADER, *EARLIER_HEADERS):
@@ -154,10 +152,7 @@ def _with_checksum(line: bytes) -> bytes:
 
 
 def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
-    """Return the measurements of a journal in file order, and the lines that are none.
-
-    A file whose header is not ours is a ``UserError``: nothing in it can be trusted.
-    """
+    """Measurements of a journal in file order, and the lines that are none; ``UserError`` if it is no journal."""
     parts, malformed = [SCHEMA.empty_table()], []
     for rows, lines in batches(path):
         parts.append(rows)
@@ -166,123 +161,92 @@ def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
 
 
 def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
-    """Yield what ``read`` returns piece by piece: memory for the text of a few thousand lines is enough."""
+    """What ``read`` returns, some thousand lines at a time."""
     columns = header(path).split(",")
-    skipped: list[Malformed] = []
-
-    def keep(row: pa_csv.InvalidRow) -> str:
-        reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-        skipped.append(Malformed(row.number, reason, _printable(row.text)))
-        return "skip"
-
-    first = 2
-    # One thread: only then does the reader know the line numbers of what it skips.
-    for text in _pieces(path, columns, keep):
-        # The reader may be ahead: it has skipped every bad line before the last of this piece, perhaps later ones too.
-        taken = np.arange(first, first + text.num_rows + len(skipped))
-        lines = np.setdiff1d(taken, [m.line for m in skipped])[: text.num_rows]
-        last = int(lines[-1]) if len(lines) else first - 1
-        malformed = [m for m in skipped if m.line < last]
-        skipped[:] = [m for m in skipped if m.line > last]
-        first = last + 1
-        good, faults = _typed(text)
-        for row, reason in faults.items():
-            line = _lines(text.slice(row, 1))[0].as_py()
-            # The reader gives an empty line as a row of empty fields.
-            empty = not line.strip(",")
-            malformed.append(
-                Malformed(int(lines[row]), "an empty line" if empty else reason, "" if empty else _printable(line))
-            )
-        yield good, sorted(malformed, key=lambda m: m.line)
-    if skipped:
-        yield SCHEMA.empty_table(), sorted(skipped, key=lambda m: m.line)
+    with path.open("rb") as stream:
+        stream.readline()
+        first = 2
+        while lines := stream.readlines(_BLOCK):
+            yield _parsed(lines, first, columns)
+            first += len(lines)
 
 
-def _pieces(
-    source: Path | pa.BufferReader, columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]
-) -> Iterator[pa.Table]:
-    with pa_csv.open_csv(source, **_options(columns, on_invalid)) as reader:
-        for batch in reader:
-            yield pa.Table.from_batches([batch])
-
-
-def read_lines(path: Path, lines: Sequence[tuple[int, int]]) -> pa.Table:
-    """Return the measurements of some lines of a journal, given as first byte and the one after the last."""
+def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
+    """Measurements of some lines of a journal, given as first byte and the one after the last."""
+    columns = header(path).split(",")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        first = text.readline()
-        taken = first + b"".join(text[begin:end] for begin, end in lines)
-    columns = first.decode().rstrip("\r\n").split(",")
-    parts = [_typed(piece)[0] for piece in _pieces(pa.BufferReader(taken), columns, lambda row: "skip")]
-    return pa.concat_tables([SCHEMA.empty_table(), *parts])
+        return _parsed([text[begin:end] for begin, end in places], 0, columns)[0]
 
 
-def _options(columns: Sequence[str], on_invalid: Callable[[pa_csv.InvalidRow], str]) -> dict[str, Any]:
-    return {
-        "read_options": pa_csv.ReadOptions(use_threads=False, encoding="latin-1"),
-        "parse_options": pa_csv.ParseOptions(
-            quote_char=False, invalid_row_handler=on_invalid, ignore_empty_lines=False
-        ),
-        "convert_options": pa_csv.ConvertOptions(
-            column_types=dict.fromkeys(columns, pa.string()),
-            include_columns=list(columns),
-            include_missing_columns=True,
-        ),
-    }
+def _parsed(lines: Sequence[bytes], first: int, columns: Sequence[str]) -> tuple[pa.Table, list[Malformed]]:
+    """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
+    lines = [line.rstrip(b"\r\n") for line in lines]
+    faults = {place: fault for place, line in enumerate(lines) if (fault := _misshapen(line, len(columns)))}
+    places = [place for place in range(len(lines)) if place not in faults]
+    rows = SCHEMA.empty_table()
+    if places:
+        shaped = [lines[place] for place in places]
+        text = _fields(shaped, columns)
+        wrong = _wrong_fields(text)
+        if CHECKSUM in columns:
+            # Last: what is wrong with a field says more.
+            damaged = {row: "the line was damaged" for row, line in enumerate(shaped) if not is_whole(line)}
+            wrong = damaged | wrong
+        faults |= {places[row]: reason for row, reason in wrong.items()}
+        keep = np.ones(len(places), bool)
+        keep[list(wrong)] = False
+        rows = _typed(text.filter(pa.array(keep)))
+    return rows, [Malformed(first + place, faults[place], _printable(lines[place])) for place in sorted(faults)]
 
 
-def _lines(text: pa.Table) -> pa.ChunkedArray:
-    return pc.binary_join_element_wise(*(text[column] for column in text.column_names), ",")
+def _misshapen(line: bytes, columns: int) -> str:
+    """Why a line has not the form of a row; empty if it has."""
+    if not line:
+        return "an empty line"
+    fields = line.count(b",") + 1
+    if fields != columns:
+        return f"{fields} fields instead of {columns}"
+    return "a line end within the line" if b"\r" in line else ""
 
 
-def _printable(text: str) -> str:
-    return text.encode("ascii", "backslashreplace").decode()[:500]
-
-
-def _typed(text: pa.Table) -> tuple[pa.Table, dict[int, str]]:
-    """Return the typed rows that fit, and for each row that does not, the first reason."""
-    faults: dict[int, str] = {}
-    given = text.column_names
+def _fields(lines: Sequence[bytes], columns: Sequence[str]) -> pa.Table:
+    """Fields of lines of the right form as text; columns that the journal lacks are empty."""
+    text = pa_csv.read_csv(
+        pa.BufferReader(b"\n".join(lines) + b"\n"),
+        pa_csv.ReadOptions(column_names=columns, encoding="latin-1", use_threads=False),
+        pa_csv.ParseOptions(quote_char=False),
+        pa_csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+    )
     for column in COLUMNS:
-        if column not in given:
+        if column not in columns:
             text = text.append_column(column, pa.repeat("", text.num_rows))
+    return text
 
-    def refuse(column: str, bad: pa.ChunkedArray | pa.Array, what: str) -> None:
-        for row in np.flatnonzero(np.asarray(bad.combine_chunks() if isinstance(bad, pa.ChunkedArray) else bad)):
-            value = text[column][int(row)].as_py()
-            faults.setdefault(int(row), f"{column} is {_printable(value)!r}; {what}")
 
-    for column in COLUMNS:
-        values = text[column]
-        empty = pc.equal(values, "")
-        if column in _INTS:
-            fits, what = pc.match_substring_regex(values, r"^-?\d{1,18}$"), "it must be a whole number"
-        elif column in _FLOATS:
-            fits = pc.match_substring_regex(values, r"^\d{1,30}(\.\d{1,30})?([eE][+-]?\d{1,2})?$")
-            what = "it must be a number, not negative"
-        elif column in _PATTERNS:
-            fits, what = pc.match_substring_regex(values, _PATTERNS[column]), f"it must match {_PATTERNS[column]}"
-        elif column in ("status", "device_kind"):
-            known = STATUSES if column == "status" else DEVICE_KINDS
-            fits, what = pc.is_in(values, pa.array(known)), f"it must be one of {', '.join(known)}"
-        else:
-            fits, what = pc.true_unless_null(values), ""
-        allowed = pc.or_(fits, empty) if column in _MAY_BE_EMPTY else fits
-        refuse(column, pc.invert(allowed), what)
+def _wrong_fields(text: pa.Table) -> dict[int, str]:
+    """First fault of each row that has one."""
+    faults: dict[int, str] = {}
+
+    def refuse(column: str, bad: pa.ChunkedArray, what: str) -> None:
+        for row in np.flatnonzero(bad.to_numpy()).tolist():
+            faults.setdefault(row, f"{column} is {_printable(text[column][row].as_py().encode('latin-1'))!r}; {what}")
+
+    for column, (pattern, what) in ((name, _PATTERNS[name]) for name in COLUMNS if name in _PATTERNS):
+        allowed = f"^({pattern}){'?' if column in _MAY_BE_EMPTY else ''}$"
+        refuse(column, pc.invert(pc.match_substring_regex(text[column], allowed)), f"it must be {what}")
     ok = pc.equal(text["status"], "ok")
     for column in ("latency_ms", "tflops"):
         refuse(column, pc.xor(ok, pc.not_equal(text[column], "")), "exactly the ok rows have one")
-    if CHECKSUM in given:
-        # Last: what is wrong with a field says more.
-        whole = [is_whole(line.encode("latin-1")) for line in _lines(text.select(given)).to_pylist()]
-        refuse(CHECKSUM, pc.invert(pa.array(whole, pa.bool_())), "the line was damaged")
-    mask = np.ones(text.num_rows, bool)
-    mask[list(faults)] = False
-    rows = text.filter(pa.array(mask))
-    typed = [_cast(rows[column], column) for column in COLUMNS]
-    return pa.table(typed, schema=SCHEMA), faults
+    return faults
 
 
-def _cast(values: pa.ChunkedArray, column: str) -> pa.ChunkedArray:
-    if column not in _INTS | _FLOATS:
-        return values
-    return pc.if_else(pc.equal(values, ""), None, values).cast(_type(column))
+def _typed(text: pa.Table) -> pa.Table:
+    def column(name: str) -> pa.ChunkedArray:
+        values = text[name]
+        return values if name not in _TYPES else pc.if_else(pc.equal(values, ""), None, values).cast(_TYPES[name])
+
+    return pa.table([column(name) for name in COLUMNS], schema=SCHEMA)
+
+
+def _printable(line: bytes) -> str:
+    return line.decode("ascii", "backslashreplace")[:500]
