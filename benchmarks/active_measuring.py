@@ -20,7 +20,7 @@ from tileseer.gpu import hardware
 from tileseer.model import trainer
 from tileseer.settings.benchmark import ActiveSettings
 from tileseer.settings.model import ModelSettings
-from tileseer.validation import bootstrap, evaluation
+from tileseer.validation import bootstrap, ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
 
@@ -29,8 +29,8 @@ def picked(data, product, settings) -> np.ndarray:
     """Train on ``data`` and return the efficiency of the picks on the validation problems."""
     trained = trainer.train(data, product, settings)
     booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, product)
-    return evaluation.score(data, scores, offered).picked
+    scores, offered = ranking.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    return ranking.score(data, scores, offered).picked
 
 
 def main() -> None:

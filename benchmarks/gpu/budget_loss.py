@@ -22,7 +22,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.devices.harness import details
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files
-from tileseer.validation import evaluation
+from tileseer.validation import ranking
 
 
 def seconds(results: Path, arch: str, operation: str) -> tuple[float, int]:
@@ -57,7 +57,7 @@ def picked(full: Measurements, training: Path) -> np.ndarray:
     hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
     booster = load_booster(training / model_files.MODEL, spec)
     pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    return evaluation.score(full, *evaluation.rank_pool(full, booster, spec, pool, hardware)).picked
+    return ranking.score(full, *ranking.rank_pool(full, booster, spec, pool, hardware)).picked
 
 
 def told(values: np.ndarray) -> str:

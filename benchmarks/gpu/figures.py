@@ -19,7 +19,7 @@ from tileseer.core.tables import checked
 from tileseer.dataset import efficiency, schema
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files
-from tileseer.validation import evaluation
+from tileseer.validation import ranking
 
 ARCH = "sm_90"
 ROOT = Path(__file__).parents[2]
@@ -40,11 +40,11 @@ def picks(results: Path, operation: str) -> pd.DataFrame:
     hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
     booster = load_booster(training / model_files.MODEL, spec)
     pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    scores, offered = evaluation.rank_pool(measured, booster, spec, pool, hardware)
+    scores, offered = ranking.rank_pool(measured, booster, spec, pool, hardware)
     times = np.full(scores.shape, np.inf)
     ok = measured.status == efficiency.OK
     times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000
-    rows = evaluation.validation_rows(measured)
+    rows = ranking.validation_rows(measured)
     rows = rows[np.isfinite(times[rows]).any(axis=1)]
     picked = np.where(offered[rows], scores[rows], -np.inf).argmax(axis=1)
     return pd.DataFrame(

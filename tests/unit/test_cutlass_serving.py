@@ -20,7 +20,7 @@ from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
 from tileseer.publish import model_folder
 from tileseer.serving import artefacts
-from tileseer.validation import evaluation
+from tileseer.validation import evaluation, ranking
 
 H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
 RULES = {rule.name for rule in learning.of_arch("sm_90").rules}
@@ -39,8 +39,8 @@ def published(request, tmp_path_factory):
     training = folder / "training"
     trainer.write(training, trained, H200)
     booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranking = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, H200)
-    (folder / "report.json").write_text(model_files.json_text(evaluation.evaluate(data, *ranking, H200)))
+    ranked = ranking.rank_pool(data, booster, trained.spec, trained.candidates, H200)
+    (folder / "report.json").write_text(evaluation.evaluate(data, *ranked, H200).text())
     served = artefacts.build(
         data, booster, trained.spec, trained.candidates, trained.out_of_fold, H200, TEMPLATE, API,
         samples.coefficients(), SMALL_SERVING,

@@ -15,6 +15,7 @@ from tileseer.devices.base import STATUSES
 from tileseer.families.ck_tile import kernel
 from tileseer.families.ck_tile.support import RULES as SUPPORT_RULES
 from tileseer.families.ck_tile.validity import RULES as VALIDITY_RULES
+from tileseer.validation.schema import Validation
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -142,13 +143,18 @@ def test_the_features_page_has_every_feature_as_it_is_defined():
     assert run.returncode == 0, run.stderr
 
 
+def fields_of(schema: dict) -> set[str]:
+    """Names of all fields of the JSON objects of a schema."""
+    kinds = [schema, *schema["$defs"].values()]
+    return {name for kind in kinds for name in kind.get("properties", {})}
+
+
 def test_every_field_of_the_validation_report_is_documented():
     page = (DOCS / "validation.md").read_text()
-    source = (ROOT / "src/tileseer/validation/evaluation.py").read_text() + (
-        ROOT / "workflow/scripts/validation.py"
-    ).read_text()
-    body = source[source.index("def evaluate(") : source.index("def layer_kinds(")]
-    fields = re.findall(r'^ {8}"(\w+)":', body, re.MULTILINE) + re.findall(r'(?:report|compared)\["(\w+)"\]', source)
-    assert len(fields) > 15
-    for field in set(fields):
+    fields = fields_of(Validation.model_json_schema())
+    assert len(fields) > 60
+    for field in fields:
         assert f"`{field}`" in page, field
+    table = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    documented = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
+    assert documented <= fields, documented - fields

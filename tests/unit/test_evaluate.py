@@ -10,7 +10,7 @@ from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.validation import evaluation
+from tileseer.validation import baselines, evaluation
 
 NAN = float("nan")
 
@@ -18,7 +18,7 @@ NAN = float("nan")
 def report(data, scores, supported=None):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
-    return evaluation.evaluate(data, np.array(scores, float), allowed, samples.product())
+    return evaluation.evaluate(data, np.array(scores, float), allowed, samples.product()).record()
 
 
 def held_out(tflops, **kwargs):
@@ -113,7 +113,7 @@ def test_the_random_choice_is_an_expectation():
 def test_the_hand_rule_prefers_large_tiles_on_large_problems_and_small_ones_on_small():
     data = samples.measured()
     rows = np.arange(len(data.problems))
-    score = evaluation.hand_rule(data, rows, samples.product())
+    score = baselines.hand_rule(data, rows, samples.product())
     area = (data.candidates["tile_m"] * data.candidates["tile_n"]).to_numpy()
     sizes = data.problems["N"] * data.problems["Hi"] * data.problems["Wi"] * data.problems["K"]
     assert area[np.argmax(score[sizes.argmax()])] > area[np.argmax(score[sizes.argmin()])]

@@ -232,11 +232,11 @@ def test_candidates_that_never_ran_are_not_published(trained):
 def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
     data = samples.measured()
     found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.product(), samples.SMALL, threads=1)
-    assert [entry["share"] for entry in found] == [50.0, 100.0]
+    assert [entry.share for entry in found] == [50.0, 100.0]
     half, whole = found
     train = (data.problems["split"] == "train").to_numpy()
-    assert 0 < half["problems"] < whole["problems"] == np.count_nonzero(train)
-    assert whole["pairs"] == np.count_nonzero(train[data.problem])
+    assert 0 < half.problems < whole.problems == np.count_nonzero(train)
+    assert whole.pairs == np.count_nonzero(train[data.problem])
     # What validation problems take is not learnt from: nothing changes but how the picks score.
     held_out = ~train[data.problem]
     names = ("latency_ms", "tflops")

@@ -7,7 +7,7 @@ import pytest
 
 from tileseer.dataset.efficiency import grid
 from tileseer.model import trainer
-from tileseer.validation import bootstrap, evaluation, explain, leave_out, noise_floor
+from tileseer.validation import bootstrap, evaluation, explain, leave_out, noise_floor, ranking
 
 
 def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():
@@ -99,9 +99,11 @@ def test_the_report_has_floors_intervals_and_reasons():
     data = samples.measured()
     trained = trainer.train(data, samples.product(), samples.SMALL)
     model = lightgbm.Booster(model_str=trained.model), trained.spec
-    scores, offered = evaluation.rank_pool(data, *model, trained.candidates, samples.product())
+    scores, offered = ranking.rank_pool(data, *model, trained.candidates, samples.product())
     reference = np.random.default_rng(0).random(scores.shape)
-    found = evaluation.evaluate(data, scores, offered, samples.product(), samples.coefficients(), model, reference)
+    found = evaluation.evaluate(
+        data, scores, offered, samples.product(), samples.coefficients(), model, reference
+    ).record()
     floors = found["noise_floor"]
     assert floors["perfect_selector"]["efficiency"]["mean"] > floors["perfect_model"]["efficiency"]["mean"]
     for part in (found, found["by_ndim"]["2d"], floors["perfect_model"]):
@@ -131,7 +133,7 @@ def test_contributions_are_the_difference_of_the_scores():
     scores = trainer.predict(booster, trained.spec, problems, bare, *index, samples.product())
     all_of_them = explain.contributions(booster, trained.spec, problems, data.candidates, pick, best, samples.product())
     assert len(all_of_them[0]) == explain.SHOWN
-    total = sum(entry["contribution"] for entry in every(booster, trained.spec, problems, data, pick, best))
+    total = sum(entry.contribution for entry in every(booster, trained.spec, problems, data, pick, best))
     assert total == pytest.approx(scores[0] - scores[1], abs=1e-4)
 
 
@@ -171,9 +173,9 @@ def test_leaving_networks_out_scores_every_problem_by_a_model_that_has_not_seen_
     monkeypatch.setattr(leave_out.objectives, "fit", fit)
     families = {"net1": "net0"}
     found = leave_out.by_network(data, samples.product(), "relative", samples.SMALL, 5, 1, families)
-    assert found["network_families"] == found["folds"] == len(seen) == 2
+    assert found.network_families == found.folds == len(seen) == 2
     tested = [set(np.flatnonzero(held_out)) - part for part in seen]
     names = data.problems["network"].to_numpy()
     assert sorted(sorted({names[p] for p in part}) for part in tested) == [["net0", "net1"], ["net2"]]
-    assert found["n_problems"] == sum(len(part) for part in tested)
-    assert 50 < found["efficiency"]["mean"] <= 100
+    assert found.n_problems == sum(len(part) for part in tested)
+    assert 50 < found.efficiency.mean <= 100

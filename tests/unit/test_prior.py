@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.model import model_files, trainer
 from tileseer.model import prior as priors
 from tileseer.settings.model import ModelSettings
-from tileseer.validation import evaluation, transfer_curve
+from tileseer.validation import learning_curve, ranking
 
 
 def changed(**settings):
@@ -20,8 +20,8 @@ def changed(**settings):
 
 def picked(data, trained):
     booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
-    return evaluation.score(data, scores, offered).picked.mean()
+    scores, offered = ranking.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
+    return ranking.score(data, scores, offered).picked.mean()
 
 
 def few_rows(data, share, seed=0):
@@ -125,30 +125,30 @@ def test_a_ranking_can_be_a_prior_too(tmp_path, target):
 
 
 def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):
-    monkeypatch.setattr(transfer_curve, "SHARES", (0.0, 0.0001, 0.5))
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
     data = samples.measured()
     settings = changed().model_copy(update={"prior": str(folder)})
-    found = transfer_curve.of_shares(data, samples.product(), settings, threads=1)
-    assert [entry["share"] for entry in found["shares"]] == [0.0, 50.0]
-    nothing, half = found["shares"]
-    assert nothing["pairs"] == 0 and "without_prior" not in nothing
-    assert found["seen_by_prior"] == 0
+    found = learning_curve.of_prior(data, samples.product(), settings, threads=1)
+    assert [entry.share for entry in found.shares] == [0.0, 50.0]
+    nothing, half = found.shares
+    assert nothing.pairs == 0 and nothing.without_prior is None
+    assert found.seen_by_prior == 0
     # With no rows it is the prior, which was trained on this device.
     itself = 100 * picked(data, trainer.train(data, samples.product(), changed()))
-    assert nothing["with_prior"]["efficiency"]["mean"] == pytest.approx(itself, abs=1e-3)
-    assert half["without_prior"]["efficiency"]["mean"] > 50
+    assert nothing.with_prior.efficiency.mean == pytest.approx(itself, abs=1e-3)
+    assert half.without_prior.efficiency.mean > 50
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
-    assert 0.4 * train.sum() < half["pairs"] < 0.6 * train.sum()
+    assert 0.4 * train.sum() < half.pairs < 0.6 * train.sum()
 
 
 def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch):
-    monkeypatch.setattr(transfer_curve, "SHARES", (0.0,))
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0,))
     data = samples.measured()
     sides = {"train": "validation", "validation": "train"}
     swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
     settings = changed().model_copy(update={"prior": str(folder)})
-    found = transfer_curve.of_shares(swapped, samples.product(), settings, threads=1)
-    assert found["seen_by_prior"] == (swapped.problems["split"] == "validation").sum()
+    found = learning_curve.of_prior(swapped, samples.product(), settings, threads=1)
+    assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
 
 
 def test_it_is_deterministic(folder):

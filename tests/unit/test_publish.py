@@ -15,7 +15,7 @@ from tileseer.model import model_files, trainer
 from tileseer.publish import model_folder
 from tileseer.serving import artefacts
 from tileseer.settings.serving import ServingSettings
-from tileseer.validation import evaluation
+from tileseer.validation import evaluation, ranking
 
 OPERATIONS = ("forward", "bwd_weight")
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
@@ -30,9 +30,9 @@ def make(folder, variant):
     training = folder / "training" / data.operation
     trainer.write(training, trained, product)
     booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranking = evaluation.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    ranked = ranking.rank_pool(data, booster, trained.spec, trained.candidates, product)
     report = folder / f"{data.operation}.json"
-    report.write_text(model_files.json_text(evaluation.evaluate(data, *ranking, product)))
+    report.write_text(evaluation.evaluate(data, *ranked, product).text())
     return training, report, serve(folder, variant, training)
 
 

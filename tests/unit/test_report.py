@@ -21,6 +21,7 @@ from tileseer.core.errors import UserError
 from tileseer.devices.base import DEVICE_KINDS
 from tileseer.model import model_files
 from tileseer.report import figures, measured, network_figures, page, published, results, tables
+from tileseer.validation.schema import Pick
 
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "workflow" / "templates" / "report.html.j2"
@@ -51,16 +52,9 @@ def learnt(mean: float) -> dict:
     return {"efficiency": summary(mean), "interval": {"mean": [mean - 1.5, mean + 1.5]}}
 
 
-def validation(operation: str, kind: str = "simulated") -> dict:
-    networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
+def ranking(mean: float) -> dict:
     return {
-        **origin(operation, kind),
-        "n_problems": 1431,
-        "n_without_measurement": 7,
-        "n_candidates": 2222,
-        "mean_pool_size": 801.5,
-        **of(94.25),
-        "pipelines": {"compv3": {"picked": 1000, "best": 731}, "mem": {"picked": 431, "best": 700}},
+        **of(mean),
         "top1": 41.5,
         "top3": 60.5,
         "top5": 70.5,
@@ -68,13 +62,44 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "efficiency_best_of_5": summary(98.0),
         "within_2_percent": 51.5,
         "below_80_percent": 4.5,
-        "by_ndim": {"2d": {"n_problems": 1400, "efficiency": summary(95.0)}},
+    }
+
+
+def stratum(problems: int, mean: float) -> dict:
+    floor = {"noise_floor": {"perfect_selector": summary(99.25)}}
+    return {"n_problems": problems, **learnt(mean), "within_2_percent": 50.5, **floor}
+
+
+def active_round(number: int, pairs: int, share: float, mean: float) -> dict:
+    return {"round": number, "pairs": pairs, "share": share, "picks_changed": None, **learnt(mean)}
+
+
+def validation(operation: str, kind: str = "simulated") -> dict:
+    floors = {"noise_floor": {"perfect_selector": summary(99.25)}}
+    networks = {"alexnet": 93.5, "resnet50": 96.0, HOSTILE: 71.25}
+    return {
+        **origin(operation, kind),
+        "n_problems": 1431,
+        "n_without_measurement": 7,
+        "n_candidates": 2222,
+        "mean_pool_size": 801.5,
+        **ranking(94.25),
+        "pipelines": {"compv3": {"picked": 1000, "best": 731}, "mem": {"picked": 431, "best": 700}},
+        "by_ndim": {"2d": stratum(1400, 95.0)},
         "interval": {"mean": [93.125, 95.375]},
+        "interval_level": 95,
         "noise_floor": {
             "basis": "noise-free times",
             **{
-                name: {"meaning": f"the {name}", **of(99.5), "efficiency_best_of_3": summary(99.75)}
-                for name in ("perfect_selector", "perfect_model", "against_true_best")
+                name: {
+                    "meaning": f"the {name}",
+                    **of(99.5),
+                    "interval": {},
+                    "within_2_percent": 90.0,
+                    "top1": 80.0,
+                    "efficiency_best_of_3": summary(99.75),
+                }
+                for name in ("perfect_selector", "perfect_model", "luckiest_sample", "against_true_best")
             },
         },
         "ties": {
@@ -84,15 +109,16 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "problems_with_several": 33.25,
             "picks": 55.75,
         },
-        "by_layer_kind": {"3x3": {"n_problems": 900, "efficiency": summary(94.0)}},
-        "by_distance_to_training": {"nearest quarter": {"n_problems": 350, "efficiency": summary(96.5)}},
+        "by_layer_kind": {"3x3": stratum(900, 94.0)},
+        "by_distance_to_training": {"nearest quarter": stratum(350, 96.5)},
         "reference_trainer": {
             "meaning": "97 features",
-            **of(91.75),
+            **ranking(91.75),
+            "interval": {},
             "ahead": {"meaning": "points", "mean": 2.5, "interval": [1.875, 3.125]},
         },
-        "leave_network_out": {"efficiency": summary(93.25)},
-        "oracle": {"mean_coverage": 99.5, "least_coverage": 91.25},
+        "leave_network_out": {**learnt(93.25), "folds": 5, "network_families": 7, "n_problems": 1431},
+        "oracle": {"meaning": "of the pool", "outside_the_pool": 0, "mean_coverage": 99.5, "least_coverage": 91.25},
         "end_to_end": [
             {
                 "network": "resnet50",
@@ -102,12 +128,15 @@ def validation(operation: str, kind: str = "simulated") -> dict:
                 "end_to_end": 88.125,
                 "flop_weighted": 85.625,
                 "flop_scored": 99.875,
-                "noise_floor": {"perfect_model": {"end_to_end": 90.375, "flop_weighted": 88.625}},
+                "noise_floor": {
+                    "perfect_selector": {"end_to_end": 99.375, "flop_weighted": 98.625},
+                    "perfect_model": {"end_to_end": 90.375, "flop_weighted": 88.625},
+                },
             }
         ],
         "by_distance": [
-            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, "n_problems": 7, "efficiency": summary(95.0)},
-            {"above": None, "up_to": None, "of_a_known_kind": False, "n_problems": 3, "efficiency": summary(65.0)},
+            {"above": 0.5, "up_to": 1.0, "of_a_known_kind": True, **stratum(7, 95.0)},
+            {"above": None, "up_to": None, "of_a_known_kind": False, **stratum(3, 65.0)},
         ],
         "learning_curve": [
             {
@@ -121,24 +150,22 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         ],
         "active": {
             "supported_training_pairs": 1000,
-            "noise_floor": {"perfect_model": summary(96.375)},
-            "rounds": [
-                {"round": i + 1, "pairs": 100 * (i + 1), "share": 10.0 * (i + 1), "efficiency": summary(80.0 + i)}
-                for i in range(3)
-            ],
+            "noise_floor": {"perfect_selector": summary(99.0), "perfect_model": summary(96.375)},
+            "rounds": [active_round(i + 1, 100 * (i + 1), 10.0 * (i + 1), 80.0 + i) for i in range(3)],
         },
         "transfer": {
             "prior": {"operation": "forward_fp16", "arch": "gfx942", "device_kind": kind},
+            "seen_by_prior": 0,
             "shares": [
                 {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},
                 {"share": 5.0, "pairs": 50, "with_prior": learnt(85.0), "without_prior": learnt(60.5)},
             ],
         },
-        "by_network": {name: {"n_problems": 5, "efficiency": summary(mean)} for name, mean in networks.items()},
+        "by_network": {name: stratum(5, mean) for name, mean in networks.items()},
         "baselines": {
-            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75)},
-            "random_supported": {"meaning": "any", **of(33.5)},
-            "hand_rule": {"meaning": "reuse", **of(55.5)},
+            "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75), **floors},
+            "random_supported": {"meaning": "any", **of(33.5), **floors},
+            "hand_rule": {"meaning": "reuse", **of(55.5), **floors},
         },
         "worst": [
             {
@@ -149,12 +176,14 @@ def validation(operation: str, kind: str = "simulated") -> dict:
                 "pick": "picked_kernel",
                 "best": "fastest_kernel",
                 "efficiency": 12.25,
+                "pick_failed": False,
                 "spoke_for_the_pick": [{"feature": "tile_m", "contribution": 0.596, "of_pick": 128.0, "of_best": 16.0}],
                 "outside_training": ["C 9000, trained on 1 to 4096"],
                 "distance_percentile": 97.5,
                 "nearest_training_problem": "N=1 C=4096 Di=1",
             }
         ],
+        "picks": {},
     }
 
 
@@ -198,8 +227,8 @@ def with_measurements(stages: results.Results) -> results.Results:
         shown = measured.of(found, learning_samples.product())
         keys = shown.shapes["problem_key"].tolist()
         picks = {
-            keys[0]: results.Pick(candidate=shown.shapes["candidate"][0], efficiency=100.0, ties=17, tied=True),
-            keys[1]: results.Pick(candidate="another_kernel", efficiency=81.25),
+            keys[0]: Pick(candidate=shown.shapes["candidate"][0], efficiency=100.0, ties=17, tied=True),
+            keys[1]: Pick(candidate="another_kernel", efficiency=81.25, ties=3, tied=False),
         }
         judged = result.validation.model_copy(update={"picks": picks})
         library = {keys[1]: 123.5}
@@ -457,9 +486,7 @@ def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_
         known = json.loads(path.read_text())
         path.write_text(json.dumps({k: v for k, v in known.items() if k not in ("active", "learning_curve")}))
     del content["learning_curve"]
-    rounds = [
-        {"round": i + 1, "pairs": 50 * i + 50, "share": 5.0 * i + 5, "efficiency": summary(90.0 + i)} for i in (0, 1)
-    ]
+    rounds = [active_round(i + 1, 50 * i + 50, 5.0 * i + 5, 90.0 + i) for i in (0, 1)]
     content["active"] = {"supported_training_pairs": 1000, "rounds": rounds}
     reports[0].write_text(json.dumps(content))
     [table] = tables.learning_curve(results.load(reports, trainings))

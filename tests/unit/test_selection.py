@@ -15,7 +15,7 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import support
 from tileseer.model import model_files
 from tileseer.publish import model_folder
-from tileseer.validation import evaluation
+from tileseer.validation import ranking
 
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
@@ -48,7 +48,7 @@ def test_ranks_supported_candidates_by_score(selector):
 def test_serves_the_scores_that_validation_used(selector):
     data = samples.measured()
     row = int(np.flatnonzero(data.problems["split"] == "validation")[0])
-    scores, _ = evaluation.rank_pool(data, selector.booster, selector.spec, selector.candidates, samples.product())
+    scores, _ = ranking.rank_pool(data, selector.booster, selector.spec, selector.candidates, samples.product())
     ranked = selector.rank(problem.from_frame(data.problems.iloc[[row]])[0])
     by_name = dict(zip(data.candidates["candidate"], scores[row], strict=True))
     assert ranked["score"].tolist() == [by_name[name] for name in ranked["candidate"]]

@@ -32,10 +32,10 @@ def test_equal_kernels_are_told_apart_one_time_in_twenty():
 def test_the_report_counts_ties_and_says_which_noise():
     tied = np.array([[True, True, False], [False, True, False]])
     told = ties.report(tied, np.array([1, 0]), None)
-    assert (told["mean_candidates"], told["problems_with_several"], told["picks"]) == (1.5, 50.0, 50.0)
-    assert told["between_runs"] is None and "within one run" in told["meaning"]
+    assert (told.mean_candidates, told.problems_with_several, told.picks) == (1.5, 50.0, 50.0)
+    assert told.between_runs is None and "within one run" in told.meaning
     told = ties.report(tied, np.array([0, 1]), 0.005)
-    assert told["picks"] == 100.0 and told["between_runs"] == 0.5 and "0.50 % from run to run" in told["meaning"]
+    assert told.picks == 100.0 and told.between_runs == 0.5 and "0.50 % from run to run" in told.meaning
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def judged():
     scores = np.full((len(found.problems), len(found.candidates)), -np.inf)
     ok = found.status == 0
     scores[found.problem[ok], found.candidate[ok]] = found.tflops[ok]
-    return evaluation.evaluate(found, scores, np.isfinite(scores), learning_samples.product())
+    return evaluation.evaluate(found, scores, np.isfinite(scores), learning_samples.product()).record()
 
 
 def test_every_pick_has_its_ties(judged):

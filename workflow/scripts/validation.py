@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from tileseer.benchmark import chosen_pairs
 from tileseer.client.selection import load_booster
@@ -19,7 +20,7 @@ from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files, trainer
 from tileseer.settings.model import ModelSettings
 from tileseer.settings.validation import ValidationSettings
-from tileseer.validation import evaluation, learning_curve, leave_out, transfer_curve
+from tileseer.validation import evaluation, learning_curve, leave_out, ranking
 
 
 @reports_user_errors
@@ -50,24 +51,25 @@ def main(argv: list[str] | None = None) -> None:
     hardware = checked(model_files.read_json(path), Hardware, str(path))
     booster = load_booster(args.training / model_files.MODEL, spec)
     pool = parquet.read(args.training / model_files.CANDIDATES).to_pandas()
-    scores, offered = evaluation.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
+    scores, offered = ranking.rank_pool(measurements, booster, spec, pool, hardware, args.threads)
     reference = None
     if args.reference:
         theirs = model_files.read_json(args.reference / model_files.SPEC)
         other = load_booster(args.reference / model_files.MODEL, theirs)
         bare = pool.assign(**{trainer.OFFSET: 0.0})
-        reference, _ = evaluation.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
+        reference, _ = ranking.rank_pool(measurements, other, theirs, bare, hardware, args.threads)
     coefficients = load_coefficients(args.coefficients) if measurements.device_kind == "simulated" else None
     uses = parquet.read(args.uses).to_pandas()
     report = evaluation.evaluate(
         measurements, scores, offered, hardware, coefficients, (booster, spec), reference, uses
     )
+    parts: dict[str, Any] = {}
     settings = ValidationSettings.from_json(args.settings)
     fitted = ModelSettings(**spec["params"])
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if settings.network_folds and not fitted.prior:
         families = layers.families(layers.read(args.layers)) if args.layers else {}
-        report["leave_network_out"] = leave_out.by_network(
+        parts["leave_network_out"] = leave_out.by_network(
             measurements,
             hardware,
             spec["target"],
@@ -77,28 +79,29 @@ def main(argv: list[str] | None = None) -> None:
             families,
         )
     if fitted.prior:
-        report["transfer"] = transfer_curve.of_shares(measurements, hardware, fitted, args.threads)
+        parts["transfer"] = learning_curve.of_prior(measurements, hardware, fitted, args.threads)
     # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
     elif settings.learning_shares and not args.chosen:
-        report["learning_curve"] = learning_curve.of_shares(
+        parts["learning_curve"] = learning_curve.of_shares(
             measurements, settings.learning_shares, hardware, fitted, args.threads
         )
     if args.chosen:
         chosen = chosen_pairs.read(args.chosen)
-        report["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
+        parts["active"] = learning_curve.of_rounds(measurements, chosen, hardware, fitted, args.threads)
     # The problems of all curves are the same, so their floors are.
-    floors = report["baselines"]["best_single_kernel"]["noise_floor"]
+    floors = report.baselines["best_single_kernel"].noise_floor
     for name in ("leave_network_out", "transfer", "active"):
-        if name in report:
-            report[name]["noise_floor"] = floors
-    write_text(args.output, model_files.json_text(report), sealed=True)
-    summary = report["efficiency"]
-    floor = "perfect_model" if "perfect_model" in report["noise_floor"] else "perfect_selector"
+        if name in parts:
+            parts[name] = parts[name].model_copy(update={"noise_floor": floors})
+    report = report.model_copy(update=parts)
+    write_text(args.output, report.text(), sealed=True)
+    summary = report.efficiency
+    floor = "perfect_model" if report.noise_floor.perfect_model else "perfect_selector"
     print(
-        f"{report['arch']} {report['operation']} ({report['device_kind']}): {report['n_problems']} unseen problems, "
-        f"efficiency mean {summary['mean']} %, median {summary['median']} %, p10 {summary['p10']} %, "
-        f"min {summary['min']} %, top-1 {report['top1']} %; {floor} would have mean "
-        f"{report['noise_floor'][floor]['efficiency']['mean']} %"
+        f"{report.arch} {report.operation} ({report.device_kind}): {report.n_problems} unseen problems, "
+        f"efficiency mean {summary.mean} %, median {summary.median} %, p10 {summary.p10} %, "
+        f"min {summary.min} %, top-1 {report.top1} %; {floor} would have mean "
+        f"{report.noise_floor.best.efficiency.mean} %"
     )
 
 

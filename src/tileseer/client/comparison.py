@@ -26,7 +26,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.dataset.schema import load, provenance_of
 from tileseer.families import candidates
 from tileseer.model import model_files
-from tileseer.validation import bootstrap, evaluation
+from tileseer.validation import bootstrap, ranking
 
 FALSE_DISCOVERIES = 0.05
 """Expected share of false alarms among the changes that are called significant."""
@@ -112,7 +112,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         Side(str(path), selector.arch, selector.operation, selector.device, selector.device_kind)
         for path, selector in zip((path_a, path_b), selectors, strict=True)
     ]
-    rows = evaluation.validation_rows(measurements)
+    rows = ranking.validation_rows(measurements)
     achieved = efficiency.grid(measurements, rows)
     solvable = achieved.max(axis=1, initial=0.0) > 0
     rows, achieved = rows[solvable], achieved[solvable]
@@ -235,7 +235,7 @@ def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
 
 def _picks(selector: Selector, measurements: Measurements) -> np.ndarray:
     """Return the row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
-    scores, offered = evaluation.rank_pool(
+    scores, offered = ranking.rank_pool(
         measurements, selector.booster, selector.spec, selector.candidates, selector.hardware
     )
     scores = np.where(offered, scores, -np.inf)

@@ -124,10 +124,9 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
         "against": name,
         "score_ahead": round(ahead, 6),
         "contributions": [
-            {"feature": c["feature"], "contribution": c["contribution"], "pick": c["of_pick"], "other": c["of_best"]}
-            for c in found
+            {"feature": c.feature, "contribution": c.contribution, "pick": c.of_pick, "other": c.of_best} for c in found
         ],
-        "other_features": round(ahead - own - sum(c["contribution"] for c in found), 6),
+        "other_features": round(ahead - own - sum(c.contribution for c in found), 6),
         "own_offset": round(own, 6),
     }
 

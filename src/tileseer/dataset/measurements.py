@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tileseer.devices.base import DeviceKind
+
 _OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel")
 """Fields of ``Measurements`` with an entry a pair."""
 
@@ -24,7 +26,7 @@ class Measurements:
     arch: str
     operation: str
     device: str
-    device_kind: str
+    device_kind: DeviceKind
     problems: pd.DataFrame
     candidates: pd.DataFrame
     problem: np.ndarray

@@ -23,7 +23,8 @@ import vl_convert
 from tileseer.dataset.efficiency import PERCENTILES
 from tileseer.report.measured import DRIFT_BANDS, Measured, kernels, records
 from tileseer.report.published import EFFICIENCY
-from tileseer.report.results import OperationResult, Results, Summary, Transfer
+from tileseer.report.results import OperationResult, Results
+from tileseer.validation.schema import Summary, Transfer
 
 NO_FAILURE = ("unsupported", "skipped")
 """Statuses of pairs that were not run."""
@@ -107,7 +108,7 @@ def choosers(results: Results) -> list[Panel]:
 
 
 def _choosers(result: OperationResult) -> Panel:
-    summaries = {name: summary for name, (summary, _) in result.validation.choosers().items()}
+    summaries = {name: summary for name, (summary, _) in result.choosers().items()}
     rows: list[dict[str, Any]] = [
         {"chooser": name, "colour": BASELINE if i > 2 else MODEL, **summary.model_dump()}
         for i, (name, summary) in enumerate(summaries.items())
@@ -134,7 +135,7 @@ def distribution(results: Results) -> list[Panel]:
 
 
 def _distribution(result: OperationResult) -> Panel:
-    distributions = result.validation.distributions()
+    distributions = result.distributions()
     rows = [
         {"chooser": name, "share": share, "efficiency": value}
         for name, values in distributions.items()

@@ -7,7 +7,8 @@ from typing import Any
 import altair as alt
 
 from tileseer.report.figures import BASELINE, MODEL, Panel, labels, percent, sized
-from tileseer.report.results import Distance, OperationResult, Results
+from tileseer.report.results import OperationResult, Results
+from tileseer.validation.schema import Distance
 
 
 def end_to_end(results: Results) -> list[Panel]:
@@ -18,7 +19,7 @@ def end_to_end(results: Results) -> list[Panel]:
 def _end_to_end(result: OperationResult) -> Panel:
     rows: list[dict[str, Any]] = [
         {"run": f"{run.network}, {run.run}", "whole": run.end_to_end, "weighted": run.flop_weighted}
-        for run in result.validation.end_to_end
+        for run in result.validation.end_to_end or ()
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(y=labels("run", rows))
     chart = alt.layer(
@@ -39,7 +40,7 @@ def coverage(results: Results) -> list[Panel]:
 def _coverage(result: OperationResult) -> Panel:
     rows: list[dict[str, Any]] = [
         {"distance": f"{octaves(part)}: {part.n_problems}", **part.efficiency.model_dump()}
-        for part in result.validation.by_distance
+        for part in result.validation.by_distance or ()
     ]
     base = alt.Chart(alt.Data(values=rows)).encode(y=labels("distance", rows))
     chart = alt.layer(

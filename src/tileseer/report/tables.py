@@ -11,12 +11,11 @@ import numpy as np
 from tileseer.report.measured import kernels, records
 from tileseer.report.network_figures import octaves
 from tileseer.report.published import EFFICIENCY, SOURCE
-from tileseer.report.results import (
+from tileseer.report.results import OperationResult, Results
+from tileseer.validation.schema import (
     LearningShare,
     Learnt,
-    OperationResult,
-    Results,
-    RunCost,
+    Selectors,
     Stratum,
     Summary,
     Validation,
@@ -95,7 +94,16 @@ def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = [
         ("model", *_row(validation.efficiency), f"{low:.1f} to {high:.1f}", "features of problem and candidate")
     ]
-    rows += [(n, *_row(f.efficiency), "", f.meaning) for n, f in validation.noise_floor.entries().items()]
+    floors = validation.noise_floor
+    rows += [
+        (name, *_row(floor.efficiency), "", floor.meaning)
+        for name, floor in (
+            ("perfect selector", floors.perfect_selector),
+            ("perfect model", floors.perfect_model),
+            ("against true best", floors.against_true_best),
+        )
+        if floor is not None
+    ]
     if validation.reference_trainer is not None:
         theirs = validation.reference_trainer
         low, high = theirs.ahead.interval
@@ -115,7 +123,7 @@ def learning_curve(results: Results) -> list[Table]:
             ("training problems", "of all, about, %", "pairs", *_percents(), "interval of the mean", FLOOR),
             tuple(
                 (*_of_share(share), result.validation.noise_floor.best.efficiency.mean)
-                for share in result.validation.learning_curve
+                for share in result.validation.learning_curve or ()
             ),
         )
         for result in results.operations
@@ -186,7 +194,7 @@ def choosers(results: Results) -> list[Table]:
             ("way to choose", *_percents(), FLOOR),
             tuple(
                 (name, *_row(summary), "" if floor is None else floor.mean)
-                for name, (summary, floor) in result.validation.choosers().items()
+                for name, (summary, floor) in result.choosers().items()
             ),
         )
         for result in results.operations
@@ -374,9 +382,9 @@ def runs(results: Results) -> list[Table]:
              "the same of the noise floor, %", "efficiency weighted by FLOP, %", "of the noise floor, %",
              "FLOP scored, %"),
             tuple(
-                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, _run_floor(r, "end_to_end"),
-                 r.flop_weighted, _run_floor(r, "flop_weighted"), r.flop_scored)
-                for r in result.validation.end_to_end
+                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, r.noise_floor.best.end_to_end,
+                 r.flop_weighted, r.noise_floor.best.flop_weighted, r.flop_scored)
+                for r in result.validation.end_to_end or ()
             ),
         )
         for result in results.operations
@@ -392,7 +400,7 @@ def distances(results: Results) -> list[Table]:
             ("octaves", "problems", *_percents(), FLOOR),
             tuple(
                 (octaves(d), d.n_problems, *_row(d.efficiency), _floor(d.noise_floor))
-                for d in result.validation.by_distance
+                for d in result.validation.by_distance or ()
             ),
         )
         for result in results.operations
@@ -466,15 +474,9 @@ def _strata(result: OperationResult, title: str, strata: Mapping[str, Stratum]) 
     )
 
 
-def _floor(known: Mapping[str, Summary]) -> Cell:
-    """Return the mean of the best that a model can do, or of the selector that knows every true time."""
-    best = known.get("perfect_model") or known.get("perfect_selector")
-    return "" if best is None else best.mean
-
-
-def _run_floor(run: RunCost, figure: str) -> Cell:
-    best = run.noise_floor.get("perfect_model") or run.noise_floor.get("perfect_selector")
-    return "" if best is None else float(getattr(best, figure))
+def _floor(known: Selectors[Summary] | None) -> Cell:
+    """Mean of the best that a model can do, or of the selector that knows every true time."""
+    return "" if known is None else known.best.mean
 
 
 def _percents() -> tuple[str, ...]:

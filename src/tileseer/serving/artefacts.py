@@ -29,7 +29,7 @@ from tileseer.serving import augmentation, guarantee, header, kernel_set, known_
 from tileseer.serving.cascade import Cascade, by_name
 from tileseer.serving.distill import distill
 from tileseer.settings.serving import ServingSettings
-from tileseer.validation import evaluation
+from tileseer.validation import ranking
 
 NO_ESTIMATES = {"meaning": "this family's resources are what its compiler reported; none are estimated"}
 
@@ -166,7 +166,7 @@ def _figures(
     own: np.ndarray, achieved: np.ndarray,
 ) -> dict[str, Any]:  # fmt: skip
     """Return what serving costs on the validation problems: full model, served model, served from the pruned set."""
-    rows = evaluation.validation_rows(measurements)
+    rows = ranking.validation_rows(measurements)
     rows = rows[efficiency.problem_best(measurements)[rows] > 0]
     everything = np.arange(len(rows))
 
@@ -193,7 +193,7 @@ def _guarantee(
     achieved: np.ndarray,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the calibration of ``select --confidence`` and its coverage on the validation problems."""
-    rows = evaluation.validation_rows(measurements)
+    rows = ranking.validation_rows(measurements)
     rows = rows[efficiency.problem_best(measurements)[rows] > 0]
     problems = measurements.problems
     groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)

@@ -1,4 +1,4 @@
-"""Confidence intervals by bootstrap over problems: how much a figure owes to which problems were drawn."""
+"""Confidence intervals by bootstrap over problems: how much a figure depends on the choice of problems."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LEVEL = 95
 DRAWS = 2000
 SEED = 1
 _BLOCK = 1 << 22
-"""Values resampled at a time: what a large set costs in memory."""
+"""Values resampled at a time, which bounds the memory."""
 
 Interval = list[float]
 
 
 def intervals(values: np.ndarray) -> dict[str, Interval]:
-    """Return [low, high] of mean, median and 10th percentile of efficiencies (0..1), in percent; empty for none.
+    """[low, high] of mean, median and 10th percentile of efficiencies (0..1), in percent; empty for none.
 
     The percentile bootstrap: the same values in the same order give the same interval.
     """
@@ -32,7 +32,7 @@ def intervals(values: np.ndarray) -> dict[str, Interval]:
 
 
 def of_mean(values: np.ndarray) -> Interval:
-    """Return [low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
+    """[low, high] of the mean of values, for instance of paired differences (0..1), in percent."""
     return _interval(_resampled(values, lambda x: x.mean(axis=1)))
 
 

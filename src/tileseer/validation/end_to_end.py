@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tileseer.dataset import efficiency
+from tileseer.validation.schema import Distance, Run, RunCost, Selectors, Stratum
 
 DISTANCES = (0.5, 1.0, 1.5, 2.0, 3.0)
 """Octaves to the nearest training problem (``design.distances``) that bound the classes of ``by_distance``."""
@@ -18,8 +18,8 @@ DISTANCES = (0.5, 1.0, 1.5, 2.0, 3.0)
 def of_runs(
     uses: pd.DataFrame, keys: pd.Series, gflop: np.ndarray, best: np.ndarray, picked: np.ndarray,
     floors: Mapping[str, np.ndarray],
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Return what the picks cost each run of a network, worst first; percentages have four decimals.
+) -> list[Run]:  # fmt: skip
+    """What the picks cost each run of a network, worst first.
 
     ``uses`` has the columns of ``problem_table.USES``. ``keys`` names the scored problems, ``gflop`` [R] is their work,
     ``best`` [R] the best TFLOPS and ``picked`` [R] the efficiency of the pick. ``end_to_end`` is the time of the best
@@ -30,39 +30,37 @@ def of_runs(
     """
     scored = pd.DataFrame({"problem_key": list(keys), "best_ms": gflop / best, "picked": picked, **floors})
     table = uses.merge(scored, on="problem_key", how="inner")
-    rows = [_run(name, part, list(floors)) for name, part in table.groupby(["network", "run"], sort=True)]
-    return sorted(rows, key=lambda row: (row["end_to_end"], row["network"], row["run"]))
+    runs = [
+        Run(
+            network=str(network),
+            run=str(run),
+            n_layers=len(part),
+            n_failed=int((part["picked"] <= 0).sum()),
+            **_cost(part, "picked").model_dump(),
+            flop_scored=efficiency.percent(part["flop_share"].sum()),
+            noise_floor=Selectors[RunCost](**{floor: _cost(part, floor) for floor in floors}),
+        )
+        for (network, run), part in table.groupby(["network", "run"], sort=True)
+    ]
+    return sorted(runs, key=lambda run: (run.end_to_end, run.network, run.run))
 
 
-def _run(name: Any, part: pd.DataFrame, floors: Sequence[str]) -> dict[str, Any]:
-    return {
-        "network": str(name[0]),
-        "run": str(name[1]),
-        "n_layers": len(part),
-        "n_failed": int((part["picked"] <= 0).sum()),
-        **_costs(part, part["picked"]),
-        "flop_scored": efficiency.percent(part["flop_share"].sum()),
-        "noise_floor": {floor: _costs(part, part[floor]) for floor in floors},
-    }
-
-
-def _costs(part: pd.DataFrame, picked: pd.Series) -> dict[str, float]:
+def _cost(part: pd.DataFrame, selector: str) -> RunCost:
+    picked = part[selector]
     ran = picked > 0
     best = (part["occurrences"] * part["best_ms"])[ran]
     taken = (best / picked[ran]).sum()
-    return {
-        "end_to_end": efficiency.percent(best.sum() / taken if ran.any() else 0.0),
-        "flop_weighted": efficiency.percent((part["flop_share"] * picked).sum() / part["flop_share"].sum()),
-    }
+    return RunCost(
+        end_to_end=efficiency.percent(best.sum() / taken if ran.any() else 0.0),
+        flop_weighted=efficiency.percent((part["flop_share"] * picked).sum() / part["flop_share"].sum()),
+    )
 
 
-def by_distance(
-    uses: pd.DataFrame, keys: pd.Series, stratum: Callable[[np.ndarray], dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the efficiency of the picks by distance to the nearest training problem, nearest class first.
+def by_distance(uses: pd.DataFrame, keys: pd.Series, stratum: Callable[[np.ndarray], Stratum]) -> list[Distance]:
+    """Efficiency of the picks by distance to the nearest training problem, nearest class first.
 
-    ``above`` and ``up_to`` bound a class in octaves; the last has problems of a kind that training has not.
-    ``stratum`` gives the figures of some of the problems ``keys``, bool [R].
+    ``above`` and ``up_to`` bound a class in octaves; the last class has problems of a kind that is missing from
+    training. ``stratum`` gives the figures of some of the problems ``keys``, bool [R].
     """
     nearest = uses.drop_duplicates("problem_key").set_index("problem_key")["nearest_training"]
     distance = nearest.reindex(list(keys)).to_numpy()
@@ -72,11 +70,11 @@ def by_distance(
         part = (distance > low) & (distance <= high)
         if part.any():
             classes.append(
-                {
-                    "above": low if low < bounds[-2] else None,
-                    "up_to": high if high < bounds[-2] else None,
-                    "of_a_known_kind": bool(high < np.inf),
-                    **stratum(part),
-                }
+                Distance(
+                    above=low if low < bounds[-2] else None,
+                    up_to=high if high < bounds[-2] else None,
+                    of_a_known_kind=bool(high < np.inf),
+                    **dict(stratum(part)),
+                )
             )
     return classes

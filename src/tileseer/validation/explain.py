@@ -10,20 +10,26 @@ import pandas as pd
 
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
+from tileseer.dataset import efficiency
 from tileseer.families.feature_table import FeatureSet
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
+from tileseer.validation import ranking
+from tileseer.validation.ranking import Scored
+from tileseer.validation.schema import Contribution, WorstPick
 
 SHOWN = 5
 """Features named for a pick."""
+WORST = 10
+"""Problems listed as the worst picks."""
 QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
 
 
 def contributions(
     booster: lightgbm.Booster, spec: dict[str, Any], problems: pd.DataFrame, candidates: pd.DataFrame,
     pick: np.ndarray, best: np.ndarray, hardware: Hardware,
-) -> list[list[dict[str, Any]]]:  # fmt: skip
-    """Return for each of R problems the features that spoke most for the pick against the best candidate.
+) -> list[list[Contribution]]:  # fmt: skip
+    """Features that spoke most for the pick against the best candidate, for each of R problems.
 
     ``pick`` and ``best`` (int [R]) are rows of ``candidates``. A contribution is the difference of the two SHAP values
     (LightGBM's exact TreeSHAP) in the space of the score: positive ones made the pick look better than the best.
@@ -35,22 +41,52 @@ def contributions(
     )
     shap = np.asarray(booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
     difference = shap[:count] - shap[count:]
-    found = []
-    for row in range(count):
-        order = np.argsort(-np.abs(difference[row]), kind="stable")[:SHOWN]
-        found.append(
-            [
-                {
-                    "feature": spec["feature_names"][i],
-                    "contribution": round(float(difference[row, i]), 6),
-                    "of_pick": float(f"{matrix[row, i]:.6g}"),
-                    "of_best": float(f"{matrix[count + row, i]:.6g}"),
-                }
-                for i in order
-                if difference[row, i] != 0
-            ]
+    order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :SHOWN]
+    return [
+        [
+            Contribution(
+                feature=spec["feature_names"][i],
+                contribution=round(float(difference[row, i]), 6),
+                of_pick=float(f"{matrix[row, i]:.6g}"),
+                of_best=float(f"{matrix[count + row, i]:.6g}"),
+            )
+            for i in order[row]
+            if difference[row, i] != 0
+        ]
+        for row in range(count)
+    ]
+
+
+def worst(
+    scored: Scored, novelty: Novelty, model: tuple[lightgbm.Booster, dict[str, Any]] | None, hardware: Hardware
+) -> list[WorstPick]:
+    """The worst picks, worst first, each with what is known of why."""
+    problems, measurements = scored.problems, scored.measurements
+    training = ranking.training_problems(measurements)
+    candidates = measurements.candidates["candidate"].to_numpy()
+    keys = problems["problem_key"].to_numpy()
+    listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST]
+    reasons: list[list[Contribution]] = [[] for _ in listed]
+    if model is not None:
+        pick, best = scored.picks[listed], scored.best[listed]
+        reasons = contributions(*model, problems.iloc[listed], measurements.candidates, pick, best, hardware)
+    return [
+        WorstPick(
+            problem_key=str(keys[i]),
+            network=str(problems["network"].iloc[i]),
+            layer=str(problems["layer"].iloc[i]),
+            problem=ranking.dims_text(problems.iloc[i]),
+            pick=str(candidates[scored.picks[i]]),
+            best=str(candidates[scored.best[i]]),
+            efficiency=efficiency.percent(scored.picked[i]),
+            pick_failed=bool(scored.picked[i] == 0),
+            spoke_for_the_pick=reason,
+            outside_training=novelty.outside(i),
+            distance_percentile=round(float(novelty.percentile[i]), 1),
+            nearest_training_problem=ranking.dims_text(training.iloc[novelty.nearest[i]]),
         )
-    return found
+        for i, reason in zip(listed, reasons, strict=True)
+    ]
 
 
 class Novelty:
@@ -75,11 +111,11 @@ class Novelty:
         """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
 
     def most_like(self, row: int, count: int) -> list[int]:
-        """Return the ``count`` training problems most like problem ``row``, nearest first."""
+        """The ``count`` training problems most like problem ``row``, nearest first."""
         return np.argsort(self._away[row], kind="stable")[:count].tolist()
 
     def outside(self, row: int) -> list[str]:
-        """Return the problem features whose value no training problem reaches, with the range that they cover."""
+        """Problem features whose value no training problem reaches, with the range that training covers."""
         low, high = self._training.min(axis=0), self._training.max(axis=0)
         return [
             f"{name} {value:.6g}, trained on {low[i]:.6g} to {high[i]:.6g}"
@@ -88,7 +124,7 @@ class Novelty:
         ]
 
     def quarters(self) -> dict[str, np.ndarray]:
-        """Return the problems [R] by how far they are from training, bool each, nearest quarter first."""
+        """The problems by how far they are from training, bool [R] each, nearest quarter first."""
         order = np.argsort(self.percentile, kind="stable")
         parts = np.array_split(order, len(QUARTERS))
         return {name: np.isin(np.arange(len(order)), part) for name, part in zip(QUARTERS, parts, strict=True)}
@@ -103,6 +139,6 @@ def _values(table: pd.DataFrame, chosen: FeatureSet, names: list[str], hardware:
 
 
 def _distances(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return Euclidean distances [R, O]."""
+    """Euclidean distances, [R, O]."""
     square = (rows**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :] - 2 * rows @ others.T
     return np.sqrt(np.maximum(square, 0.0))

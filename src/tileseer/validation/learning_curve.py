@@ -1,88 +1,137 @@
-"""Learning curves: what models of a part of the training problems, or of the first rounds of measuring, would pick."""
+"""Learning curves: the picks of models of a part of the measurements.
+
+The parts are shares of the training problems, the first rounds of active measuring, or, where a model starts from a
+prior, shares of the training pairs. A curve has a point a part, each with the efficiency on validation problems.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from tileseer.benchmark import chosen_pairs
-from tileseer.core import draws
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core import draws, parquet
+from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, features, objectives, trainer
+from tileseer.model import correction, cross_validation, features, model_files, objectives, prior, trainer
 from tileseer.model.prior import OFFSET
 from tileseer.settings.model import ModelSettings
-from tileseer.validation import bootstrap, evaluation
+from tileseer.validation import ranking
+from tileseer.validation.schema import ActiveMeasuring, ActiveRound, LearningShare, Learnt, Transfer, TransferShare
 
 OBJECTIVE = "relative"
+PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
+"""Shares of the training pairs, drawn by the names of problem and candidate."""
+WITHOUT = (0.0,)
+"""Weights of the prior that a model without it may choose: all else is the same."""
 
 
 def of_rounds(
     measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: ModelSettings, threads: int
-) -> dict[str, Any]:
-    """Return one entry a round: pairs so far, and the efficiency on validation problems of a model of them.
+) -> ActiveMeasuring:
+    """One point a round of active measuring: a model of the pairs so far.
 
     The models have ``cv_estimators`` trees, so their figures are below that of the published one.
     """
     record = chosen_pairs.record(chosen)
     round_of_row = _rounds(measurements, chosen)
     total = record["supported_training_pairs"]
-    entries, pairs = [], 0
+    rounds, pairs = [], 0
     for number, entry in enumerate(record["rounds"]):
         pairs += entry["pairs"]
         known = (round_of_row >= 0) & (round_of_row <= number)
-        picked = _picked(measurements, known, hardware, settings, threads)
-        entries.append(
-            {
-                "round": number + 1,
-                "pairs": pairs,
-                "share": efficiency.percent(pairs / total),
-                "picks_changed": None if entry["picks_changed"] is None else efficiency.percent(entry["picks_changed"]),
-                "efficiency": efficiency.summary(picked),
-                "interval": bootstrap.intervals(picked),
-            }
+        changed = entry["picks_changed"]
+        rounds.append(
+            ActiveRound(
+                round=number + 1,
+                pairs=pairs,
+                share=efficiency.percent(pairs / total),
+                picks_changed=None if changed is None else efficiency.percent(changed),
+                **ranking.learnt(_picked_by_few_trees(measurements, known, hardware, settings, threads)),
+            )
         )
-    return {"supported_training_pairs": total, "rounds": entries}
+    return ActiveMeasuring(supported_training_pairs=total, rounds=rounds)
 
 
 def of_shares(
     measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: ModelSettings, threads: int
-) -> list[dict[str, Any]]:
-    """Return one entry a share of the training problems: its problems and pairs, and the efficiency of a model of it.
+) -> list[LearningShare]:
+    """One point a share of the training problems.
 
     Layer families are drawn by their names, so a larger share holds a smaller one; a layer's batch sizes stay together.
     A share of fewer families than cross-validation has folds is left out. The models have ``cv_estimators`` trees, as
     those of ``of_rounds``.
     """
-    train = (measurements.problems["split"] == "train").to_numpy()
-    drawn = draws.shares(draws.of_names(measurements.problems["layer_family"].astype(str)))
-    entries = []
+    problems = measurements.problems
+    train = (problems["split"] == "train").to_numpy()
+    drawn = draws.shares(draws.of_names(problems["layer_family"].astype(str)))
+    points = []
     for share in sorted(shares):
         known = train & (drawn < share)
         rows = known[measurements.problem]
         ran = np.unique(measurements.problem[rows & (measurements.status == efficiency.OK)])
-        if measurements.problems["layer_family"].iloc[ran].nunique() < settings.folds:
+        if problems["layer_family"].iloc[ran].nunique() < settings.folds:
             continue
-        picked = _picked(measurements, rows, hardware, settings, threads)
-        entries.append(
-            {
-                "share": efficiency.percent(share),
-                "problems": int(known.sum()),
-                "pairs": int(rows.sum()),
-                "efficiency": efficiency.summary(picked),
-                "interval": bootstrap.intervals(picked),
-            }
+        picked = _picked_by_few_trees(measurements, rows, hardware, settings, threads)
+        points.append(
+            LearningShare(
+                share=efficiency.percent(share),
+                problems=int(known.sum()),
+                pairs=int(rows.sum()),
+                **ranking.learnt(picked),
+            )
         )
-    return entries
+    return points
+
+
+def of_prior(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int) -> Transfer:
+    """One point a share of the training pairs: a model that corrects the prior, and one without it.
+
+    All models are trained as the published one is, but without a search for hyperparameters. A share whose rows are of
+    fewer groups than cross-validation has folds is left out.
+    """
+    assert settings.prior is not None
+    folder = Path(settings.prior)
+    settings = settings.model_copy(update={"search_trials": 0})
+    train_problems = (measurements.problems["split"] == "train").to_numpy()
+    train = train_problems[measurements.problem]
+    drawn = _drawn(measurements)
+    known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
+
+    def learnt(few: Measurements, weights: Sequence[float]) -> Learnt:
+        trained = trainer.train(few, hardware, settings, threads, weights)
+        booster = lightgbm.Booster(model_str=trained.model)
+        picked = _picked(measurements, booster, trained.spec, trained.candidates, hardware, threads)
+        return Learnt(**ranking.learnt(picked))
+
+    points = []
+    for share in PRIOR_SHARES:
+        keep = ~train | (drawn < share)
+        few = measurements.only(keep)
+        if share and _groups(few, settings) < settings.folds:
+            continue
+        if share == 0:
+            alone = _picked_by_prior(measurements, known, hardware, threads)
+            models = {"with_prior": Learnt(**ranking.learnt(alone))}
+        else:
+            models = {"with_prior": learnt(few, correction.WEIGHTS), "without_prior": learnt(few, WITHOUT)}
+        pairs = int(np.count_nonzero(keep & train))
+        points.append(TransferShare(share=efficiency.percent(share), pairs=pairs, **models))
+    seen = _seen_by_prior(measurements.problems[~train_problems], known, folder)
+    return Transfer(prior=known.origin, seen_by_prior=seen, shares=points)
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
-    """Return the round in which each row was chosen, int [n]; -1 for rows that were not."""
+    """The round in which each row was chosen, int [n]; -1 for rows that were not."""
     names = ["kernel_id", "split_k", "problem_key"]
     frame = chosen.to_pandas()
     keys = pd.MultiIndex.from_frame(frame[names].astype({"kernel_id": str, "split_k": "int64", "problem_key": str}))
@@ -98,21 +147,64 @@ def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
     return np.where(at >= 0, frame["round"].to_numpy()[at], -1)
 
 
-def _picked(
+def _drawn(measurements: Measurements) -> np.ndarray:
+    """A number in 0..1 of each row, float64 [n], that depends on the names of problem and candidate only."""
+    problem = draws.of_names(measurements.problems["problem_key"])[measurements.problem]
+    candidate = draws.of_names(measurements.candidates["candidate"])[measurements.candidate]
+    return draws.shares(draws.of_pairs(problem, candidate))
+
+
+def _groups(few: Measurements, settings: ModelSettings) -> int:
+    train = (few.problems["split"] == "train").to_numpy()[few.problem] & (few.status == efficiency.OK)
+    return int(few.problems[settings.cv_group].iloc[few.problem[train]].nunique())
+
+
+def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> int:
+    """Number of problems that are layers, at any batch size, that the prior was trained on in its own data type.
+
+    Such a problem is not unseen to what starts from the prior.
+    """
+    families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
+    dtype = known.origin["operation"].rpartition("_")[2]
+    dims = problems[list(DIMS)].to_numpy().tolist()
+    theirs = (
+        Problem.from_dims(variant, dtype, **dict(zip(DIMS, sizes, strict=True)))
+        for variant, sizes in zip(problems["variant"], dims, strict=True)
+    )
+    return sum(problem.layer_family in families for problem in theirs)
+
+
+def _picked_by_few_trees(
     measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: ModelSettings, threads: int
 ) -> np.ndarray:
-    """Return the efficiency of the picks on validation problems by a model of the ``known`` rows, float64 [R]."""
+    """Efficiency of the picks on validation problems by a model of the ``known`` rows (bool [n]), float64 [R]."""
     few = measurements.only(known)
     data = trainer.table(few, trainer.training_rows(few, settings), hardware, settings, threads)
     learnt = np.flatnonzero(data.rows.learn)
     booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)
     offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(measurements.candidates), settings, threads)
-    chosen = features.feature_set(settings.features)
-    spec = {
-        "variant": measurements.operation.rpartition("_")[0],
-        "feature_set": settings.features,
-        "feature_names": list(chosen.names),
-    }
     pool = measurements.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
-    scores, offered = evaluation.rank_pool(measurements, booster, spec, pool, hardware, threads)
-    return evaluation.score(measurements, scores, offered).picked
+    spec = _spec(measurements, settings.features, features.feature_set(settings.features).names)
+    return _picked(measurements, booster, spec, pool, hardware, threads)
+
+
+def _picked_by_prior(measurements: Measurements, known: prior.Prior, hardware: Hardware, threads: int) -> np.ndarray:
+    candidates = measurements.candidates
+    pool = candidates.assign(**{OFFSET: known.offsets(candidates)})[known.knows(candidates)]
+    if pool.empty:
+        raise UserError(f"{measurements.operation}: the prior knows none of its candidates; take one of the same pool")
+    spec = _spec(measurements, known.feature_set, known.names)
+    return _picked(measurements, lightgbm.Booster(model_str=known.text), spec, pool, hardware, threads)
+
+
+def _spec(measurements: Measurements, feature_set: str, names: Sequence[str]) -> dict[str, Any]:
+    variant = measurements.operation.rpartition("_")[0]
+    return {"variant": variant, "feature_set": feature_set, "feature_names": list(names)}
+
+
+def _picked(
+    measurements: Measurements, booster: lightgbm.Booster, spec: dict[str, Any], pool: pd.DataFrame,
+    hardware: Hardware, threads: int,
+) -> np.ndarray:  # fmt: skip
+    scores, offered = ranking.rank_pool(measurements, booster, spec, pool, hardware, threads)
+    return ranking.score(measurements, scores, offered).picked

@@ -8,26 +8,25 @@ with what is tested, in whatever network it stands.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, objectives, trainer
 from tileseer.settings.model import ModelSettings
-from tileseer.validation import bootstrap
+from tileseer.validation import ranking
+from tileseer.validation.schema import LeftOut
 
 
 def by_network(
     measurements: Measurements, hardware: Hardware, objective: str, settings: ModelSettings, folds: int, threads: int,
     families: Mapping[str, str] | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the efficiency on networks left out in turn, in ``folds`` parts of whole families.
+) -> LeftOut:  # fmt: skip
+    """Efficiency on networks left out in turn, in ``folds`` parts of whole families.
 
-    ``families``: the family of each network; one that is not in it is a family of its own.
+    ``families``: the family of each network; a network that it does not name is a family of its own.
     Models are those of cross-validation: ``cv_estimators`` trees on ``cv_rows_per_problem`` rows of a problem.
     """
     few = settings.model_copy(
@@ -64,10 +63,4 @@ def by_network(
         picked = at[cross_validation.picks(data.rows.problem[at], score)]
         achieved[data.rows.problem[picked]] = data.rows.efficiency[picked]
     values = achieved[np.unique(data.rows.problem[tested])]
-    return {
-        "folds": folds,
-        "network_families": len(names),
-        "n_problems": len(values),
-        "efficiency": efficiency.summary(values),
-        "interval": bootstrap.intervals(values),
-    }
+    return LeftOut(folds=folds, network_families=len(names), n_problems=len(values), **ranking.learnt(values))

@@ -12,20 +12,32 @@ noise of that spread is drawn around them again (a parametric bootstrap).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from tileseer.dataset import efficiency
 from tileseer.devices.simulated_families import simulated
 from tileseer.gpu.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
+from tileseer.validation import bootstrap, ranking, schema
+from tileseer.validation.ranking import Scored
+from tileseer.validation.schema import Selectors, Summary
 
+MEANINGS = {
+    "perfect_selector": "knows every true time, and which pairs fail; less than 100 because the best of many timings "
+    "is lucky",
+    "perfect_model": "knows everything but what is drawn for a single pair, which no model can learn from other pairs",
+    "luckiest_sample": "the best measured candidate, against the best true time: the winner's curse",
+    "against_true_best": "the model's picks, against the best true time",
+}
 DRAWS = 64
 SEED = 1
 ONE_RUN = "spread of the timed launches, drawn again around the measured times"
 SEVERAL_RUNS = "at least {:.2f} %, by which a time differs from run to run"
 FIRST = 5
-"""How many of the first picks of a selector are told."""
+"""First picks of a selector that are scored."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +66,55 @@ class Floor:
         return None if self.knowing_first is None else self.knowing_first[:, 0]
 
     def selectors(self, first: int = 1) -> dict[str, np.ndarray]:
-        """Return, of each selector that is known, the efficiency of the best of its ``first`` picks, [R] by name."""
+        """Efficiency of the best of the ``first`` picks of each selector that is known, [R] by name."""
         known = {"perfect_selector": self.perfect_first, "perfect_model": self.knowing_first}
         return {name: values[:, first - 1] for name, values in known.items() if values is not None}
+
+    def summary(self, part: np.ndarray | slice = slice(None)) -> Selectors[Summary]:
+        """What the selectors score on some of the problems, by default all."""
+        return Selectors[Summary](**{name: Summary.of(values[part]) for name, values in self.selectors().items()})
+
+
+def of(scored: Scored, hardware: Hardware, coefficients: Coefficients | None) -> Floor:
+    """Floor of scored problems: from the simulated device's ``coefficients``, else from the noise of the times."""
+    if coefficients is None:
+        return of_errors(scored.achieved, scored.relative_errors(), scored.measurements.between_runs)
+    candidates = scored.measurements.candidates
+    return of_simulation(scored.problems, candidates, scored.pool, scored.achieved, hardware, coefficients)
+
+
+def report(floor: Floor, scored: Scored) -> schema.NoiseFloor:
+    """What selectors that know more score, and the picks against the best true time."""
+    against_true = np.where(scored.pool, floor.true, 0.0)
+    known = floor.selectors() | {
+        "luckiest_sample": _at(floor.true, scored.best),
+        "against_true_best": _at(against_true, scored.picks),
+    }
+    few: dict[str, dict[str, Any]] = {
+        name: {f"efficiency_best_of_{k}": Summary.of(floor.selectors(k)[name]) for k in (3, 5)}
+        for name in floor.selectors()
+    }
+    return schema.NoiseFloor(
+        basis=floor.basis,
+        **{
+            name: schema.Floor(
+                meaning=MEANINGS[name],
+                **ranking.figures(values),
+                interval=bootstrap.intervals(values),
+                within_2_percent=ranking.within(values),
+                top1=efficiency.percent(np.mean(values >= 1.0)),
+                **few.get(name, {}),
+            )
+            for name, values in known.items()
+        },
+    )
 
 
 def of_simulation(
     problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray, measured: np.ndarray,
     hardware: Hardware, coefficients: Coefficients,
 ) -> Floor:  # fmt: skip
-    """Return the floor from the simulator's noise-free times.
+    """Floor from the noise-free times of the simulated device.
 
     ``measured`` (float64 [R, Q]) is the measured efficiency, ``offered`` (bool [R, Q]) what a selector may pick.
     """
@@ -82,9 +133,9 @@ def of_simulation(
 
 
 def of_errors(measured: np.ndarray, error: np.ndarray, between_runs: float | None = None) -> Floor:
-    """Return the floor from the relative standard error of each time, float64 [R, Q] (NaN: taken as 0).
+    """Floor from the relative standard error of each time, float64 [R, Q] (NaN: taken as 0).
 
-    ``between_runs`` is the part of it that two runs differ by, if it is known: the basis says so.
+    ``between_runs`` is the part of it that two runs differ by, if it is known.
     """
     draw = np.random.default_rng(SEED)
     ran = measured > 0
@@ -109,7 +160,7 @@ def of_errors(measured: np.ndarray, error: np.ndarray, between_runs: float | Non
 
 
 def _best_of_first(measured: np.ndarray, time: np.ndarray) -> np.ndarray:
-    """Return the measured efficiency of the best of the first picks by ``time``, [R, FIRST]; inf is not offered."""
+    """Measured efficiency of the best of the first picks by ``time``, [R, FIRST]; inf is not offered."""
     order = np.argsort(time, axis=1, kind="stable")[:, :FIRST]
     offered = np.isfinite(np.take_along_axis(time, order, axis=1))
     picked = np.where(offered, np.take_along_axis(measured, order, axis=1), 0.0)
@@ -117,7 +168,7 @@ def _best_of_first(measured: np.ndarray, time: np.ndarray) -> np.ndarray:
 
 
 def _whole(first: np.ndarray) -> np.ndarray:
-    """Return ``FIRST`` columns: of a smaller pool the last is repeated, for there is nothing more to pick."""
+    """``first`` with ``FIRST`` columns: of a smaller pool the last is repeated, for there is nothing more to pick."""
     return np.pad(first, ((0, 0), (0, FIRST - first.shape[1])), mode="edge")
 
 

@@ -7,18 +7,18 @@ were measured again (``Measurements.between_runs``).
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tileseer.dataset import efficiency
+from tileseer.validation import schema
+from tileseer.validation.ranking import Scored
 
 SIGMAS = 1.96
-"""Of 100 pairs of equal kernels 95 are told to be a tie."""
+"""Of 100 pairs of equal kernels 95 tie."""
 
 
 def with_best(achieved: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Return which candidates tie with the best of their problem, the best itself included, bool [R, Q].
+    """Candidates that tie with the best of their problem, the best itself included, bool [R, Q].
 
     ``achieved`` is the efficiency, float64 [R, Q], 0 where a candidate did not run; ``error`` the relative standard
     error of its time, NaN where it is unknown: then 0.
@@ -30,16 +30,28 @@ def with_best(achieved: np.ndarray, error: np.ndarray) -> np.ndarray:
     return ran & (behind <= SIGMAS * np.hypot(known, np.take_along_axis(known, best, axis=1)))
 
 
-def report(tied: np.ndarray, picks: np.ndarray, between_runs: float | None) -> dict[str, Any]:
-    """Return how many candidates tie, and how many ``picks`` (int [R], columns of ``tied``) do; shares in percent."""
+def report(tied: np.ndarray, picks: np.ndarray, between_runs: float | None) -> schema.Ties:
+    """How many candidates tie, and how many ``picks`` (int [R], columns of ``tied``) do."""
     count = tied.sum(axis=1)
     noise = "the scatter of the samples within one run, which is too small for another run"
     if between_runs is not None:
         noise = f"that of the samples, but at least {100 * between_runs:.2f} % from run to run"
+    return schema.Ties(
+        meaning=f"times that differ by less than {SIGMAS} standard errors; noise: {noise}",
+        between_runs=None if between_runs is None else efficiency.percent(between_runs),
+        mean_candidates=round(float(count.mean()), 4),
+        problems_with_several=efficiency.percent(np.mean(count > 1)),
+        picks=efficiency.percent(np.take_along_axis(tied, picks[:, None], axis=1).mean()),
+    )
+
+
+def every_pick(scored: Scored, tied: np.ndarray) -> dict[str, schema.Pick]:
+    """The pick of every scored problem by problem key, and its ties."""
+    keys = scored.problems["problem_key"].tolist()
+    names = scored.measurements.candidates["candidate"].to_numpy()[scored.picks].tolist()
+    among = np.take_along_axis(tied, scored.picks[:, None], axis=1)[:, 0].tolist()
+    rows = zip(keys, names, scored.picked, tied.sum(axis=1).tolist(), among, strict=True)
     return {
-        "meaning": f"times that differ by less than {SIGMAS} standard errors; noise: {noise}",
-        "between_runs": None if between_runs is None else efficiency.percent(between_runs),
-        "mean_candidates": round(float(count.mean()), 4),
-        "problems_with_several": efficiency.percent(np.mean(count > 1)),
-        "picks": efficiency.percent(np.take_along_axis(tied, picks[:, None], axis=1).mean()),
+        key: schema.Pick(candidate=name, efficiency=efficiency.percent(value), ties=ties, tied=is_tied)
+        for key, name, value, ties, is_tied in sorted(rows)
     }

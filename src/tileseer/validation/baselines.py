@@ -1,0 +1,86 @@
+"""Choosing without a model: the best single kernel, a random supported one, and a rule that an engineer would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tileseer import families
+from tileseer.dataset import efficiency
+from tileseer.dataset.measurements import Measurements
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import features
+from tileseer.validation.ranking import Scored, figures
+from tileseer.validation.schema import Baseline, Selectors, Summary
+
+BEST_SINGLE = "the candidate with the best mean efficiency on the training problems, one a dimensionality"
+RANDOM = "expectation over the supported candidates of each problem"
+HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
+
+
+def of(
+    scored: Scored, supported: np.ndarray, hardware: Hardware, noise_floor: Selectors[Summary]
+) -> dict[str, Baseline]:
+    """Efficiency of each baseline on the scored problems; ``supported`` (bool [P, Q]) covers all problems."""
+    possible = np.where(scored.pool, scored.achieved, 0.0)
+    everything = np.arange(len(scored.rows))
+    single, names = _best_single(scored.measurements, supported)
+    fixed = single[scored.problems["ndim"].to_numpy()]
+    rule = hand_rule(scored.measurements, scored.rows, hardware)
+    ruled = np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)
+    expected = possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
+
+    def baseline(meaning: str, values: np.ndarray, **more: Any) -> Baseline:
+        return Baseline(meaning=meaning, **more, **figures(values), noise_floor=noise_floor)
+
+    return {
+        "best_single_kernel": baseline(BEST_SINGLE, possible[everything, fixed], candidates=names),
+        "random_supported": baseline(RANDOM, expected),
+        "hand_rule": baseline(HAND_RULE, possible[everything, ruled]),
+    }
+
+
+def _best_single(measurements: Measurements, supported: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
+    """Candidate row by ndim ([ndim] -> row), and its names, chosen on the training problems alone.
+
+    Supported pairs without a row were not sampled and are left out of a candidate's mean; everything else that did
+    not run counts 0.
+    """
+    problems = measurements.problems
+    solvable = efficiency.problem_best(measurements) > 0
+    training = np.flatnonzero((problems["split"] == "train").to_numpy() & solvable)
+    achieved = efficiency.grid(measurements, training)
+    seen = ~supported[training]
+    position = np.full(len(problems), -1)
+    position[training] = np.arange(len(training))
+    rows = position[measurements.problem]
+    seen[rows[rows >= 0], measurements.candidate[rows >= 0]] = True
+    chosen = np.zeros(4, np.int64)
+    names = {}
+    dimensions = problems["ndim"].to_numpy()[training]
+    for ndim in sorted(set(dimensions)):
+        part = dimensions == ndim
+        mean = achieved[part].sum(axis=0) / np.maximum(seen[part].sum(axis=0), 1)
+        chosen[ndim] = int(np.argmax(mean))
+        names[f"{ndim}d"] = str(measurements.candidates["candidate"].iloc[chosen[ndim]])
+    return chosen, names
+
+
+def hand_rule(measurements: Measurements, rows: np.ndarray, hardware: Hardware) -> np.ndarray:
+    """Score of the hand rule, float64 [R, Q]; higher is better.
+
+    The most reuse (tile_m tile_n / (tile_m + tile_n)) that the shape can fill, times the share of compute units with
+    a block; of equals, the widest vectors. It knows nothing of pipelines and of times.
+    """
+    candidates = measurements.candidates
+    shape = (len(rows), len(candidates))
+    problem, candidate = (index.ravel() for index in np.indices(shape))
+    names = ("tile_intensity", "fill_m", "fill_n", "fill_k", "blocks_per_cu")
+    chosen = families.of_kernels(candidates["kernel"].tolist()).features
+    table = features.compute(
+        measurements.problems.iloc[rows], candidates, problem, candidate, hardware, chosen, names
+    ).astype(np.float64)
+    score = table[:, :4].prod(axis=1) * np.minimum(table[:, 4], 1.0)
+    vectors = candidates[["vec_a", "vec_b", "vec_c"]].sum(axis=1).to_numpy()
+    return score.reshape(shape) * (1 + 1e-3 * vectors)

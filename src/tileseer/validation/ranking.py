@@ -1,0 +1,176 @@
+"""The picks of a ranking on unseen problems, and how good they are.
+
+The figure is the efficiency of the pick: its measured TFLOPS over the best measured TFLOPS of the problem. A pick
+that was not measured, failed or cannot run counts 0; nothing is left out because it is inconvenient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.dataset.measurements import Measurements
+from tileseer.families import learning
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import trainer
+from tileseer.validation import bootstrap
+from tileseer.validation.schema import Summary
+
+WITHIN = 0.98
+"""A pick this close to the best is as good as it: single timings do not tell them apart."""
+BAD = 0.80
+
+
+def validation_rows(measurements: Measurements) -> np.ndarray:
+    """Rows of ``problems`` held out for validation, int [R].
+
+    ``UserError`` when a validation problem, or its layer at another batch size, is also a training problem.
+    """
+    problems = measurements.problems
+    held_out = (problems["split"] == "validation").to_numpy()
+    training = training_problems(measurements)
+    for column in ("problem_key", "layer_family"):
+        shared = sorted(set(problems[column][held_out]) & set(training[column]))
+        if shared:
+            raise UserError(
+                f"{measurements.operation}: {len(shared)} validation problems share their {column} with training "
+                f"problems (first: {shared[0]}); an efficiency on them says nothing about unseen problems. "
+                "Remove them from one of the two splits"
+            )
+    if not held_out.any():
+        raise UserError(f"{measurements.operation}: the dataset has no problem with split validation")
+    return np.flatnonzero(held_out)
+
+
+def training_problems(measurements: Measurements) -> pd.DataFrame:
+    """Rows of ``problems`` with split ``train``."""
+    return measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
+
+
+def rank_pool(
+    measurements: Measurements,
+    booster: lightgbm.Booster,
+    spec: dict[str, Any],
+    pool: pd.DataFrame,
+    hardware: Hardware,
+    threads: int = 1,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a published ``pool`` on the validation problems, and what it offers; as ``score`` takes them.
+
+    Both [P, Q]; what is not scored is -inf. Measured candidates outside the pool are not offered; ``UserError`` when
+    the pool has one that was not measured.
+    """
+    position = pd.Index(measurements.candidates["candidate"]).get_indexer(pool["candidate"])
+    if (position < 0).any():
+        foreign = pool["candidate"][position < 0].iloc[0]
+        raise UserError(f"{measurements.operation}: {foreign} is in the model's pool but missing from the dataset")
+    problems = measurements.problems
+    supported = learning.check(problems, pool, spec["variant"], hardware.wave_size) == 0
+    held_out = (problems["split"] == "validation").to_numpy()
+    problem, candidate = np.nonzero(supported & held_out[:, None])
+    scores = np.full((len(problems), len(measurements.candidates)), -np.inf)
+    scores[problem, position[candidate]] = trainer.predict(
+        booster, spec, problems, pool, problem, candidate, hardware, threads
+    )
+    offered = np.zeros(scores.shape, bool)
+    offered[:, position] = supported
+    return scores, offered
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The R validation problems on which something ran, and the picks of a ranking on them."""
+
+    measurements: Measurements
+    rows: np.ndarray
+    """Row of ``measurements.problems`` of each."""
+    achieved: np.ndarray
+    """float64 [R, Q], measured efficiency of every candidate, 0 where it did not run."""
+    pool: np.ndarray
+    """bool [R, Q], what a selector may choose."""
+    picks: np.ndarray
+    """int [R], the candidate that is chosen."""
+    ranked: np.ndarray
+    """float64 [R, Q], efficiency of the candidates in the order of the ranking."""
+
+    @property
+    def problems(self) -> pd.DataFrame:
+        """The scored problems, R rows."""
+        return self.measurements.problems.iloc[self.rows]
+
+    @property
+    def picked(self) -> np.ndarray:
+        """Efficiency of the picks, float64 [R]."""
+        return self.ranked[:, 0]
+
+    @property
+    def best(self) -> np.ndarray:
+        """The fastest measured candidate, int [R]."""
+        return self.achieved.argmax(axis=1)
+
+    def relative_errors(self) -> np.ndarray:
+        """Relative standard error of each time, float64 [R, Q]; NaN where it is unknown."""
+        error = self.measurements.relative_error
+        if error is None:
+            error = np.full(len(self.measurements.problem), np.nan)
+        return efficiency.spread_out(self.measurements, self.rows, error, np.nan)
+
+
+def score(measurements: Measurements, scores: np.ndarray, supported: np.ndarray) -> Scored:
+    """Score a ranking on the problems with split ``validation`` on which anything ran.
+
+    ``scores`` (float64 [P, Q], higher is better) and ``supported`` (bool [P, Q]: the CPU support rules pass and the
+    candidate is published) cover every problem and candidate of ``measurements``, as a selection would see them.
+    """
+    rows = validation_rows(measurements)
+    achieved = efficiency.grid(measurements, rows)
+    solvable = achieved.max(axis=1, initial=0.0) > 0
+    rows, achieved = rows[solvable], achieved[solvable]
+    if not len(rows):
+        raise UserError(f"{measurements.operation}: no validation problem has a measured time")
+    pool = supported[rows]
+    order = np.argsort(np.where(pool, -scores[rows], np.inf), axis=1, kind="stable")
+    ranked = np.take_along_axis(np.where(pool, achieved, 0.0), order, axis=1)
+    return Scored(measurements, rows, achieved, pool, order[:, 0], ranked)
+
+
+def figures(picked: np.ndarray) -> dict[str, Any]:
+    """Fields of ``schema.Figures`` of efficiencies in 0..1."""
+    return {"efficiency": Summary.of(picked), "percentiles": efficiency.percentiles(picked)}
+
+
+def learnt(picked: np.ndarray) -> dict[str, Any]:
+    """Fields of ``schema.Learnt`` of efficiencies in 0..1."""
+    return {"efficiency": Summary.of(picked), "interval": bootstrap.intervals(picked)}
+
+
+def metrics(ranked: np.ndarray) -> dict[str, Any]:
+    """Fields of ``schema.Ranking`` of a ranking, the efficiency of each problem's candidates in its order, [R, Q]."""
+    picked = ranked[:, 0]
+    first = {k: ranked[:, :k].max(axis=1) for k in (1, 3, 5)}
+    return {
+        **figures(picked),
+        **{f"top{k}": efficiency.percent(np.mean(best >= 1.0)) for k, best in first.items()},
+        "efficiency_best_of_3": Summary.of(first[3]),
+        "efficiency_best_of_5": Summary.of(first[5]),
+        "within_2_percent": within(picked),
+        "below_80_percent": efficiency.percent(np.mean(picked < BAD)),
+        "interval": bootstrap.intervals(picked),
+    }
+
+
+def within(picked: np.ndarray) -> float:
+    """Share of picks that are as good as the best, percent."""
+    return efficiency.percent(np.mean(picked >= WITHIN))
+
+
+def dims_text(problem: pd.Series) -> str:
+    """The 19 dimensions of a problem as one line."""
+    return " ".join(f"{name}={problem[name]}" for name in DIMS)

@@ -1,0 +1,343 @@
+"""Schema of the validation report, ``results/validation/ARCH/OPERATION.json``: who writes and who reads it use this.
+
+All efficiencies, shares and intervals are in percent with four decimals. docs/validation.md explains the fields.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from tileseer.core.tables import Table, checked
+from tileseer.dataset import efficiency
+from tileseer.dataset.efficiency import PERCENTILES
+from tileseer.devices.base import DeviceKind
+from tileseer.model import model_files
+
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
+"""Lower and upper end."""
+Intervals = dict[str, Interval]
+"""Bootstrap intervals of ``mean``, ``median`` and ``p10``."""
+Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_length=len(PERCENTILES))]
+"""Efficiencies at ``efficiency.PERCENTILES``."""
+Figure = TypeVar("Figure")
+
+
+class Summary(Table):
+    """Efficiencies of several picks."""
+
+    mean: float
+    median: float
+    p10: float
+    min: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Summary:
+        """Summary of efficiencies in 0..1."""
+        return cls(**efficiency.summary(values))
+
+
+class Selectors(Table, Generic[Figure]):
+    """A figure of each selector that knows more than a model can (``noise_floor.Floor``)."""
+
+    perfect_selector: Figure
+    perfect_model: Figure | None = None
+    """Known of simulated devices only."""
+
+    @property
+    def best(self) -> Figure:
+        """The figure that bounds a model: that of a perfect model; where it is unknown, of the perfect selector."""
+        return self.perfect_selector if self.perfect_model is None else self.perfect_model
+
+
+class Figures(Table):
+    """Efficiency of picks and its distribution."""
+
+    efficiency: Summary
+    percentiles: Percentiles
+
+
+class Ranking(Figures):
+    """Figures of a ranking."""
+
+    top1: float
+    top3: float
+    top5: float
+    efficiency_best_of_3: Summary
+    efficiency_best_of_5: Summary
+    within_2_percent: float
+    below_80_percent: float
+    interval: Intervals
+
+
+class _Meaning(Table):
+    meaning: str
+
+
+class Floor(Figures, _Meaning):
+    """A selector that knows more than a model can, or picks against true times."""
+
+    interval: Intervals
+    within_2_percent: float
+    top1: float
+    efficiency_best_of_3: Summary | None = None
+    efficiency_best_of_5: Summary | None = None
+
+
+class NoiseFloor(Table):
+    """What the figures of a model could be at best."""
+
+    basis: str
+    """Where true times come from."""
+    perfect_selector: Floor
+    perfect_model: Floor | None = None
+    luckiest_sample: Floor
+    against_true_best: Floor
+
+    @property
+    def best(self) -> Floor:
+        """The bound of a model, as ``Selectors.best``."""
+        return self.perfect_model or self.perfect_selector
+
+
+class Ties(_Meaning):
+    """Candidates that the noise does not tell from the best of their problem."""
+
+    between_runs: float | None
+    mean_candidates: float
+    problems_with_several: float
+    picks: float
+
+
+class Oracle(_Meaning):
+    """How much of what could be chosen was timed."""
+
+    mean_coverage: float
+    least_coverage: float
+    outside_the_pool: int
+
+
+class PipelineCount(Table):
+    """Problems on which a kernel of one pipeline was picked, and on which one was the best."""
+
+    picked: int
+    best: int
+
+
+class Stratum(Table):
+    """The picks of some of the problems."""
+
+    n_problems: int
+    efficiency: Summary
+    interval: Intervals
+    within_2_percent: float
+    noise_floor: Selectors[Summary]
+
+
+class _DistanceClass(Table):
+    above: float | None
+    up_to: float | None
+    of_a_known_kind: bool
+
+
+class Distance(Stratum, _DistanceClass):
+    """The picks of one class of distance to the nearest training problem, in octaves."""
+
+
+class _Choice(_Meaning):
+    candidates: dict[str, str] | None = None
+    """The chosen candidate by dimensionality, where there is one."""
+
+
+class Baseline(Figures, _Choice):
+    """Choosing without a model."""
+
+    noise_floor: Selectors[Summary]
+
+
+class Ahead(_Meaning):
+    """Points of mean efficiency by which our model is ahead."""
+
+    mean: float
+    interval: Interval
+
+
+class ReferenceTrainer(Ranking, _Meaning):
+    """The model of the reference's trainer on the same problems."""
+
+    ahead: Ahead
+
+
+class Contribution(Table):
+    """A feature that made a pick look better than another candidate, or worse if negative."""
+
+    feature: str
+    contribution: float
+    of_pick: float
+    of_best: float
+
+
+class WorstPick(Table):
+    """A problem on which the pick is far from the best candidate."""
+
+    problem_key: str
+    network: str
+    layer: str
+    problem: str
+    pick: str
+    best: str
+    efficiency: float
+    pick_failed: bool
+    spoke_for_the_pick: list[Contribution]
+    outside_training: list[str]
+    distance_percentile: float
+    nearest_training_problem: str
+
+
+class Pick(Table):
+    """The pick of a problem and how many candidates tie with the best."""
+
+    candidate: str
+    efficiency: float
+    ties: int
+    tied: bool
+    """Whether the pick is one of them."""
+
+
+class RunCost(Table):
+    """What picks cost one run of a network."""
+
+    end_to_end: float
+    flop_weighted: float
+
+
+class Run(Table):
+    """What the picks of the model cost one run of a network, and those of the selectors that know more."""
+
+    network: str
+    run: str
+    n_layers: int
+    n_failed: int
+    end_to_end: float
+    flop_weighted: float
+    flop_scored: float
+    noise_floor: Selectors[RunCost]
+
+
+class Learnt(Table):
+    """Picks of a model that was trained for a comparison."""
+
+    efficiency: Summary
+    interval: Intervals
+
+
+class _Share(Table):
+    share: float
+    problems: int
+    pairs: int
+
+
+class LearningShare(Learnt, _Share):
+    """A model of a share of the training problems."""
+
+
+class _Folds(Table):
+    folds: int
+    network_families: int
+    n_problems: int
+
+
+class LeftOut(Learnt, _Folds):
+    """Networks left out in turn."""
+
+    noise_floor: Selectors[Summary] | None = None
+
+
+class _Round(Table):
+    round: int
+    pairs: int
+    share: float
+    picks_changed: float | None
+
+
+class ActiveRound(Learnt, _Round):
+    """A model of the pairs of the first rounds of active measuring."""
+
+
+class ActiveMeasuring(Table):
+    """The learning curve of active measuring."""
+
+    supported_training_pairs: int
+    rounds: list[ActiveRound]
+    noise_floor: Selectors[Summary] | None = None
+
+
+class TransferShare(Table):
+    """Models of a share of the training pairs, with a prior and without it."""
+
+    share: float
+    pairs: int
+    with_prior: Learnt
+    without_prior: Learnt | None = None
+
+
+class Transfer(Table):
+    """The learning curve of a model that corrects a prior."""
+
+    prior: dict[str, str]
+    seen_by_prior: int
+    """Validation problems whose layer the prior was trained on."""
+    shares: list[TransferShare]
+    noise_floor: Selectors[Summary] | None = None
+
+
+class _Scope(Table):
+    operation: str
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    n_problems: int
+    n_without_measurement: int
+    n_candidates: int
+    mean_pool_size: float
+
+
+class Validation(Ranking, _Scope):
+    """The validation report of one operation."""
+
+    interval_level: int
+    noise_floor: NoiseFloor
+    ties: Ties
+    oracle: Oracle
+    pipelines: dict[str, PipelineCount]
+    by_ndim: dict[str, Stratum]
+    by_layer_kind: dict[str, Stratum]
+    by_network: dict[str, Stratum]
+    by_distance_to_training: dict[str, Stratum]
+    baselines: dict[str, Baseline]
+    reference_trainer: ReferenceTrainer | None = None
+    worst: list[WorstPick]
+    picks: dict[str, Pick]
+    """By problem key."""
+    end_to_end: list[Run] | None = None
+    by_distance: list[Distance] | None = None
+    leave_network_out: LeftOut | None = None
+    transfer: Transfer | None = None
+    learning_curve: list[LearningShare] | None = None
+    active: ActiveMeasuring | None = None
+
+    def record(self) -> dict[str, Any]:
+        """The report as JSON values; a part that was not made is absent."""
+        return self.model_dump(exclude_unset=True)
+
+    def text(self) -> str:
+        """The report as the text of its file."""
+        return model_files.json_text(self.record())
+
+
+def read(path: Path) -> Validation:
+    """Read a validation report; ``UserError`` names a field that is missing or wrong."""
+    return checked(model_files.read_json(path), Validation, str(path))
