@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tileseer.benchmark import budget, order
+from tileseer.benchmark import budget, run
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
@@ -88,11 +88,11 @@ def test_what_is_no_budget_is_refused(text):
 
 def test_interleaving_keeps_the_candidates_of_a_problem_together_in_random_order():
     p, c = (index.ravel() for index in np.indices((9, 7)))
-    turn = order.interleaved(p, c, 3)
+    turn = run.interleaved(p, c, 3)
     assert sorted(turn.tolist()) == list(range(63))
     by_problem = p[turn].reshape(9, 7)
     assert (by_problem == by_problem[:, :1]).all()
     assert by_problem[:, 0].tolist() != list(range(9))
     assert len({tuple(row) for row in c[turn].reshape(9, 7)}) > 5
-    assert (order.interleaved(p, c, 3) == turn).all() and (order.interleaved(p, c, 4) != turn).any()
-    assert len(order.interleaved(p[:0], c[:0], 3)) == 0
+    assert (run.interleaved(p, c, 3) == turn).all() and (run.interleaved(p, c, 4) != turn).any()
+    assert len(run.interleaved(p[:0], c[:0], 3)) == 0

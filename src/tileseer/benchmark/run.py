@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.benchmark import order, receipt
+from tileseer.benchmark import receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -48,8 +48,22 @@ def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Return (problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
     problem, candidate = positions(batch, pairs)
     seed = batch.device.order_seed
-    turn = np.lexsort((candidate, problem)) if seed is None else order.interleaved(problem, candidate, seed)
+    turn = np.lexsort((candidate, problem)) if seed is None else interleaved(problem, candidate, seed)
     return problem[turn], candidate[turn]
+
+
+def interleaved(problem: np.ndarray, candidate: np.ndarray, seed: int) -> np.ndarray:
+    """Positions of n pairs in random order: the problems, and within each problem its candidates.
+
+    The candidates of a problem follow each other, because they are compared with each other: what drifts in between
+    is small, and the operands are generated once. ``problem`` and ``candidate`` are int [n]; same seed, same order.
+    """
+    generator = np.random.default_rng(seed)
+    pairs = np.lexsort((candidate, problem))
+    problems, first = np.unique(problem[pairs], return_index=True)
+    groups = np.split(pairs, first[1:]) if len(problems) else []
+    order = [generator.permutation(groups[number]) for number in generator.permutation(len(groups))]
+    return np.concatenate(order) if order else pairs
 
 
 def positions(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:

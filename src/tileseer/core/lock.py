@@ -1,7 +1,7 @@
 """One GPU, one benchmark at a time: an advisory lock file for each device, shared by all users of the machine.
 
-The lock belongs to the process that uses the GPU. The kernel frees it when that process ends, however it ends;
-a note beside it says who holds it, for those who wait.
+The lock belongs to the process that uses the GPU. The kernel frees it when that process ends, however it ends.
+A note beside it says who holds it: a waiting job prints the lock's holder.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
 from tileseer.core.errors import UserError
 
+Got = TypeVar("Got")
 POLL_S = 0.1
 REPORT_EVERY_S = 30.0
 
 
 def lock_folder(configured: str | None) -> Path:
-    """Return the folder of the lock files: the configured one, or one under /var/lock or the temporary folder."""
+    """Folder of the lock files: the configured one, or one under /var/lock or the temporary folder."""
     if configured is not None:
         return Path(configured)
     shared = Path("/var/lock")
@@ -34,30 +36,54 @@ def lock_folder(configured: str | None) -> Path:
 
 @contextmanager
 def exclusive(device: str, folder: Path, timeout_s: float) -> Iterator[float]:
-    """Hold the lock of ``device``; yield the seconds that were waited for it.
-
-    Who waits reads on stderr who holds the lock and since when. After ``timeout_s`` a ``UserError`` says so.
-    """
+    """Hold the lock of ``device``; yield the seconds waited for it. After ``timeout_s`` a ``UserError`` is raised."""
     with any_of([device], folder, timeout_s) as (_, waited):
         yield waited
 
 
 @contextmanager
 def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[tuple[str, float]]:
-    """Hold the lock of the first of ``devices`` that is free; yield it and the seconds that were waited."""
+    """Hold the lock of the first of ``devices`` that is free; yield it and the seconds waited."""
     _make_shared(folder)
     stems = {device: "tileseer-" + re.sub(r"[^A-Za-z0-9_-]", "_", device) for device in devices}
     notes = {device: folder / f"{stem}.holder.json" for device, stem in stems.items()}
     # Everybody must be able to open the file, whoever made it.
     locks = {device: FileLock(folder / f"{stem}.lock", mode=0o666) for device, stem in stems.items()}
-    device, waited = _acquire(locks, notes, timeout_s)
-    lock, note = locks[device], notes[device]
+
+    def first_free() -> str | None:
+        for device, lock in locks.items():
+            with suppress(Timeout):
+                lock.acquire(timeout=0)
+                if notes[device].exists():
+                    # The lock was free although the note is still there: its owner died without cleaning up.
+                    print(f"took over {device}: {holder(notes[device])} and is gone", file=sys.stderr, flush=True)
+                return device
+        return None
+
+    device, waited = wait(", ".join(devices), first_free, lambda: "; ".join(map(holder, notes.values())), timeout_s)
     try:
-        _leave_note(note)
+        _leave_note(notes[device])
         yield device, waited
     finally:
-        note.unlink(missing_ok=True)
-        lock.release()
+        notes[device].unlink(missing_ok=True)
+        locks[device].release()
+
+
+def wait(what: str, attempt: Callable[[], Got | None], held: Callable[[], str], timeout_s: float) -> tuple[Got, float]:
+    """Try until ``attempt`` succeeds; its result and the seconds waited.
+
+    While it waits, and in the ``UserError`` after ``timeout_s``, it tells by whom ``what`` is ``held``.
+    """
+    start = report = time.monotonic()
+    while (got := attempt()) is None:
+        waited = time.monotonic() - start
+        if waited >= timeout_s:
+            raise UserError(f"{what} was busy for {waited:.0f} s: {held()}; wait for it, or raise lock.timeout_s")
+        if time.monotonic() >= report:
+            print(f"waiting for {what} since {waited:.0f} s: {held()}", file=sys.stderr, flush=True)
+            report = time.monotonic() + REPORT_EVERY_S
+        time.sleep(min(POLL_S, timeout_s - waited))
+    return got, time.monotonic() - start
 
 
 def _make_shared(folder: Path) -> None:
@@ -73,41 +99,18 @@ def _make_shared(folder: Path) -> None:
             ) from None
 
 
-def _acquire(locks: Mapping[str, FileLock], notes: Mapping[str, Path], timeout_s: float) -> tuple[str, float]:
-    """Return the device whose lock was taken and the seconds that were waited."""
-    start = time.monotonic()
-    report = start
-    while True:
-        for device, lock in locks.items():
-            with suppress(Timeout):
-                lock.acquire(timeout=0)
-                if notes[device].exists():
-                    # The lock was free although the note is still there: its owner died without cleaning up.
-                    print(f"took over {device}: {holder(notes[device])} and is gone", file=sys.stderr, flush=True)
-                return device, time.monotonic() - start
-        waited = time.monotonic() - start
-        busy = "; ".join(holder(note) for note in notes.values())
-        if waited >= timeout_s:
-            names = ", ".join(locks)
-            raise UserError(f"{names} was busy for {waited:.0f} s: {busy}; wait for it, or raise lock.timeout_s")
-        if time.monotonic() >= report:
-            print(f"waiting for {', '.join(locks)} since {waited:.0f} s: {busy}", file=sys.stderr, flush=True)
-            report = time.monotonic() + REPORT_EVERY_S
-        time.sleep(min(POLL_S, timeout_s - waited))
-
-
 def _leave_note(note: Path) -> None:
     since = time.strftime("%Y-%m-%d %H:%M:%S")
     note.unlink(missing_ok=True)
     # A new file: the last owner may have been another user, whose file is not ours to write.
     with note.open("x") as stream:
-        # Whatever the umask: other users are told from it whom they wait for.
+        # Whatever the umask: other users read in it whom they wait for.
         os.fchmod(stream.fileno(), 0o644)
         json.dump({"pid": os.getpid(), "user": os.getuid(), "since": since}, stream)
 
 
 def holder(note: Path) -> str:
-    """Return who holds the lock, as far as the note beside it says."""
+    """Who holds the lock, as far as the note beside it says."""
     try:
         content = json.loads(note.read_text())
         return f"held by process {content['pid']} of user {content['user']} since {content['since']}"

@@ -18,8 +18,7 @@ import jinja2
 
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.core.skeleton import Leaf, Skeleton
-from tileseer.core.templates import environment, mistakes_named
+from tileseer.core.templates import Leaf, Skeleton, environment, mistakes_named
 from tileseer.families.ck_tile import ck_api, depthwise, kernel, registry_key
 from tileseer.families.ck_tile.ck_api import CkApi
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig

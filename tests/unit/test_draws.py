@@ -5,7 +5,7 @@ import numpy as np
 from tileseer.core import draws
 
 
-def test_a_lot_depends_on_its_own_names_only():
+def test_a_draw_depends_on_its_own_names_only():
     few, many = draws.of_names(["b", "c"]), draws.of_names(["a", "b", "c"])
     np.testing.assert_array_equal(few, many[1:])
     assert draws.of_name("b") == few[0]
