@@ -1,0 +1,90 @@
+"""The validation stage: score a trained model on the validation split of its dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tileseer.benchmark import chosen_pairs
+from tileseer.client.selection import load_booster
+from tileseer.conv import layers as layer_tables
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.core.tables import checked
+from tileseer.dataset import schema as datasets
+from tileseer.gpu.coefficients import load_coefficients
+from tileseer.gpu.hardware import Hardware
+from tileseer.model import model_files
+from tileseer.model.prior import OFFSET
+from tileseer.settings.model import ModelSettings
+from tileseer.settings.validation import ValidationSettings
+from tileseer.validation import evaluation, learning_curve, leave_out, ranking
+from tileseer.validation.schema import Validation
+
+
+def report(
+    dataset: Path, training: Path, coefficients: Path, uses: Path, baseline: Path | None, chosen: Path | None,
+    layers: Path | None, threads: int, settings: ValidationSettings,
+) -> Validation:  # fmt: skip
+    """Validation report of the model in the folder ``training``.
+
+    ``coefficients`` are those of the simulated device, ``uses`` the table of the problems of each run of a network,
+    ``baseline`` the folder of the reference's trainer, ``chosen`` the pairs of active measuring, ``layers`` the table
+    with the families of networks. ``UserError`` where the model is not of this dataset.
+    """
+    measurements = datasets.load(dataset)
+    spec = model_files.read_json(training / model_files.SPEC)
+    for field in ("operation", "arch", "device", "device_kind"):
+        if spec[field] != getattr(measurements, field):
+            raise UserError(
+                f"{training / model_files.SPEC}: {field} is {spec[field]!r}, but {dataset} has "
+                f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
+            )
+    path = training / model_files.HARDWARE
+    hardware = checked(model_files.read_json(path), Hardware, str(path))
+    booster = load_booster(training / model_files.MODEL, spec)
+    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
+    scores, offered = ranking.rank_pool(measurements, booster, spec, pool, hardware, threads)
+    reference = None
+    if baseline:
+        theirs = model_files.read_json(baseline / model_files.SPEC)
+        other = load_booster(baseline / model_files.MODEL, theirs)
+        bare = pool.assign(**{OFFSET: 0.0})
+        reference, _ = ranking.rank_pool(measurements, other, theirs, bare, hardware, threads)
+    simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
+    runs = parquet.read(uses).to_pandas()
+    found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, (booster, spec), reference, runs)
+
+    fitted = ModelSettings(**spec["params"])
+    # The problems of all comparisons are the same, so their floors are.
+    floor = {"noise_floor": found.baselines["best_single_kernel"].noise_floor}
+    more: dict[str, Any] = {}
+    # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
+    if settings.network_folds and not fitted.prior:
+        families = layer_tables.families(layer_tables.read(layers)) if layers else {}
+        left_out = leave_out.by_network(
+            measurements, hardware, spec["target"], fitted, settings.network_folds, threads, families
+        )
+        more["leave_network_out"] = left_out.model_copy(update=floor)
+    if fitted.prior:
+        more["transfer"] = learning_curve.of_prior(measurements, hardware, fitted, threads).model_copy(update=floor)
+    # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
+    elif settings.learning_shares and not chosen:
+        shares = settings.learning_shares
+        more["learning_curve"] = learning_curve.of_shares(measurements, shares, hardware, fitted, threads)
+    if chosen:
+        pairs = chosen_pairs.read(chosen)
+        active = learning_curve.of_rounds(measurements, pairs, hardware, fitted, threads)
+        more["active"] = active.model_copy(update=floor)
+    return found.model_copy(update=more)
+
+
+def summary(report: Validation) -> str:
+    """One line about a validation report."""
+    found, floor = report.efficiency, "perfect_model" if report.noise_floor.perfect_model else "perfect_selector"
+    return (
+        f"{report.arch} {report.operation} ({report.device_kind}): {report.n_problems} unseen problems, "
+        f"efficiency mean {found.mean} %, median {found.median} %, p10 {found.p10} %, "
+        f"min {found.min} %, top-1 {report.top1} %; {floor} would have mean "
+        f"{report.noise_floor.best.efficiency.mean} %"
+    )
