@@ -104,7 +104,7 @@ def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_pa
         "-Wno-undefined-func-template", "-Wno-float-equal", "-I", tree.include, "-isystem", stand_in, "-I", ".",
         "all.cpp",
     )  # fmt: skip
-    run = compiler.run([found.path, *arguments], tmp_path, 600, 3072)
+    run = found.run(arguments, tmp_path, 600, 3072)
     assert run.outcome == "ok", run.log
     assert any(path.startswith("register_") for path in collections)
 

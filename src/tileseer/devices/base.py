@@ -12,7 +12,7 @@ STATUSES = (
     "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
     "throttled", "contended", "skipped",
 )  # fmt: skip
-"""What can become of a pair; only ``ok`` rows have a time and take part in rankings."""
+"""Results of a pair; only ``ok`` rows have a time and take part in rankings."""
 
 DeviceKind = Literal["simulated", "recorded", "measured"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
@@ -33,15 +33,14 @@ class Times:
     samples: np.ndarray
     """int32, launches or samples behind the latency; 0 unless the status is ``ok``."""
     error: list[str] | None = None
-    """What the device says of each pair that is not ``ok``, fit for the journal; absent if it says no more than the
-    status."""
+    """The device's message for each pair that is not ``ok``, fit for the journal; absent if there is none."""
     non_zero: np.ndarray | None = None
     """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
     sentinel: np.ndarray | None = None
-    """float64, time of a pair that is measured again and again, over its first one, when each pair was measured: how
-    far the device had drifted. NaN where it is unknown; absent if the device has no such pair."""
+    """float64, drift of the device when each pair was measured: time of the sentinel pair over its first one. NaN where
+    it is unknown; absent if the device has no such pair."""
     seconds: float | None = None
-    """What all this took on a device that lives in a time of its own; absent where the clock on the wall says it."""
+    """Simulated duration of all this; absent where wall time counts."""
 
 
 class Device(Protocol):
@@ -57,8 +56,7 @@ class Device(Protocol):
     """Seed of the random order that pairs are to be measured in; ``None`` if their order makes no difference."""
 
     def identity(self) -> str:
-        """Return a hex digest of everything that a stored time depends on besides the pair itself."""
-        ...
+        """Hex digest of everything that a stored time depends on besides the pair itself."""
 
     def measure(
         self,
@@ -72,4 +70,3 @@ class Device(Protocol):
         ``problems`` has the fields of ``Problem`` (one direction), ``candidates`` those of ``KernelConfig`` and
         ``split_k``; both index arrays are int [n].
         """
-        ...

@@ -31,7 +31,7 @@ ABSENT = "the pair is not in the recording"
 
 
 class RecordedDevice:
-    """Answers with what is in a table; a pair that is not there is ``skipped``."""
+    """Answers from a table; a pair that is missing from it is ``skipped``."""
 
     kind = "recorded"
     largest_batch = 2**31 - 1
@@ -41,8 +41,7 @@ class RecordedDevice:
         """Read the table ``path``; it must be of the GPU product ``product``."""
         self._path = path
         table = parquet.read(path)
-        missing = sorted(set(COLUMNS) - set(table.column_names))
-        if missing:
+        if missing := sorted(set(COLUMNS) - set(table.column_names)):
             raise UserError(f"{path}: this is no recording: the column {missing[0]} is missing")
         self.provenance: dict[str, Any] = _provenance(path, table)
         self.name = product
@@ -51,21 +50,20 @@ class RecordedDevice:
                 f"{path}: the recording is of {self.provenance['device']}, but {product} stands for this arch; "
                 "change benchmark.products or benchmark.recordings"
             )
-        self._rows = table.select(list(COLUMNS)).cast(pa.schema(COLUMNS.items())).to_pandas()
-        if SENTINEL in table.column_names:
-            self._rows[SENTINEL] = table[SENTINEL].cast(pa.float64()).to_pandas()
+        columns = COLUMNS | ({SENTINEL: pa.float64()} if SENTINEL in table.column_names else {})
+        self._rows = table.select(list(columns)).cast(pa.schema(columns.items())).to_pandas()
         if self._rows.empty:
             raise UserError(f"{path}: the recording is empty")
-        if self._rows.duplicated(KEY).any():
-            row = self._rows[self._rows.duplicated(KEY)].iloc[0]
+        twice = self._rows[self._rows.duplicated(KEY)]
+        if not twice.empty:
+            row = twice.iloc[0]
             raise UserError(f"{path}: the pair {row['kernel']} on {row['problem_key']} is in it twice")
-        unknown = sorted(set(self._rows["status"]) - set(STATUSES))
-        if unknown:
+        if unknown := sorted(set(self._rows["status"]) - set(STATUSES)):
             raise UserError(f"{path}: the status {unknown[0]!r} is none of {', '.join(STATUSES)}")
         self._index = pd.MultiIndex.from_frame(self._rows[KEY])
 
     def identity(self) -> str:
-        """Return the SHA-256 of the recording."""
+        """SHA-256 of the recording."""
         return hashlib.sha256(self._path.read_bytes()).hexdigest()
 
     def measure(
@@ -76,17 +74,14 @@ class RecordedDevice:
         candidate_index: np.ndarray,
     ) -> Times:
         """Look n pairs up as ``Device.measure`` says."""
-        wanted = pd.DataFrame(
-            {
-                "kernel": candidates["kernel"].astype(str).to_numpy()[candidate_index],
-                "split_k": candidates["split_k"].to_numpy(np.int32)[candidate_index],
-                "problem_key": problems["problem_key"].astype(str).to_numpy()[problem_index],
-            }
-        )
-        at = self._index.get_indexer(pd.MultiIndex.from_frame(wanted))
-        rows = self._rows.iloc[at]
-        found = at >= 0
-        codes = rows["status"].map({name: code for code, name in enumerate(STATUSES)}).to_numpy()
+        wanted = [
+            candidates["kernel"].astype(str).to_numpy()[candidate_index],
+            candidates["split_k"].to_numpy(np.int32)[candidate_index],
+            problems["problem_key"].astype(str).to_numpy()[problem_index],
+        ]
+        at = self._index.get_indexer(pd.MultiIndex.from_arrays(wanted, names=KEY))
+        rows, found = self._rows.iloc[at], at >= 0
+        codes = rows["status"].map(STATUSES.index).to_numpy()
         ok = found & (codes == STATUSES.index("ok"))
         return Times(
             status=np.where(found, codes, STATUSES.index("skipped")).astype(np.uint8),

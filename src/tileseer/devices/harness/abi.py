@@ -1,4 +1,4 @@
-"""The C interface of kernel libraries (``workflow/native/tileseer_conv.h``) as ctypes sees it.
+"""The C interface of kernel libraries (``workflow/native/tileseer_conv.h``) for ctypes.
 
 Nothing here loads pandas or pyarrow: a worker process starts with it.
 """
@@ -119,13 +119,13 @@ class Library:
             setattr(self, name, function)
         found = self.abi()
         if found != ABI_VERSION:
-            raise OSError(f"{path}: the library speaks version {found} of the interface, not {ABI_VERSION}")
+            raise OSError(f"{path}: the library has version {found} of the interface, not {ABI_VERSION}")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
 
     def kernels(self) -> list[str]:
-        """Return the names of the registered kernels, in order of registration."""
+        """Names of the registered kernels, in order of registration."""
         names = []
         for index in range(self.get_kernel_count()):
             buffer = ctypes.create_string_buffer(1024)
@@ -135,12 +135,12 @@ class Library:
         return names
 
     def error(self) -> str:
-        """Return the text of the last failure."""
+        """Text of the last failure."""
         return bytes(self.last_error()).decode(errors="replace")
 
 
 def as_dict(struct: ctypes.Structure) -> dict[str, Any]:
-    """Return the fields of a struct; text is decoded."""
+    """Fields of a struct; text is decoded."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
     return {
         name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in values.items()

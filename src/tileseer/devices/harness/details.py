@@ -38,7 +38,7 @@ class Details:
 
 
 def provenance() -> dict[str, Any]:
-    """Return where and when this runs: host, system, process and time."""
+    """Where and when this runs: host, system, process and time."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "host": platform.node(),
@@ -49,7 +49,7 @@ def provenance() -> dict[str, Any]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a log; a line torn by a dying writer is passed over."""
+    """Events of a log, without a line torn by a dying writer."""
     events = []
     for line in path.read_text().splitlines():
         try:

@@ -1,4 +1,4 @@
-"""The parent's end of a worker process: ask, wait with a limit, and say how it ended."""
+"""The parent's end of a worker process: ask, wait with a limit, report how it ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from tileseer.core.errors import UserError
@@ -59,9 +58,7 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
@@ -70,7 +67,7 @@ class Worker:
         return self._process.pid
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
-        """Return the answer to a request; after a ``Fault`` the worker is gone."""
+        """Answer to a request; after a ``Fault`` the worker is gone."""
         self._phase = "start"
         deadline = time.monotonic() + limit_s
         try:
@@ -117,15 +114,13 @@ class Worker:
     def _died(self) -> Fault:
         self._process.wait(KILL_WAIT_S)
         status = self._process.returncode
-        how = f"exit status {status}"
-        if status < 0:
-            how = signal.Signals(-status).name
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         printed = self.printed().strip().splitlines()
         last = f": {printed[-1][:200]}" if printed else ""
         return Fault("crash", self._phase, f"{how} in phase {self._phase}{last}")
 
     def printed(self) -> str:
-        """Return the end of what the worker and its kernels printed."""
+        """End of what the worker and its kernels printed."""
         size = self._printed.seek(0, os.SEEK_END)
         self._printed.seek(max(0, size - PRINTED_TAIL))
         return self._printed.read().decode(errors="backslashreplace")

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 from tileseer.devices.harness import abi
 
 PRINTED_BYTES = 1 << 24
-"""What a worker may write to a file: a kernel that prints for ever is ended by it."""
+"""Largest file that a worker may write: it ends a kernel that prints for ever."""
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
@@ -34,20 +34,17 @@ class Session:
         self._modules: dict[str, ctypes.CDLL] = {}
 
     def answer(self, request: Request) -> Reply:
-        """Do what a request says and return the last reply to it."""
-        do = request["do"]
+        """Do what a request says; the last reply to it."""
         self._say({"phase": "load"})
         try:
             library = self._load(request["libraries"])
         except OSError as error:
             return {"code": abi.BAD_ARGUMENT, "error": str(error)}
-        return {
-            "device": self._device,
-            "kernels": self._kernels,
-            "measure": self._measure,
-            "probe": self._probe,
+        do = {
+            "device": self._device, "kernels": self._kernels, "measure": self._measure, "probe": self._probe,
             "supports": self._supports,
-        }[do](library, request)
+        }  # fmt: skip
+        return do[request["do"]](library, request)
 
     def _load(self, paths: list[str]) -> abi.Library:
         """Load the driver (first path) and modules (the others), each once."""
@@ -61,13 +58,9 @@ class Session:
 
     def _device(self, library: abi.Library, request: Request) -> Reply:
         found = abi.Device()
-        code = library.device(ctypes.byref(found))
-        return {
-            **_outcome(library, code),
-            "backend": library.backend().decode(),
-            "version": library.version().decode(),
-            **abi.as_dict(found),
-        }
+        outcome = _outcome(library, library.device(ctypes.byref(found)))
+        made = {"backend": library.backend().decode(), "version": library.version().decode()}
+        return {**outcome, **made, **abi.as_dict(found)}
 
     def _kernels(self, library: abi.Library, request: Request) -> Reply:
         return {"code": abi.OK, "error": "", "kernels": library.kernels()}
