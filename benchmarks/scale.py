@@ -192,8 +192,9 @@ def _measure(
     book.close()
     (folder / "receipts").mkdir(exist_ok=True)
     receipt.Receipt(
-        ARCH, OPERATION, chunk, "none", "simulated", "0" * 16, path.name, count, {"ok": count}, 0, receipt.digest(rows)
-    ).write(folder / f"receipts/{chunk}.json")
+        arch=ARCH, operation=OPERATION, chunk=chunk, device="none", device_kind="simulated", measurement_id="0" * 16,
+        journal=path.name, pairs=count, by_status={"ok": count}, malformed_lines=0, rows_sha256=receipt.digest(rows),
+    ).write(folder / f"receipts/{chunk}.json")  # fmt: skip
 
 
 def graph_table(rows: Sequence[Mapping[str, float]]) -> str:

@@ -114,7 +114,7 @@ def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows, _ = journal.read(first)
     rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id))
     second = repeats.NOTHING
-    if vouched.again:
+    if vouched.repeats:
         second = repeats.counted(journal.read(repeats.journal_of(first))[0], vouched.measurement_id, rows)
     both = repeats.combined(rows, second)["latency_ms"].to_numpy()
     frame = rows.to_pandas().assign(both_ms=both)

@@ -157,7 +157,7 @@ def test_a_second_worker_tells_the_noise_that_the_first_one_cannot_see(stage):
     told = run()
     assert told.pairs == 12 and told.by_status == {"ok": 12}
     # The two that are close contend on each problem, and are measured there and back.
-    assert len(told.differences) == told.again - 4 * 4 >= 8
+    assert len(told.differences) == told.repeats - 4 * 4 >= 8
     first = journal.read(folder / "journals/0.csv")[0].to_pandas()
     second = journal.read(folder / "journals/again/0.csv")[0].to_pandas()
     found = assembled(folder, problems)
@@ -190,14 +190,14 @@ def test_the_stage_measures_nothing_a_third_time_and_resumes_what_is_torn(stage)
     assert run() == whole and path.read_bytes() == text
     lines = text.splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:10]) + lines[10][:20])
-    assert run().again >= whole.again
+    assert run().repeats >= whole.repeats
     assert journal.read(path)[1], "the torn line is there, and is no measurement"
 
 
 def test_nothing_is_measured_again_on_request(stage):
     run, folder, problems = stage
     told = run(again=0, contenders=0)
-    assert (told.again, told.differences) == (0, [])
+    assert (told.repeats, told.differences) == (0, [])
     assert not (folder / "journals/again").exists()
     assert assembled(folder, problems).between_runs is None
 
@@ -213,4 +213,4 @@ def test_a_dataset_is_not_made_of_a_changed_second_journal(stage):
 
 def test_a_budget_leaves_time_for_the_second_worker(stage):
     run, _, _ = stage
-    assert run(budget="2s").again > 0
+    assert run(budget="2s").repeats > 0

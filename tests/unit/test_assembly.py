@@ -99,8 +99,10 @@ def measured(chunk, budget_s=None, batch_pairs=100):
     book.close()
     rows = receipt.counted(journal.read(path)[0], batch.measurement_id, wanted)
     receipt.Receipt(
-        "gfx950", "forward_bf16", 0, "toy", "recorded", batch.measurement_id, str(path), rows.num_rows,
-        receipt.status_counts(rows), 0, receipt.digest(rows), wanted.num_rows - rows.num_rows,
+        arch="gfx950", operation="forward_bf16", chunk=0, device="toy", device_kind="recorded",
+        measurement_id=batch.measurement_id, journal=str(path), pairs=rows.num_rows,
+        by_status=receipt.status_counts(rows), malformed_lines=0, rows_sha256=receipt.digest(rows),
+        skipped=wanted.num_rows - rows.num_rows,
     ).write(files.receipt)  # fmt: skip
     return files
 

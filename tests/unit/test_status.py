@@ -34,7 +34,10 @@ def results(tmp_path):
             tmp_path / f"support/gfx950/{OP}/{chunk}.parquet",
         )
     (tmp_path / f"journals/gfx950/{OP}/0.csv").write_text("kernel,...\nrow\nrow\nrow\n")
-    receipt = Receipt("gfx950", OP, 0, "product", "simulated", "0" * 16, "journal", 3, {"ok": 2, "crash": 1}, 0, "0")
+    receipt = Receipt(
+        arch="gfx950", operation=OP, chunk=0, device="product", device_kind="simulated", measurement_id="0" * 16,
+        journal="journal", pairs=3, by_status={"ok": 2, "crash": 1}, malformed_lines=0, rows_sha256="0",
+    )  # fmt: skip
     receipt.write(tmp_path / f"benchmark/gfx950/{OP}/0.json")
     return tmp_path
 

@@ -12,9 +12,9 @@ from tileseer.benchmark import journal, journal_index, receipt
 
 
 def from_neighbours(own: Path, missing: pa.Table, measurement_id: str) -> pa.Table:
-    """Return rows for ``missing`` pairs out of the other journals of the folder of ``own``.
+    """Rows for ``missing`` pairs (columns ``receipt.IDENTITY``) in the other journals of the folder of ``own``.
 
-    ``missing`` has the columns ``receipt.IDENTITY``. Of each journal only the lines about its kernels are read.
+    Of each journal only the lines about their kernels are read.
     """
     kernels = np.array(pc.unique(missing["kernel_id"].cast(pa.string())).to_pylist(), dtype="S")
     found = [journal.SCHEMA.empty_table()]

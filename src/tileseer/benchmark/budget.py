@@ -67,7 +67,7 @@ class Rounds:
         self._log_ms[p, c] = np.log(latency_ms)
 
     def _promise(self, rows: np.ndarray) -> np.ndarray:
-        """Return a number for each pair of the problems ``rows``: the smaller the more is to be expected."""
+        """Number for each pair of the problems ``rows``: the smaller the more is to be expected."""
         chance = self._generator.random((len(rows), len(self._candidates)))
         if self._round < FIRST_ROUNDS or self._generator.random() < EXPLORE:
             return chance
@@ -83,7 +83,7 @@ class Rounds:
 
 
 def _weights(problems: pd.DataFrame, variant: str) -> np.ndarray:
-    """Return how much each problem says about each other one, [P, P] in (0, 1]."""
+    """How much each problem says about each other one, [P, P] in (0, 1]."""
     gemm = implicit_gemm(problems, variant)
     sizes = np.log2(gemm[list(SIZES)].to_numpy(float))
     filters = problems[["ndim", "Z", "Y", "X"]].to_numpy()

@@ -34,12 +34,12 @@ def read(path: Path) -> pa.Table:
 
 
 def record(chosen: pa.Table) -> dict[str, Any]:
-    """Return what the rounds saw."""
+    """What the rounds saw."""
     return dict(json.loads(chosen.schema.metadata[b"tileseer"]))
 
 
 def wanted(pairs: pa.Table, problems: pa.Table, chosen: pa.Table | None) -> pa.ChunkedArray:
-    """Return which rows of a support table are to be measured: supported, and chosen or of a validation problem.
+    """Which rows of a support table are to be measured: supported, and chosen or of a validation problem.
 
     Without ``chosen`` every supported pair is.
     """

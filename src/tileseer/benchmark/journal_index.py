@@ -33,12 +33,12 @@ class Index:
     lines: np.ndarray
 
     def of(self, wanted: np.ndarray) -> np.ndarray:
-        """Return begin and end of the lines about ``wanted`` kernels (16 bytes each); those of one in file order."""
+        """Begin and end of the lines about ``wanted`` kernels (16 bytes each); those of one in file order."""
         return self.lines[np.repeat(np.isin(self.kernels["kernel"], wanted), self.kernels["lines"])]
 
 
 def of(path: Path) -> Index:
-    """Return the index of a journal; make it if there is none that fits. A file that is none is a ``UserError``."""
+    """Index of a journal; make it if there is none that fits. A file that is none is a ``UserError``."""
     beside = path.with_name(f".{path.name}.index")
     stat = path.stat()
     state = f"{stat.st_size} {stat.st_mtime_ns}"
@@ -52,7 +52,7 @@ def of(path: Path) -> Index:
 
 
 def _read(path: Path, state: str) -> Index | None:
-    """Return the index that was written for a journal of this size and time, if it is there and whole."""
+    """Index that was written for a journal of this size and time, if it is there and whole."""
     try:
         first, _, body = path.read_bytes().partition(b"\n")
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def _read(path: Path, state: str) -> Index | None:
 
 
 def build(path: Path, size: int) -> Index:
-    """Return the index of the first ``size`` bytes of a journal."""
+    """Index of the first ``size`` bytes of a journal."""
     journal.header(path)
     with path.open("rb") as stream:
         stream.readline()
@@ -92,7 +92,7 @@ def _lines(stream: BinaryIO, size: int) -> Iterator[tuple[np.ndarray, np.ndarray
 
 
 def _found(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the kernels of the lines of ``text``, and where these stand; lines that are cut short are left out."""
+    """Kernels of the lines of ``text``, and where these stand; lines that are cut short are left out."""
     end = np.flatnonzero(text == ord("\n")) + 1
     begin = np.concatenate([[0], end[:-1]])
     commas = np.flatnonzero(text == ord(","))

@@ -9,26 +9,26 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass, field
+from collections import Counter
 from pathlib import Path
 from typing import Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+from pydantic import Field
 
 from tileseer.core import seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
 
 PASSING = ("throttled", "contended")
 IDENTITY = ("kernel_id", "split_k", "problem_key")
 COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
 
 
-@dataclass(frozen=True)
-class Receipt:
+class Receipt(Table):
     """What the benchmark stage vouches for."""
 
     arch: str
@@ -43,35 +43,37 @@ class Receipt:
     malformed_lines: int
     rows_sha256: str
     skipped: int = 0
-    """Wanted pairs that were not measured, because a budget was spent."""
-    again: int = 0
-    """Rows of the second journal (``again``) that count."""
-    again_sha256: str = ""
+    """Wanted pairs without a measurement, because a budget was spent."""
+    repeats: int = Field(default=0, alias="again")
+    """Rows of the journal of repeat measurements that count."""
+    repeats_sha256: str = Field(default="", alias="again_sha256")
     """Their digest."""
-    differences: list[float] = field(default_factory=list)
-    """Of the pairs that were drawn to be measured by a second worker, the logarithm of its time over the first one."""
+    differences: list[float] = Field(default_factory=list)
+    """Logarithm of the repeated time over the first one, of the pairs that were drawn to be repeated."""
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
-        write_text(path, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n", sealed=True)
+        text = json.dumps(self.model_dump(by_alias=True), indent=2, sort_keys=True)
+        write_text(path, text + "\n", sealed=True)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a receipt; a damaged one is a ``UserError``."""
         seal.check(path)
         try:
-            return cls(**json.loads(path.read_text()))
-        except (ValueError, TypeError) as error:
+            content = json.loads(path.read_text())
+        except ValueError as error:
             raise UserError(f"{path}: this is no receipt ({error}); delete it and run again") from error
+        return checked(content, cls, f"{path}: this is no receipt; delete it and run again")
 
 
 def pair_text(rows: pa.Table) -> pa.ChunkedArray:
-    """Return one string a row that says which pair it is about."""
+    """Name of the pair of each row."""
     return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
 
 
 def counted(journal: pa.Table, measurement_id: str, wanted: pa.Table) -> pa.Table:
-    """Return the journal's rows for the wanted pairs, one a pair, in the order of ``wanted``.
+    """The journal's rows of the wanted pairs, one a pair, in the order of ``wanted``.
 
     It is the first row of the pair, but one of passing trouble only if there is no other.
     Rows of other pairs, kernels, devices or settings stay in the journal and do not count.
@@ -84,7 +86,7 @@ def counted(journal: pa.Table, measurement_id: str, wanted: pa.Table) -> pa.Tabl
 
 
 def passing(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows tell of a state of the device that may pass: such pairs are measured again by the next run."""
+    """Which rows tell of a state of the device that may pass: the next run measures such pairs again."""
     return pc.is_in(rows["status"], pa.array(PASSING))
 
 
@@ -95,9 +97,8 @@ class RowsDigest:
     """
 
     def __init__(self) -> None:
-        self._digest = hashlib.sha256()
         # As Arrow writes a header.
-        self._digest.update((",".join(f'"{column}"' for column in COUNTED) + "\n").encode())
+        self._digest = hashlib.sha256((",".join(f'"{column}"' for column in COUNTED) + "\n").encode())
 
     def update(self, rows: pa.Table) -> None:
         """Add a part."""
@@ -107,18 +108,17 @@ class RowsDigest:
         self._digest.update(text.getvalue())
 
     def hexdigest(self) -> str:
-        """Return the digest of all parts."""
+        """Digest of all parts."""
         return self._digest.hexdigest()
 
 
 def digest(rows: pa.Table) -> str:
-    """Return the SHA-256 of the rows' measurements as text; it does not depend on their order."""
+    """SHA-256 of the rows' measurements as text; it does not depend on their order."""
     made = RowsDigest()
     made.update(rows)
     return made.hexdigest()
 
 
 def status_counts(rows: pa.Table) -> dict[str, int]:
-    """Return how many rows have each status, in name order."""
-    names, counts = np.unique(np.asarray(rows["status"].combine_chunks(), dtype=str), return_counts=True)
-    return dict(zip(names.tolist(), counts.tolist(), strict=True))
+    """Number of rows of each status, in name order."""
+    return dict(sorted(Counter(rows["status"].to_pylist()).items()))

@@ -1,13 +1,14 @@
-"""Measuring some pairs a second time, by another worker: how far two runs differ, and close contenders in turns.
+"""Repeat measurements: how far two workers differ, and close contenders in turns.
 
 What one worker measures one after the other shares its memory and its moment, so the scatter of its samples says
-little about the next run. Some pairs are therefore drawn at random and measured once more. And where kernels are close
-to a problem's best, the few fastest are measured again, there and back (A B C C B A), so that what drifts in between
-cancels. The rows go to a journal of their own beside the first one, in the folder ``again``.
+little about the next run. Some pairs are therefore drawn at random and measured once more by another worker. And where
+kernels are close to a problem's best, the few fastest are repeated, there and back (A B C C B A), so that a drift in
+between cancels. The rows go to a journal of their own beside the first one, in the folder ``again``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from tileseer.settings.benchmark import GpuSettings
 
 FOLDER = "again"
 SHARE = 0.1
-"""Of a budget, for what is measured again."""
+"""Of a budget, for repeat measurements."""
 FEW = 8
 """Pairs under which nothing is said about the noise between runs."""
 MEDIAN_DIFFERENCE = 0.9539
@@ -32,24 +33,24 @@ NOTHING = journal.SCHEMA.empty_table()
 
 
 def share(device: Device, gpu: GpuSettings) -> float:
-    """Return the share of a budget that measuring again takes; 0 of a device without a state, which never differs."""
+    """Share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
     asked = gpu.again > 0 or gpu.contenders > 1
     return SHARE if asked and device.order_seed is not None else 0.0
 
 
 def journal_of(first: Path) -> Path:
-    """Return the second journal of the chunk whose first one is given."""
+    """Journal of the repeat measurements of a chunk, whose first journal is given."""
     return first.parent / FOLDER / first.name
 
 
 def counted(second: pa.Table, measurement_id: str, rows: pa.Table) -> pa.Table:
-    """Return the rows of the second journal that count: the ``ok`` ones about pairs of ``rows``."""
+    """Rows of the second journal that count: the ``ok`` ones about pairs of ``rows``."""
     mine = _ok(second.filter(pc.equal(second["measurement_id"], measurement_id)))
     return mine.filter(pc.is_in(pair_text(mine), value_set=pair_text(rows).combine_chunks()))
 
 
 def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
-    """Return up to ``count`` rows at random: of those that are ``ok`` and have several samples."""
+    """Up to ``count`` rows at random, of the ``ok`` ones with several samples."""
     usable = _ok(rows)
     usable = usable.filter(pc.greater(usable["samples"], 1)).sort_by([(name, "ascending") for name in IDENTITY])
     chosen = np.random.default_rng(seed).permutation(usable.num_rows)[:count]
@@ -57,7 +58,7 @@ def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:
 
 
 def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
-    """Return for each problem whose second kernel is within ``close`` of the first the rows of its ``most`` fastest."""
+    """Rows of the ``most`` fastest of each problem whose second kernel is within ``close`` of the first."""
     table = pd.DataFrame({name: rows[name].to_pandas() for name in ("problem_key", "latency_ms", "status", *IDENTITY)})
     table = table[table["status"] == "ok"].sort_values(["problem_key", "latency_ms", *IDENTITY])
     best = table.groupby("problem_key")["latency_ms"].transform("first")
@@ -67,32 +68,27 @@ def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
 
 
 def there_and_back(group: np.ndarray) -> np.ndarray:
-    """Return A B C C B A of A B C: the mean of a row's two places is the same for all."""
+    """A B C C B A of A B C: the mean of a row's two places is the same for all."""
     return np.concatenate([group, group[::-1]])
 
 
 def plan(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -> pa.Table:
-    """Return the rows that are still to be measured again, in their order, some of them twice.
+    """Rows that are still to be repeated, in their order, some of them twice.
 
     ``rows`` are those of the first journal that count, ``second`` those of the second one.
     """
-    names, times = np.unique(np.asarray(pair_text(second)), return_counts=True)
-    had = dict(zip(names.tolist(), times.tolist(), strict=True))
+    had = Counter(pair_text(second).to_pylist())
     draw = drawn(rows, gpu.again, seed)
     draw = draw.filter(pa.array([text not in had for text in pair_text(draw).to_pylist()], pa.bool_()))
     pairs = pair_text(rows).to_pylist()
-    groups = [
-        there_and_back(group)
-        for group in contenders(rows, gpu.contenders, gpu.close)
-        if any(had.get(pairs[row], 0) < 2 for row in group)
-    ]
-    turns = np.random.default_rng(seed).permutation(len(groups))
-    close = np.concatenate([groups[i] for i in turns]) if groups else np.empty(0, np.int64)
-    return pa.concat_tables([draw, rows.take(pa.array(close))])
+    close = contenders(rows, gpu.contenders, gpu.close)
+    groups = [there_and_back(group) for group in close if any(had[pairs[row]] < 2 for row in group)]
+    turns = [groups[turn] for turn in np.random.default_rng(seed).permutation(len(groups))]
+    return pa.concat_tables([draw, rows.take(pa.array(np.concatenate([np.empty(0, np.int64), *turns])))])
 
 
 def differences(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -> list[float]:
-    """Return the logarithm of the second time over the first one of the drawn pairs, by pair."""
+    """Logarithm of the second time over the first one of the drawn pairs, in ascending order."""
     if not second.num_rows:
         return []
     draw = drawn(rows, gpu.again, seed)
@@ -103,7 +99,7 @@ def differences(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -
 
 
 def spread(differences: Sequence[float]) -> float | None:
-    """Return the relative standard deviation of a time from run to run; None where too few pairs tell.
+    """Relative standard deviation of a time from run to run; None where too few pairs tell.
 
     Robust, from the median of the differences, because a few pairs differ by much more.
     """
@@ -113,13 +109,13 @@ def spread(differences: Sequence[float]) -> float | None:
 
 
 def combined(rows: pa.Table, second: pa.Table) -> pa.Table:
-    """Return ``rows`` with the mean of both times, where there is a second one; its several times count as one."""
+    """``rows`` with the mean of both times, where there is a second one; its several times count as one."""
     if not second.num_rows:
         return rows
     later = pd.Series(second["latency_ms"].to_numpy()).groupby(np.asarray(pair_text(second))).mean()
-    again = later.reindex(pair_text(rows).to_pylist()).to_numpy()
+    repeated = later.reindex(pair_text(rows).to_pylist()).to_numpy()
     first = rows["latency_ms"].to_numpy()
-    mean = np.where(np.isnan(again), first, (first + again) / 2)
+    mean = np.where(np.isnan(repeated), first, (first + repeated) / 2)
     tflops = rows["tflops"].to_numpy() * first / mean
     for name, values in (("latency_ms", mean), ("tflops", tflops)):
         rows = rows.set_column(rows.column_names.index(name), name, pa.array(values, from_pandas=True))

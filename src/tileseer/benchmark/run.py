@@ -38,14 +38,14 @@ class Batch:
 
 
 def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
-    """Return the wanted pairs that the journal has no measurement of, or one of a GPU that was not itself."""
+    """Wanted pairs that the journal has no measurement of, or one of a GPU that was not itself."""
     have = receipt.counted(journal, batch.measurement_id, wanted)
     have = have.filter(pa.compute.invert(receipt.passing(have)))
     return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
 
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
+    """(problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
     problem, candidate = positions(batch, pairs)
     seed = batch.device.order_seed
     turn = np.lexsort((candidate, problem)) if seed is None else interleaved(problem, candidate, seed)
@@ -67,7 +67,7 @@ def interleaved(problem: np.ndarray, candidate: np.ndarray, seed: int) -> np.nda
 
 
 def positions(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return (problem row, candidate row) of pairs, in their order, int32 [n] each."""
+    """(problem row, candidate row) of pairs, in their order, int32 [n] each."""
     problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
     keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
     wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
@@ -117,13 +117,13 @@ def measure(
 
 
 def _best_tflops(flops: np.ndarray, latency_ms: np.ndarray) -> float:
-    """Return the largest TFLOPS of some pairs; 0 where none has a time."""
+    """Largest TFLOPS of some pairs; 0 where none has a time."""
     known = latency_ms > 0
     return float((flops[known] / latency_ms[known]).max(initial=0.0)) * 1e-9
 
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
-    """Return journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
+    """Journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
     problems, candidates = batch.problems, batch.candidates
     count = len(problem)
     # nan compares as "not ok" in Arrow only when it is a null.
@@ -155,7 +155,7 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
 
 
 def _errors(times: Times) -> pa.Array:
-    """Return what the device said of each pair; for one that says nothing, the status."""
+    """What the device said of each pair; for one that says nothing, the status."""
     if times.error is not None:
         return pa.array(times.error, pa.string())
     return _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status)

@@ -13,7 +13,7 @@ HEADER = "chunk\tkernels\tdigest\n"
 
 
 def chunk_of(kernel: str, chunks: int) -> int:
-    """Return the hash bucket of a kernel name.
+    """Hash bucket of a kernel name.
 
     It depends on no other kernel, so that one more kernel changes one chunk.
     """
@@ -21,7 +21,7 @@ def chunk_of(kernel: str, chunks: int) -> int:
 
 
 def text(kernels: Iterable[tuple[int, str]]) -> str:
-    """Return the plan file: each chunk, how many kernels it has, and a digest of them.
+    """Plan file: each chunk, how many kernels it has, and a digest of them.
 
     ``kernels`` are (chunk, everything that later stages know of the kernel).
     """
@@ -36,7 +36,7 @@ def text(kernels: Iterable[tuple[int, str]]) -> str:
 
 
 def read(path: Path) -> dict[str, str]:
-    """Return chunk number to digest, in file order; the numbers are texts, as Snakemake's wildcards are."""
+    """Chunk number to digest, in file order; the numbers are texts, as Snakemake's wildcards are."""
     seal.check(path)
     fields = (line.split("\t") for line in path.read_text().splitlines()[1:])
     return {chunk: digest for chunk, _, digest in fields}

@@ -32,7 +32,7 @@ def write(path: str | Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def read(path: str | Path) -> dict[str, bytes]:
-    """Return the files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
+    """Files of a bundle, sorted by name; a damaged or foreign archive is a ``UserError``."""
     seal.check(Path(path))
     files = {}
     try:

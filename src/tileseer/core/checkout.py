@@ -20,7 +20,7 @@ class Source(Table):
 
 
 def source_of(folder: Path, parts: Sequence[str] = (".",)) -> Source:
-    """Return commit and uncommitted changes of ``folder``, as far as files in its ``parts`` are concerned."""
+    """Commit and uncommitted changes of ``folder``, as far as files in its ``parts`` are concerned."""
     try:
         commit, date = _git(folder, "log", "-1", "--format=%H %cs").split()
         changed = _git(folder, "status", "--porcelain", "-z", "--no-renames", "--", *parts).split("\0")

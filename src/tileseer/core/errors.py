@@ -18,7 +18,7 @@ LONGEST_SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """Return what a message shows of a user's value: Python's form of it, cut where it is long."""
+    """What a message shows of a user's value: Python's form of it, cut where it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 

@@ -17,12 +17,12 @@ class Part:
 
 
 def compiled(parts: Sequence[Part]) -> re.Pattern[str]:
-    """Return the regular expression of all parts in a row."""
+    """Regular expression of all parts in a row."""
     return re.compile("".join(f"(?:{part.pattern})?" if part.optional else part.pattern for part in parts), re.ASCII)
 
 
 def broken(text: str, parts: Sequence[Part]) -> str:
-    """Return where ``text`` leaves the grammar, with a caret below the place; it must not follow the grammar."""
+    """Where ``text`` leaves the grammar, with a caret below the place; it must not follow the grammar."""
     position = 0
     for part in parts:
         match = re.compile(part.pattern, re.ASCII).match(text, position)

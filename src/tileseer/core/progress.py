@@ -70,7 +70,7 @@ class Progress:
             print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
 
     def affordable(self, most: int) -> int:
-        """Return how many more things, at least one, the rest of the budget pays for at the rate so far."""
+        """How many more things, at least one, the rest of the budget pays for at the rate so far."""
         if self._budget_s is None:
             return most
         if self._spent_s <= 0:
@@ -83,7 +83,7 @@ class Progress:
         return self._budget_s is not None and self._spent_s >= self._budget_s
 
     def text(self) -> str:
-        """Return everything in one line."""
+        """Everything in one line."""
         words = [f"{self.done:,} of {self._total:,} {self._unit}"]
         if self.done and self._waited_s > 0:
             rate = self.done / self._waited_s

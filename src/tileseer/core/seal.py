@@ -14,7 +14,7 @@ from tileseer.core.errors import UserError
 
 
 def path_of(path: Path) -> Path:
-    """Return the path of the seal of a file."""
+    """Path of the seal of a file."""
     return path.with_name(f".{path.name}.sha256")
 
 

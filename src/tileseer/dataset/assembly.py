@@ -103,7 +103,7 @@ def write(
 
 
 def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
-    """Return the journal rows of the kernels that were measured in the stead of others, in whatever chunk they are."""
+    """Journal rows of the kernels that were measured in the stead of others, in whatever chunk they are."""
     found = [_rows_that_count([])]
     for chunk in chunks if known.num_rows else ():
         receipt = Receipt.read(chunk.receipt)
@@ -116,8 +116,8 @@ def _lent(chunks: Sequence[Chunk], known: pa.Table) -> pa.Table:
 
 
 def _second(receipt: Receipt, rows: pa.Table) -> pa.Table:
-    """Return what counts of the second journal about the ``rows`` of the first one."""
-    if not receipt.again:
+    """What counts of the second journal about the ``rows`` of the first one."""
+    if not receipt.repeats:
         return repeats.NOTHING
     second = journals.read(repeats.journal_of(Path(receipt.journal)))[0]
     return repeats.counted(second, receipt.measurement_id, rows)
@@ -163,7 +163,7 @@ class _Vouched:
                 "vouches for are there, or their times were changed; delete the receipt and run again to measure what "
                 "is missing"
             )
-        if self.receipt.again and digest(pa.concat_tables(self._seconds)) != self.receipt.again_sha256:
+        if self.receipt.repeats and digest(pa.concat_tables(self._seconds)) != self.receipt.repeats_sha256:
             raise UserError(
                 f"{repeats.journal_of(Path(self.receipt.journal))}: its rows are not those that {self._chunk.receipt} "
                 "vouches for; delete the receipt and run again to measure what is missing"
@@ -181,7 +181,7 @@ class _Wanted:
 
 
 def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return journal rows with the columns that decide what the dataset says."""
+    """Journal rows with the columns that decide what the dataset says."""
     columns = [*COUNTED, "sentinel", "measurement_id"]
     return pa.concat_tables([part.select(columns) for part in (journals.SCHEMA.empty_table(), *parts)])
 
@@ -189,7 +189,7 @@ def _rows_that_count(parts: Sequence[pa.Table]) -> pa.Table:
 def _pairs(
     pairs: pa.Table, measured: pa.Table, build: pa.Table, wanted: _Wanted, vouched: _Vouched
 ) -> dict[str, pa.Array]:
-    """Return what ``Rows.add`` takes, for every pair of a part that was refused or measured."""
+    """What ``Rows.add`` takes, for every pair of a part that was refused or measured."""
     to_measure = chosen_pairs.wanted(aliases.as_measured(pairs, wanted.known), wanted.problems, wanted.chosen)
     left_out = pc.and_not(support_table.supported(pairs), to_measure)
     pairs = pairs.filter(pc.invert(left_out))
@@ -213,7 +213,7 @@ def _pairs(
 def _results(
     measured: pa.Table, pairs: pa.Table, position: np.ndarray, length: int, wanted: _Wanted, vouched: _Vouched
 ) -> dict[str, pa.Array]:
-    """Return what was measured, at the positions of the measured ``pairs`` among all; nulls elsewhere."""
+    """What was measured, at the positions of the measured ``pairs`` among all; nulls elsewhere."""
     rows = counted(measured, vouched.receipt.measurement_id, pairs.filter(aliases.own(pairs, wanted.known)))
     rows = pa.concat_tables([vouched.add(rows), wanted.lent])
     found = pc.index_in(pair_text(aliases.as_measured(pairs, wanted.known)), value_set=pair_text(rows).combine_chunks())
@@ -228,7 +228,7 @@ def _results(
 
 
 def _without_wrong_kernels(results: dict[str, pa.Array], kernel: pa.Array) -> dict[str, pa.Array]:
-    """Return the results with every time of a kernel removed that computed a wrong result anywhere.
+    """Results with every time of a kernel removed that computed a wrong result anywhere.
 
     Its other pairs were perhaps not compared with a reference; nobody should choose it.
     """

@@ -22,7 +22,7 @@ PAIR_BYTES = 2048
 
 
 def pairs_at_once(memory_mib: int) -> int:
-    """Return how many pairs a part may have, so that the dataset stage takes at most ``memory_mib``."""
+    """How many pairs a part may have, so that the dataset stage takes at most ``memory_mib``."""
     return max(1, ((memory_mib - BASE_MIB) << 20) // PAIR_BYTES)
 
 
@@ -56,7 +56,7 @@ def parts(
 
 
 def _dealt(kernel_ids: pa.Array, most_pairs: int) -> tuple[pa.Array, np.ndarray]:
-    """Return the distinct kernel ids in order, and the part of each."""
+    """Distinct kernel ids in order, and the part of each."""
     counts = pc.value_counts(kernel_ids)
     order = pc.sort_indices(counts.field("values"))
     part_of = np.zeros(len(order), np.int64)
@@ -70,7 +70,7 @@ def _dealt(kernel_ids: pa.Array, most_pairs: int) -> tuple[pa.Array, np.ndarray]
 
 
 def _parts_of(rows: pa.Table, ids: pa.Array, part_of: np.ndarray) -> np.ndarray:
-    """Return the part of each row; -1 for a kernel that the chunk does not have."""
+    """Part of each row; -1 for a kernel that the chunk does not have."""
     found = pc.index_in(rows["kernel_id"].cast(pa.string()).combine_chunks(), value_set=ids)
     number = pc.fill_null(found, len(ids)).to_numpy(zero_copy_only=False)
     return np.append(part_of, -1)[number]

@@ -110,13 +110,13 @@ class Rows:
             yield group[:filled]
 
     def _read(self, start: int, counts: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Return the rows of a chunk about some problems: they stand together."""
+        """Rows of a chunk about some problems: they stand together."""
         self._file.seek((start + int(counts[:first].sum())) * ROW.itemsize)
         return np.frombuffer(self._file.read(int(counts[first:last].sum()) * ROW.itemsize), ROW)
 
 
 def _as_arrow(rows: np.ndarray, sources: Sequence[tuple[pa.Table, str]]) -> pa.Table:
-    """Return rows in the columns of ``SCHEMA``; each source has some of them, at the numbers of one field."""
+    """Rows in the columns of ``SCHEMA``; each source has some of them, at the numbers of one field."""
     columns = {name: _numeric(rows[name], name) for name in NUMBERS}
     for source, index in sources:
         taken = source.take(pa.array(rows[index]))
@@ -135,7 +135,7 @@ def _spans(rows: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _numbers(words: pa.Array, known: dict[str, int]) -> np.ndarray:
-    """Return the number of each word; words get theirs as they come."""
+    """Number of each word; words get theirs as they come."""
     encoded = words.dictionary_encode()
     numbers = [known.setdefault(word, len(known)) for word in encoded.dictionary.to_pylist()]
     return np.array(numbers, np.int32)[encoded.indices.to_numpy()]
@@ -148,7 +148,7 @@ def _numeric(values: np.ndarray, name: str) -> pa.Array:
 
 
 def _typed(table: pa.Table, present: np.ndarray) -> pa.Table:
-    """Return a table in the types of ``SCHEMA``: names over an alphabetical dictionary of those that are present."""
+    """Table in the types of ``SCHEMA``: names over an alphabetical dictionary of those that are present."""
     columns = {}
     for name in table.column_names:
         values, type_ = table[name].combine_chunks(), SCHEMA.field(name).type

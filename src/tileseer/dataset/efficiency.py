@@ -15,13 +15,13 @@ PERCENTILES = tuple(range(0, 101, 2))
 
 
 def in_pool(measurements: Measurements) -> np.ndarray:
-    """Return whether a selector could choose each row's candidate for its problem, bool [n]."""
+    """Whether a selector could choose each row's candidate for its problem, bool [n]."""
     excluded = [STATUSES.index(status) for status in NOT_IN_POOL]
     return ~np.isin(measurements.status, excluded)
 
 
 def proven(measurements: Measurements) -> np.ndarray:
-    """Return which candidates ran on at least one training problem, bool [Q].
+    """Which candidates ran on at least one training problem, bool [Q].
 
     Others (never built, always failing, never measured) are not offered: nothing is known about them.
     """
@@ -31,7 +31,7 @@ def proven(measurements: Measurements) -> np.ndarray:
 
 
 def problem_best(measurements: Measurements) -> np.ndarray:
-    """Return the best measured TFLOPS of each problem, float64 [P]; 0 where nothing ran."""
+    """Best measured TFLOPS of each problem, float64 [P]; 0 where nothing ran."""
     best = np.zeros(len(measurements.problems))
     ok = measurements.status == OK
     np.maximum.at(best, measurements.problem[ok], measurements.tflops[ok])
@@ -39,7 +39,7 @@ def problem_best(measurements: Measurements) -> np.ndarray:
 
 
 def by_row(measurements: Measurements) -> np.ndarray:
-    """Return the efficiency of each row, float64 [n] in 0..1: 0 where the pair did not run."""
+    """Efficiency of each row, float64 [n] in 0..1: 0 where the pair did not run."""
     best = problem_best(measurements)[measurements.problem]
     ok = measurements.status == OK
     efficiency = np.zeros(len(ok))
@@ -48,12 +48,12 @@ def by_row(measurements: Measurements) -> np.ndarray:
 
 
 def grid(measurements: Measurements, problem_rows: np.ndarray) -> np.ndarray:
-    """Return the efficiency of every candidate for some problems, float64 [R, Q]: 0 where nothing was measured."""
+    """Efficiency of every candidate for some problems, float64 [R, Q]: 0 where nothing was measured."""
     return spread_out(measurements, problem_rows, by_row(measurements), 0.0)
 
 
 def spread_out(measurements: Measurements, problem_rows: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
-    """Return one value a measured pair as a table of some problems and all candidates, float64 [R, Q]."""
+    """One value a measured pair as a table of some problems and all candidates, float64 [R, Q]."""
     position = np.full(len(measurements.problems), -1)
     position[problem_rows] = np.arange(len(problem_rows))
     wanted = position[measurements.problem] >= 0
@@ -63,7 +63,7 @@ def spread_out(measurements: Measurements, problem_rows: np.ndarray, values: np.
 
 
 def summary(efficiency: np.ndarray) -> dict[str, float]:
-    """Return mean, median, 10th percentile and minimum of efficiencies, in percent with four decimals."""
+    """Mean, median, 10th percentile and minimum of efficiencies, in percent with four decimals."""
     if not len(efficiency):
         return dict.fromkeys(("mean", "median", "p10", "min"), 0.0)
     values = {
@@ -76,10 +76,10 @@ def summary(efficiency: np.ndarray) -> dict[str, float]:
 
 
 def percentiles(efficiency: np.ndarray) -> list[float]:
-    """Return the ``PERCENTILES`` of efficiencies, in percent with four decimals: their distribution."""
+    """``PERCENTILES`` of efficiencies, in percent with four decimals: their distribution."""
     return [percent(value) for value in np.percentile(efficiency, PERCENTILES)]
 
 
 def percent(share: float | np.floating) -> float:
-    """Return ``share`` as a percentage with four decimals."""
+    """``share`` as a percentage with four decimals."""
     return round(100 * float(share), 4)

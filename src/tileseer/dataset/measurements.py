@@ -50,7 +50,7 @@ class Measurements:
     """Relative standard deviation of a time from run to run; None where it was not measured, or is none."""
 
     def only(self, keep: np.ndarray) -> Measurements:
-        """Return some of the pairs, by mask or by position, of the same problems and candidates."""
+        """Some of the pairs, by mask or by position, of the same problems and candidates."""
         rows = {name: getattr(self, name) for name in _OF_PAIRS}
         kept: dict[str, Any] = {name: None if values is None else values[keep] for name, values in rows.items()}
         return replace(self, **kept)

@@ -102,7 +102,7 @@ class Recording(Table):
     """By operation; absent where nothing was measured twice."""
 
     def told(self) -> dict[str, str]:
-        """Return all that a reader of the times wants to know."""
+        """All that a reader of the times wants to know."""
         return {"times": self.latency, **self.provenance}
 
 
@@ -119,7 +119,7 @@ def load(folder: Path) -> Recording:
 
 
 def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
-    """Return the dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance."""
+    """Dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance."""
     recording = load(folder)
     if str(operation) not in recording.operations:
         raise UserError(
@@ -152,7 +152,7 @@ def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
-    """Return one row a candidate, by name and split-K: build columns, every field, ``number`` of its kernel."""
+    """One row a candidate, by name and split-K: build columns, every field, ``number`` of its kernel."""
     built = pd.DataFrame(
         {
             "number": np.arange(len(kernels)),
@@ -176,7 +176,7 @@ def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.Dat
 def _rows(
     problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame, operation: Operation, hardware: Hardware
 ) -> pa.Table:
-    """Return one row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
+    """One row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
     family = learning.of_kernels(candidates["kernel"].tolist())
     verdicts = family.check(problems, candidates, operation.variant, hardware.wave_size)
@@ -216,7 +216,7 @@ _OF_CANDIDATE = ("kernel", "kernel_id", "split_k", "resources_from", "vgprs", "l
 
 
 def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame) -> np.ndarray:
-    """Return for each problem and candidate the row of ``pairs``, int64 [P, Q]; -1 where there is none."""
+    """For each problem and candidate the row of ``pairs``, int64 [P, Q]; -1 where there is none."""
     problem = np.empty(len(problems), np.int64)
     problem[problems["number"].to_numpy()] = np.arange(len(problems))
     keys = pd.MultiIndex.from_frame(candidates[["number", "split_k"]])

@@ -65,7 +65,7 @@ PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_
 
 
 def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
-    """Return what the dataset ``table``, read from ``path``, says of its making; ``UserError`` if it is not ours."""
+    """What the dataset ``table``, read from ``path``, says of its making; ``UserError`` if it is not ours."""
     try:
         provenance: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tileseer"])
     except (KeyError, ValueError) as error:
@@ -107,7 +107,7 @@ def load(path: Path) -> Measurements:
 
 
 def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """Return for each row the number of its distinct key, and one row of ``columns`` a key, in key order."""
+    """For each row the number of its distinct key, and one row of ``columns`` a key, in key order."""
     frame = pd.DataFrame({key: table[key].combine_chunks().to_pandas().astype(object) for key in keys})
     number = frame.groupby(keys, sort=True).ngroup().to_numpy().astype(np.int32)
     first = np.unique(number, return_index=True)[1]

@@ -251,7 +251,7 @@ class ArchSpecs(Table):
         return self.families[self.family(arch)].target_family
 
     def isa_lineage(self, arch: str) -> str:
-        """Return ``cdna`` (MFMA) or ``rdna`` (WMMA)."""
+        """``cdna`` (MFMA) or ``rdna`` (WMMA)."""
         return self.families[self.family(arch)].isa_lineage
 
     def wave_size(self, arch: str) -> int:
@@ -337,7 +337,7 @@ class ArchSpecs(Table):
 
 
 def render_json(specs: ArchSpecs) -> str:
-    """Return ``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
+    """``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
     return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"
 
 
@@ -358,7 +358,7 @@ def arch_digest(specs: ArchSpecs, arch: str) -> str:
 
 
 def _known(table: Collection[str], name: str, kind: str) -> str:
-    """Return ``name`` as ``table`` spells it."""
+    """``name`` as ``table`` spells it."""
     if name.lower() not in table:
         raise UserError(f"unknown {kind} {name!r}; known: {', '.join(table)}")
     return name.lower()

@@ -16,7 +16,7 @@ LINE_LENGTH = 120
 
 
 def render_python(specs: ArchSpecs, template: str | Path) -> str:
-    """Return the text of a module with the tables and look-ups of ``specs``; ``template`` is a Jinja2 file.
+    """Text of a module with the tables and look-ups of ``specs``; ``template`` is a Jinja2 file.
 
     In the template, ``specs`` is the table and ``constant(head, value)`` writes the assignment of a literal.
     A template that is missing or broken is a ``UserError``.
@@ -37,7 +37,7 @@ def _constant(head: str, value: object) -> str:
 
 
 def _literal(value: object, indent: int, taken: int) -> str:
-    """Return ``value`` as a Python literal: in one line where it fits, else one element a line.
+    """``value`` as a Python literal: in one line where it fits, else one element a line.
 
     ``taken`` are the columns of its first line that are in use, the indent included.
     """
@@ -53,7 +53,7 @@ def _literal(value: object, indent: int, taken: int) -> str:
 
 
 def _parts(value: object) -> tuple[str, list[tuple[str, object]], str]:
-    """Return opening, elements (their heads and values) and closing; an atom has no elements."""
+    """Opening, elements (their heads and values) and closing; an atom has no elements."""
     if isinstance(value, Table):
         return f"{type(value).__name__}(", [(f"{name}=", item) for name, item in value], ")"
     if isinstance(value, Mapping):

@@ -16,7 +16,7 @@ _NAME = re.compile(r"gfx[0-9a-f]{3,5}|sm_\d{2,3}")
 
 
 def table_with(path: Path, name: str, like: str, changes: Mapping[str, str | int]) -> tuple[str, str]:
-    """Return the text of the table at ``path`` with target ``name`` before all others, and the text of its entry.
+    """Text of the table at ``path`` with target ``name`` before all others, and the text of its entry.
 
     The entry is that of ``like``, with ``changes`` of ``FIELDS``; nothing else of the table changes. The result is
     read by the loader before it is returned: a ``UserError`` says what does not fit.
@@ -38,7 +38,7 @@ def table_with(path: Path, name: str, like: str, changes: Mapping[str, str | int
 
 
 def _entry(text: str, name: str) -> str:
-    """Return the text of a target's object as it stands in the table."""
+    """Text of a target's object as it stands in the table."""
     archs = re.search(r'"archs"\s*:\s*\{', text)
     assert archs is not None, "the loader has read it"
     found = re.compile(rf'"{name}"\s*:\s*').search(text, archs.end())

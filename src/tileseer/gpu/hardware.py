@@ -77,7 +77,7 @@ class _File(tables.Table):
 
 
 def load(path: str | Path) -> dict[str, Hardware]:
-    """Return every product of the table ``path`` by its key; raise ``UserError`` on a mistake in it."""
+    """Every product of the table ``path`` by its key; raise ``UserError`` on a mistake in it."""
     products = tables.read(path, _File).products
     for product, row in products.items():
         if "name" in row:
@@ -89,7 +89,7 @@ def load(path: str | Path) -> dict[str, Hardware]:
 
 
 def get(path: str | Path, product: str) -> Hardware:
-    """Return one product of the table ``path``; raise ``UserError`` when it is not there."""
+    """One product of the table ``path``; raise ``UserError`` when it is not there."""
     products = load(path)
     if not product:
         raise UserError(
