@@ -18,6 +18,7 @@ from typing import Any
 
 from tileseer.compile import ck_tree, compiler
 from tileseer.compile.base import CompileUnit
+from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.hipcc import FLAGS, HipccToolchain
 from tileseer.core.cache import Cache
 from tileseer.core.tables import parsed
@@ -118,7 +119,7 @@ def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: Compil
 def _ours(units, found, tree: Path, settings: CompileSettings, gpu, folder: Path) -> tuple[float, list[str]]:
     """Return the CPU seconds of the toolchain and its compilers for all units, and the statuses."""
     begin = time.process_time() + _children()
-    toolchain = HipccToolchain(found, ck_tree.CkTree(tree), settings, gpu, Cache(folder, 1 << 30))
+    toolchain = HipccToolchain(found, HeaderTree(tree / "include"), settings, gpu, Cache(folder, 1 << 30))
     statuses = [result.status for result in toolchain.compile(units)]
     return time.process_time() + _children() - begin, statuses
 

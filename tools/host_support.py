@@ -14,6 +14,7 @@ import pandas as pd
 
 from tileseer.compile import ck_tree, compiler
 from tileseer.compile.base import CompileUnit
+from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.host_check import HostCompiler, Launches
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -106,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)
-    library = HostCompiler(found, ck_tree.CkTree(tree), settings, Path("workflow/native"), store)
+    library = HostCompiler(found, HeaderTree(tree / "include"), settings, Path("workflow/native"), store)
     gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
     kinds = {kind: parse(name) for kind, name in read(args.matrix, Kinds).kernels.items()}
     rows: list[Comparison] = []

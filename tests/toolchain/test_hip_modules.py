@@ -66,8 +66,8 @@ class Kernel(ctypes.Structure):
 def machine():
     """Compiler, headers of the CK tree and its API level."""
     try:
-        tree = ck_tree.CkTree(ck_tree.find(CkSettings()))
-        return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.root)
+        tree = ck_tree.tree(CkSettings())
+        return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.include.parent)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

@@ -47,7 +47,7 @@ def machine():
     """Compiler, tree and API level of this machine."""
     try:
         tree = ck_tree.find(CkSettings())
-        return compiler.find(SETTINGS), ck_tree.CkTree(tree), ck_api.detect(API, tree)
+        return compiler.find(SETTINGS), ck_tree.tree(CkSettings()), ck_api.detect(API, tree)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

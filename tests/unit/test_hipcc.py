@@ -14,7 +14,6 @@ from kernel_samples import a_kernel
 
 from tileseer.compile import build, ck_tree, compiler, header_tree, machine_code, registry
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.ck_tree import CkTree
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import host_compiler
 from tileseer.compile.occupancy import blocks_per_cu
@@ -65,7 +64,7 @@ class Machine:
 
     def toolchain(self, **settings) -> HipccToolchain:
         settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
-        tree = CkTree(ck_tree.find(CkSettings(root=str(self.folder / "ck"))))
+        tree = ck_tree.tree(CkSettings(root=str(self.folder / "ck")))
         return HipccToolchain(compiler.find(settings), tree, settings, MI355X, Cache(self.folder / "cache", 2**30))
 
     def statuses(self, *texts: str, **settings) -> list[str]:

@@ -1,13 +1,29 @@
-"""A tree of C++ headers that kernels include: which of them a text includes, and what those are."""
+"""A tree of C++ headers that kernels include: where it is, and which of its headers a text includes."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from tileseer.core.errors import UserError
+
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
+
+
+def find_root(what: str, mark: str, option: str, root: str | None, places: Sequence[Path], how: str) -> Path:
+    """Top folder of a tree: ``root`` (of the settings' ``option``), else the first place that has the path ``mark``."""
+    if root:
+        if not Path(root).expanduser().joinpath(mark).exists():
+            kind = "file" if Path(mark).suffix else "folder"
+            raise UserError(f"{option}: {Path(root).expanduser()} has no {kind} {mark}; {how}")
+        return Path(root).expanduser()
+    for place in places:
+        if (place / mark).exists():
+            return place
+    raise UserError(f"no {what} in {', '.join(map(str, places))}; {how}")
 
 
 class HeaderTree:
@@ -18,20 +34,20 @@ class HeaderTree:
         self._digests: dict[bytes, str] = {}
 
     def digest(self, text: bytes) -> str:
-        """Return a SHA-256 of the headers that ``text`` includes, directly or through others, and of nothing else.
+        """SHA-256 of the headers that ``text`` includes, directly or through others, and of nothing else.
 
         Conditions of the preprocessor are not evaluated: a header under an ``#if`` counts as included.
         """
         direct = b"\n".join(sorted(set(_INCLUDE.findall(text))))
         if direct not in self._digests:
             total = hashlib.sha256()
-            for path in self.included(text):
+            for path in self._included(text):
                 total.update(f"{path} {_read(self.include / path)[0]}\n".encode())
             self._digests[direct] = total.hexdigest()
         return self._digests[direct]
 
-    def included(self, text: bytes) -> list[str]:
-        """Return the headers of the tree that ``text`` includes, directly or through others, sorted."""
+    def _included(self, text: bytes) -> list[str]:
+        """Headers of the tree that ``text`` includes, directly or through others, sorted."""
         seen: set[str] = set()
         waiting = [path.decode() for path in _INCLUDE.findall(text)]
         while waiting:
@@ -42,7 +58,7 @@ class HeaderTree:
         return sorted(seen)
 
     def whole_digest(self, folder: str) -> str:
-        """Return a SHA-256 of every file below ``folder`` of the tree: a rule compares it to see that one changed."""
+        """SHA-256 of every file below ``folder`` of the tree."""
         total = hashlib.sha256()
         for path in sorted(path for path in (self.include / folder).rglob("*") if path.is_file()):
             total.update(f"{path.relative_to(self.include)} {_read(path)[0]}\n".encode())
@@ -51,6 +67,6 @@ class HeaderTree:
 
 @cache
 def _read(path: Path) -> tuple[str, tuple[str, ...]]:
-    """Return the SHA-256 of a header and what it includes."""
+    """SHA-256 of a header, and what it includes."""
     content = path.read_bytes()
     return hashlib.sha256(content).hexdigest(), tuple(found.decode() for found in _INCLUDE.findall(content))

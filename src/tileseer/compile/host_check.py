@@ -18,7 +18,7 @@ import numpy as np
 
 from tileseer.compile import ck_tree, compiler, machine_code
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.ck_tree import CkTree
+from tileseer.compile.header_tree import HeaderTree
 from tileseer.conv.problem import Problem
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
@@ -133,7 +133,7 @@ class HostCompiler:
     def __init__(
         self,
         found: compiler.Compiler,
-        tree: CkTree,
+        tree: HeaderTree,
         settings: CompileSettings,
         native: Path,
         cache: caches.Cache | None = None,
@@ -226,7 +226,7 @@ class HostCompiler:
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
     """Return the one of the settings; ``native`` is the folder of hip_stand_in.cpp."""
     store = caches.open_cache(cache.folder, cache.max_gib)
-    return HostCompiler(compiler.find(settings), CkTree(ck_tree.find(ck)), settings, native, store)
+    return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, native, store)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Building the driver and modules: the compiler commands for each backend."""
+"""Compiler commands that build driver and modules from workflow/native, for each backend."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ from tileseer.core.errors import UserError
 
 SOURCES = Path("workflow/native")
 DRIVER_SOURCE = "conv_library.cpp"
-BACKENDS = ("host", "cuda", "hip")
 
 
 def command(
     backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = SOURCES
 ) -> list[str]:
-    """Return the command that makes one shared library of C++ sources; ``arch`` is ignored by the host backend."""
+    """Command that makes one shared library of C++ sources; the host backend ignores ``arch``."""
     common = ["-std=c++17", "-O2", f"-I{include}", f"-DTILESEER_{backend.upper()}"]
     common.append(f'-DTILESEER_SOURCES="{sources_digest(include)}"')
-    files = [str(source) for source in sources]
-    if backend == "cuda":
-        # The shared runtime: driver and modules have to agree on what is current.
-        language = ["-x", "cu", f"-arch={arch}", "-cudart", "shared", "-Xcompiler", "-fPIC", "-shared"]
-        return [compiler, *common, *language, *files, "-o", str(output)]
-    if backend == "hip":
-        return [compiler, *common, "-x", "hip", f"--offload-arch={arch}", "-fPIC", "-shared", *files, "-o", str(output)]
-    return [compiler, *common, "-fPIC", "-shared", *files, "-o", str(output)]
+    # CUDA: the shared runtime, for driver and modules have to agree on what is current.
+    language = {
+        "cuda": ["-x", "cu", f"-arch={arch}", "-cudart", "shared", "-Xcompiler", "-fPIC"],
+        "hip": ["-x", "hip", f"--offload-arch={arch}", "-fPIC"],
+        "host": ["-fPIC"],
+    }
+    return [compiler, *common, *language[backend], "-shared", *map(str, sources), "-o", str(output)]
 
 
 def sources_digest(include: Path = SOURCES) -> str:
-    """Return 16 hex digits of the driver's sources; they become part of its version, and so of what times depend on."""
+    """Digest (16 hex digits) of the driver's sources: a part of its version, and so of what times depend on."""
     digest = hashlib.sha256()
     for path in sorted(include.glob("*.[ch]pp")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -10,7 +10,6 @@ from pathlib import Path
 from tileseer import families
 from tileseer.compile import ck_tree, compiler, cutlass_tree
 from tileseer.compile.base import Toolchain
-from tileseer.compile.ck_tree import CkTree
 from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.none import NoToolchain
 from tileseer.core.cache import Cache, open_cache
@@ -58,7 +57,7 @@ class Kit:
 
 
 KITS = {
-    "hipcc": Kit(families.CK_TILE, "ck_tile", lambda trees: CkTree(ck_tree.find(trees.ck))),
+    "hipcc": Kit(families.CK_TILE, "ck_tile", lambda trees: ck_tree.tree(trees.ck)),
     "nvcc": Kit(families.CUTLASS, "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
 }
 
