@@ -1,8 +1,8 @@
-"""Measuring the most informative pairs first, so that a run that has to stop early has found most of what there is.
+"""Order of measuring under a budget: the most informative pairs first.
 
-Pairs come in rounds, one pair a problem and round. What is known of a kernel on similar problems says how it may do on
-this one; most rounds take the most promising candidate that is left, the others a random one, so that no kernel is
-judged by its neighbours alone. Problems are similar whose implicit matrix products have similar sizes.
+Pairs come in rounds of one pair a problem. A kernel's times on similar problems predict its time on this one. Most
+rounds take the most promising candidate that is left, the others a random one, so that no kernel is judged by its
+neighbours alone. Problems are similar if their implicit matrix products have similar sizes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EXPLORE = 0.25
 """Share of rounds that take random candidates, after the first ones."""
 FIRST_ROUNDS = 2
 BANDWIDTH = 1.0
-"""Distance, in doublings of a size, at which what is known of a problem counts about half."""
+"""Distance, in doublings of a size, at which a problem counts about half."""
 SIZES = ("gemm_m", "gemm_n", "gemm_k", "gemm_batch")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -34,7 +34,7 @@ def seconds(text: str) -> float:
 
 
 class Rounds:
-    """Chooses the pairs of one round after the other among the wanted ones, from the times of the earlier rounds."""
+    """The pairs of one round after the other among the wanted ones, chosen from the times of the earlier rounds."""
 
     def __init__(
         self, problems: pd.DataFrame, variant: str, problem: np.ndarray, candidate: np.ndarray, seed: int
@@ -61,13 +61,13 @@ class Rounds:
             yield self._problems[rows], self._candidates[columns]
 
     def learn(self, problem: np.ndarray, candidate: np.ndarray, latency_ms: np.ndarray) -> None:
-        """Take note of measured times [n]; NaN for pairs without one."""
+        """Take in measured times [n]; NaN for pairs without one."""
         p = np.searchsorted(self._problems, problem)
         c = np.searchsorted(self._candidates, candidate)
         self._log_ms[p, c] = np.log(latency_ms)
 
     def _promise(self, rows: np.ndarray) -> np.ndarray:
-        """Number for each pair of the problems ``rows``: the smaller the more is to be expected."""
+        """Expected slowdown of each pair of the problems ``rows``, [R, Q]: the smallest is the most promising."""
         chance = self._generator.random((len(rows), len(self._candidates)))
         if self._round < FIRST_ROUNDS or self._generator.random() < EXPLORE:
             return chance
@@ -83,7 +83,7 @@ class Rounds:
 
 
 def _weights(problems: pd.DataFrame, variant: str) -> np.ndarray:
-    """How much each problem says about each other one, [P, P] in (0, 1]."""
+    """Weight of each problem in the prediction for each other one, [P, P] in (0, 1]."""
     gemm = implicit_gemm(problems, variant)
     sizes = np.log2(gemm[list(SIZES)].to_numpy(float))
     filters = problems[["ndim", "Z", "Y", "X"]].to_numpy()

@@ -1,4 +1,4 @@
-"""The table of pairs that active measuring chose, and what it means for the stages that measure and collect them."""
+"""Table of the pairs that active measuring chose, and which pairs are to be measured because of it."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def read(path: Path) -> pa.Table:
 
 
 def record(chosen: pa.Table) -> dict[str, Any]:
-    """What the rounds saw."""
+    """Record of the rounds."""
     return dict(json.loads(chosen.schema.metadata[b"tileseer"]))
 
 
 def wanted(pairs: pa.Table, problems: pa.Table, chosen: pa.Table | None) -> pa.ChunkedArray:
-    """Which rows of a support table are to be measured: supported, and chosen or of a validation problem.
+    """Rows of a support table that are to be measured: supported, and chosen or of a validation problem.
 
     Without ``chosen`` every supported pair is.
     """

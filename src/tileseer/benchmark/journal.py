@@ -36,7 +36,7 @@ CHECKSUM = "crc32"
 HEADER = ",".join((*COLUMNS, CHECKSUM))
 _BEFORE = COLUMNS[: COLUMNS.index("sentinel")]
 EARLIER_HEADERS = (",".join(_BEFORE), ",".join((*_BEFORE, CHECKSUM)))
-"""Journals of releases that wrote no checksum, then no sentinel; who opens one for appending adds what is missing."""
+"""Journals of releases that wrote no checksum, then no sentinel; opening one for appending adds what is missing."""
 _INTS = ("problem_idx", *DIMS, "non_zero", "samples", "split_k", "seed")
 _FLOATS = ("latency_ms", "tflops", "latency_cv", "sentinel")
 _MAY_BE_EMPTY = ("non_zero", "error", *_FLOATS)
@@ -58,7 +58,7 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class Malformed:
-    """A line that is no measurement: its number in the file (the header is 1), why, and its text."""
+    """A line that is no measurement: its number in the file (the header is 1), the reason, and its text."""
 
     line: int
     reason: str
@@ -90,7 +90,7 @@ class Journal:
             self._write(b"\n")
 
     def append(self, rows: pa.Table) -> None:
-        """Write rows (``SCHEMA``) and wait until they are on the disk; who lost the journal gets a ``UserError``."""
+        """Write rows (``SCHEMA``) and wait until they are on the disk; ``UserError`` if another process took over."""
         self._claim.check()
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
@@ -200,7 +200,7 @@ def _parsed(lines: Sequence[bytes], first: int, columns: Sequence[str]) -> tuple
 
 
 def _misshapen(line: bytes, columns: int) -> str:
-    """Why a line has not the form of a row; empty if it has."""
+    """Fault in the form of a line; empty if it may be a row."""
     if not line:
         return "an empty line"
     fields = line.count(b",") + 1

@@ -1,7 +1,7 @@
-"""Which lines of a journal are about which kernel, kept beside the journal: it is read once, not once a chunk.
+"""Index of a journal, in a file beside it: the lines of each kernel. So a journal is read once, not once a chunk.
 
-After a first line with the size and time of the journal, and a checksum of what follows, the file holds each kernel of
-the journal with the number of its lines, and then where these begin and end. It is made anew when it does not fit.
+The first line has the size and time of the journal and a checksum of the rest; then come each kernel with the number of
+its lines, and where these begin and end. An index that does not fit its journal is made anew.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Index:
 
 
 def of(path: Path) -> Index:
-    """Index of a journal; make it if there is none that fits. A file that is none is a ``UserError``."""
+    """Index of a journal, made if there is none that fits; ``UserError`` if the file is no journal."""
     beside = path.with_name(f".{path.name}.index")
     stat = path.stat()
     state = f"{stat.st_size} {stat.st_mtime_ns}"
@@ -92,7 +92,7 @@ def _lines(stream: BinaryIO, size: int) -> Iterator[tuple[np.ndarray, np.ndarray
 
 
 def _found(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Kernels of the lines of ``text``, and where these stand; lines that are cut short are left out."""
+    """Kernels of the lines of ``text``, and where these stand; lines without a kernel are left out."""
     end = np.flatnonzero(text == ord("\n")) + 1
     begin = np.concatenate([[0], end[:-1]])
     commas = np.flatnonzero(text == ord(","))

@@ -21,7 +21,7 @@ from tileseer.devices.base import STATUSES, Device, Times
 
 @dataclass(frozen=True)
 class Batch:
-    """What is measured and how its rows are labelled."""
+    """What is measured, and the labels of its rows."""
 
     arch: str
     variant: str
@@ -38,7 +38,7 @@ class Batch:
 
 
 def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
-    """Wanted pairs that the journal has no measurement of, or one of a GPU that was not itself."""
+    """Wanted pairs without a measurement in the journal, or with one of a throttled or contended GPU only."""
     have = receipt.counted(journal, batch.measurement_id, wanted)
     have = have.filter(pa.compute.invert(receipt.passing(have)))
     return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
@@ -84,10 +84,10 @@ def measure(
     budget_s: float | None = None,
     in_order: bool = False,
 ) -> int:
-    """Measure pairs and append each batch to the journal as soon as it is there; return how many were measured.
+    """Measure pairs and append each batch to the journal as soon as it is there; the number of measured pairs.
 
-    With a budget the most informative pairs come first, unless they are to be measured ``in_order``, and none is begun
-    after it is spent.
+    With a budget the most informative pairs come first, unless they are to be measured ``in_order``, and no batch is
+    begun after it is spent.
     """
     flops = implicit_gemm(batch.problems, batch.variant)["flops"].to_numpy()
     step = min(batch_pairs, batch.device.largest_batch)
@@ -126,16 +126,15 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
     """Journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
     problems, candidates = batch.problems, batch.candidates
     count = len(problem)
-    # nan compares as "not ok" in Arrow only when it is a null.
-    latency = pa.array(times.latency_ms, from_pandas=True)
     with np.errstate(invalid="ignore"):
-        tflops = pa.array(flops[problem] / times.latency_ms * 1e-9, from_pandas=True)
+        tflops = flops[problem] / times.latency_ms * 1e-9
     columns = {
         "kernel": _take(candidates["kernel"], candidate),
         "problem_idx": problem,
         **{name: problems[name].to_numpy()[problem] for name in DIMS},
-        "latency_ms": latency,
-        "tflops": tflops,
+        # A time that is missing has to be a null: NaN would be a number.
+        "latency_ms": pa.array(times.latency_ms, from_pandas=True),
+        "tflops": pa.array(tflops, from_pandas=True),
         "non_zero": _non_zero(times, count),
         "status": _take(pd.Series(STATUSES), times.status),
         "error": _errors(times),
@@ -155,7 +154,7 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
 
 
 def _errors(times: Times) -> pa.Array:
-    """What the device said of each pair; for one that says nothing, the status."""
+    """Message of the device about each pair; the status where it gives none."""
     if times.error is not None:
         return pa.array(times.error, pa.string())
     return _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status)

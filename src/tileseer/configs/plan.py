@@ -1,4 +1,4 @@
-"""The plan: which chunks an operation has. A chunk is the unit of a job, the kernel that of a result."""
+"""The plan: the chunks of an operation. A chunk is the unit of a job, the kernel that of a result."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ HEADER = "chunk\tkernels\tdigest\n"
 
 
 def chunk_of(kernel: str, chunks: int) -> int:
-    """Hash bucket of a kernel name.
-
-    It depends on no other kernel, so that one more kernel changes one chunk.
-    """
+    """Chunk of a kernel by the hash of its name: one more kernel changes one chunk."""
     return draws.of_name(kernel) % chunks
 
 
 def text(kernels: Iterable[tuple[int, str]]) -> str:
-    """Plan file: each chunk, how many kernels it has, and a digest of them.
+    """Text of the plan file: each chunk with the number and the digest of its kernels.
 
     ``kernels`` are (chunk, everything that later stages know of the kernel).
     """
@@ -36,7 +33,7 @@ def text(kernels: Iterable[tuple[int, str]]) -> str:
 
 
 def read(path: Path) -> dict[str, str]:
-    """Chunk number to digest, in file order; the numbers are texts, as Snakemake's wildcards are."""
+    """Digest by chunk number, in file order; the numbers are texts, as Snakemake's wildcards are."""
     seal.check(path)
     fields = (line.split("\t") for line in path.read_text().splitlines()[1:])
     return {chunk: digest for chunk, _, digest in fields}

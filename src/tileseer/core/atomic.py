@@ -39,7 +39,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def naming(target: Path) -> Iterator[None]:
-    """Let an error of the file system say which file was to be written: a full disk names none by itself."""
+    """Name ``target`` in errors of the file system: a full disk names no file by itself."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Which commit of a git checkout files come from."""
+"""Commit of a git checkout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tileseer.core.tables import Table
 
 
 class Source(Table):
-    """A checkout; everything is None where the folder is none, or where git is missing."""
+    """A checkout; everything is None if the folder is none, or if git is missing."""
 
     commit: str | None = None
     date: str | None = None

@@ -1,7 +1,7 @@
-"""Random numbers that follow from content: the same row gets the same number wherever it stands.
+"""Random numbers by content: the same row gets the same number wherever it stands.
 
-A 64-bit mixer (the finalizer of SplitMix64, Steele et al. 2014) takes the part of a generator. Nothing depends on
-the order, the number or the chunking of rows.
+The generator is a 64-bit mixer, the finalizer of SplitMix64 (Steele et al. 2014). Nothing depends on the order, the
+number or the chunking of rows.
 """
 
 from __future__ import annotations

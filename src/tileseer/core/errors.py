@@ -18,7 +18,7 @@ LONGEST_SHOWN = 80
 
 
 def shown(value: object) -> str:
-    """What a message shows of a user's value: Python's form of it, cut where it is long."""
+    """A user's value in a message: Python's form of it, cut if it is long."""
     text = repr(value)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
@@ -27,7 +27,7 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
     """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2.
 
     ``OSError`` (full disk, read-only folder, missing file) is the user's to repair as well; it names its file.
-    Everything else is our own defect and keeps its traceback.
+    Everything else is a defect of Tileseer and keeps its traceback.
     """
 
     @functools.wraps(main)

@@ -1,4 +1,4 @@
-"""Grammars made of parts in a fixed order, so that a text that breaks one can be told where and what was expected."""
+"""Grammars of parts in a fixed order: a message about a text that breaks one has the place and what was expected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a text: what a reader calls it, and its regular expression."""
+    """A part of a text: its name for readers, and its regular expression."""
 
     what: str
     pattern: str
@@ -22,7 +22,7 @@ def compiled(parts: Sequence[Part]) -> re.Pattern[str]:
 
 
 def broken(text: str, parts: Sequence[Part]) -> str:
-    """Where ``text`` leaves the grammar, with a caret below the place; it must not follow the grammar."""
+    """Message about the place where ``text`` leaves the grammar, which it must do, with a caret below it."""
     position = 0
     for part in parts:
         match = re.compile(part.pattern, re.ASCII).match(text, position)

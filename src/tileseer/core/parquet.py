@@ -22,7 +22,7 @@ def write(table: pa.Table, path: Path) -> None:
 
 @contextmanager
 def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
-    """Yield a writer for a table that is not in memory as a whole; the file appears when all of it was written."""
+    """Yield a writer for a table that does not fit into memory; the file appears when all of it is written."""
     with (
         replacing(path, sealed=True) as temporary,
         pq.ParquetWriter(temporary, schema, compression="zstd", version="2.6") as writer,

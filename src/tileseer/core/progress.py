@@ -1,4 +1,4 @@
-"""What a person sees of long work: how much is done, how fast, how long the rest takes, the best so far, failures.
+"""Progress of long work: how much is done, how fast, how long the rest takes, the best so far, failures.
 
 On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then.
 """
@@ -16,13 +16,13 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
 FIRST = 8
-"""Things of a budget that are done before it is known how long one takes."""
+"""Things that are done under a budget before the time of one is known."""
 LINE_EVERY_S = 5.0
 """Seconds between two plain lines; work that is done sooner prints none."""
 
 
 class Progress:
-    """Counts what is done of ``total`` things. Use it as a context."""
+    """A count of what is done of ``total`` things; a context."""
 
     def __init__(
         self, title: str, total: int, unit: str, budget_s: float | None = None, stream: TextIO | None = None
@@ -53,9 +53,9 @@ class Progress:
             self._bar.stop()
 
     def add(self, count: int, seconds: float, failed: int = 0, best: str = "", charged_s: float | None = None) -> None:
-        """Say that ``count`` more are done after ``seconds``; ``best`` is the best so far, with its unit.
+        """Count ``count`` more after ``seconds``; ``best`` is the best so far, with its unit.
 
-        ``charged_s``: what they cost of the budget, where that is not the time that a person waits.
+        ``charged_s``: their part of the budget, if it is not the time that a person waits.
         """
         self.done += count
         self.failed += failed
@@ -70,7 +70,7 @@ class Progress:
             print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
 
     def affordable(self, most: int) -> int:
-        """How many more things, at least one, the rest of the budget pays for at the rate so far."""
+        """Number of further things, at least one, that the rest of the budget pays for at the rate so far."""
         if self._budget_s is None:
             return most
         if self._spent_s <= 0:

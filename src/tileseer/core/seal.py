@@ -1,4 +1,4 @@
-"""Seals: the SHA-256 of a file of an earlier stage in a hidden file beside it, so that damage is never read as data.
+"""Seals: the SHA-256 of a stage's output in a hidden file beside it, so that damage is never read as data.
 
 A Parquet file, a JSON file or a model with one wrong bit is mostly still one, and gives other results. A file without
 a seal, of a user or of another program, is read as it is.
@@ -21,7 +21,7 @@ def path_of(path: Path) -> Path:
 def write(path: Path, content: Path) -> None:
     """Write the seal of ``path``, whose content is at ``content`` until it is renamed.
 
-    Who is killed between the two leaves a job that Snakemake runs again.
+    A kill between the two leaves a job that Snakemake runs again.
     """
     target = path_of(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
@@ -38,7 +38,7 @@ def check(path: Path) -> None:
         expected = path_of(path).read_text(errors="replace").strip()
         found = _digest(path)
     except FileNotFoundError:
-        # No seal, or no file: who reads it says so.
+        # No seal, or no file, which the reader reports.
         return
     if found != expected:
         raise UserError(

@@ -1,7 +1,7 @@
-"""A chunk in parts of a few kernels each, so that the memory does not depend on how large a chunk is.
+"""Parts of a chunk, of a few kernels each, so that the memory does not depend on the size of a chunk.
 
 The pairs of a part are those of the support table, its measurements the rows of the journal about its kernels. The
-journal is read once; what it says of each part waits in a file of its own.
+journal is read once; the rows of each part wait in a file of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAIR_BYTES = 2048
 
 
 def pairs_at_once(memory_mib: int) -> int:
-    """How many pairs a part may have, so that the dataset stage takes at most ``memory_mib``."""
+    """Pairs of a part with which the dataset stage takes at most ``memory_mib``."""
     return max(1, ((memory_mib - BASE_MIB) << 20) // PAIR_BYTES)
 
 

@@ -1,7 +1,7 @@
 """The rows of a dataset between two passes: written to a file a chunk at a time, read back in the dataset's order.
 
-A row is numbers only; what it says of its kernel and of its problem stands once, in tables that fit into memory. So
-the memory is that of what is added at a time and of one row group, however many rows there are.
+A row is numbers only; kernels and problems stand once, in tables that fit into memory. So the memory is that of what is
+added at a time and of one row group, however many rows there are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROW = np.dtype(
 NUMBERS = ("split_k", "samples", "non_zero", "latency_ms", "tflops", "latency_cv", "sentinel")
 WORDS = ("status", "reason")
 NONE = {"split_k": 0, "samples": -1, "non_zero": np.iinfo(np.int64).min}
-"""What stands for a null; for a float it is NaN, which no journal holds."""
+"""Numbers in place of a null; for a float it is NaN, which no journal holds."""
 
 
 class Rows:
@@ -44,9 +44,9 @@ class Rows:
         self._file = file
         self._builds: list[pa.Table] = []
         self._has_rows: list[np.ndarray] = []
-        """Of each chunk, which kernels of its build table have a row."""
+        """Of each chunk, the kernels of its build table that have a row, bool."""
         self._runs: list[tuple[int, np.ndarray]] = []
-        """Of each chunk the number of its first row, and how many rows it has of each problem."""
+        """Of each chunk the number of its first row, and the number of its rows of each problem."""
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
         self.statuses: Counter[str] = Counter()
         self.length = 0

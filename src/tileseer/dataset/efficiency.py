@@ -8,7 +8,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 
 NOT_IN_POOL = ("unsupported", "compile_error", "compile_timeout")
-"""Statuses known before a selection: such a pair is never offered. Every other failure is the selection's risk."""
+"""Statuses known before a selection: such a pair is never a candidate. Every other failure is the selection's risk."""
 OK = STATUSES.index("ok")
 SKIPPED = STATUSES.index("skipped")
 PERCENTILES = tuple(range(0, 101, 2))
@@ -23,7 +23,7 @@ def in_pool(measurements: Measurements) -> np.ndarray:
 def proven(measurements: Measurements) -> np.ndarray:
     """Which candidates ran on at least one training problem, bool [Q].
 
-    Others (never built, always failing, never measured) are not offered: nothing is known about them.
+    Others (never built, always failing, never measured) are no candidates: nothing is known about them.
     """
     training = (measurements.problems["split"] == "train").to_numpy()
     ran = (measurements.status == OK) & training[measurements.problem]

@@ -83,7 +83,7 @@ class BetweenRuns(Table):
     pairs: Annotated[int, Field(ge=1)]
     """Pairs that were measured in both runs."""
     source: str
-    """Which runs, and where their log is."""
+    """The runs, and where their log is."""
 
 
 class Recording(Table):
@@ -102,12 +102,12 @@ class Recording(Table):
     """By operation; absent where nothing was measured twice."""
 
     def told(self) -> dict[str, str]:
-        """All that a reader of the times wants to know."""
+        """Everything that explains the times."""
         return {"times": self.latency, **self.provenance}
 
 
 def load(folder: Path) -> Recording:
-    """Read what a recording says of itself; ``UserError`` where it is damaged."""
+    """Read the description of a recording; ``UserError`` if it is damaged."""
     path = folder / FILE
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

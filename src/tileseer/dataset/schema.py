@@ -22,14 +22,14 @@ from tileseer.families import candidates as candidate_tables
 
 SCHEMA_VERSION = 3
 BETWEEN_RUNS = "between_runs"
-"""Entry of the provenance: ``relative``, the standard deviation of a time from run to run; of how many ``pairs`` that
-was learnt, and from what (``source``). Absent where it was not measured, and where two runs never differ."""
+"""Entry of the provenance: ``relative``, the standard deviation of a time from run to run, with its ``source`` and the
+number of ``pairs`` behind it. Absent where it was not measured, and where two runs never differ."""
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
     "n_mfma", "n_buffer_loads", "n_buffer_stores", "n_lds_reads", "n_lds_writes", "n_barriers",
 )  # fmt: skip
-"""What only a compiler knows of a kernel; empty in a dataset of estimates."""
+"""Facts of a kernel that only a compiler has; empty in a dataset of estimates."""
 SCHEMA = pa.schema(
     [
         pa.field("kernel", NAME, False),
@@ -65,7 +65,7 @@ PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_
 
 
 def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
-    """What the dataset ``table``, read from ``path``, says of its making; ``UserError`` if it is not ours."""
+    """Provenance of the dataset ``table``, read from ``path``; ``UserError`` if it is not ours."""
     try:
         provenance: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tileseer"])
     except (KeyError, ValueError) as error:

@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.gpu.arch import ArchSpecs
 
 FIELDS = ("family", "product", "wave_size", "lds_kib")
-"""What may differ from the known target; waves and warp tiles are lists, which an editor changes better."""
+"""Fields that may differ from the known target; waves and warp tiles are lists, which an editor changes better."""
 _NAME = re.compile(r"gfx[0-9a-f]{3,5}|sm_\d{2,3}")
 
 

@@ -1,4 +1,4 @@
-"""GPU products: what the simulator, the features and the support rules know about a device."""
+"""GPU products: facts of a device for the simulator, the features and the support rules."""
 
 from __future__ import annotations
 
