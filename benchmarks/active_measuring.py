@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import lightgbm
 import numpy as np
 
 from tileseer.active import choice
@@ -27,9 +26,7 @@ CONFIG = Path(__file__).parents[1] / "config"
 
 def picked(data, product, settings) -> np.ndarray:
     """Train on ``data`` and return the efficiency of the picks on the validation problems."""
-    trained = trainer.train(data, product, settings)
-    booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = ranking.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    scores, offered = ranking.rank_pool(data, trainer.train(data, product, settings).model)
     return ranking.score(data, scores, offered).picked
 
 

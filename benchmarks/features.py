@@ -21,7 +21,7 @@ from tileseer.families import candidates
 from tileseer.families.ck_tile import kernel, resources, sweep
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.model import features, trainer
+from tileseer.model import features, model
 from tileseer.problems import problem_sets
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
     parser.add_argument("--features", choices=list(features.FEATURE_SETS), default="tileseer")
     parser.add_argument("--rows", default=1_000_000, type=int)
-    parser.add_argument("--block", default=trainer.BLOCK, type=int, help="rows of a matrix; 0: all in one")
+    parser.add_argument("--block", default=model.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)
     args = parser.parse_args()
 

@@ -15,7 +15,8 @@ import numpy as np
 from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core.errors import UserError
-from tileseer.model.model_files import SELECTOR, verify
+from tileseer.model.model_files import SELECTOR
+from tileseer.publish.index import verify
 
 MAIN = """
 #include "selector.hpp"
@@ -98,7 +99,7 @@ def main() -> None:
     args = parser.parse_args()
     index = verify(args.models)
     shapes = random_problems(args.problems)
-    for operation, entry in index["operations"].items():
+    for operation, entry in index.operations.items():
         begin = time.perf_counter()
         selector = Selector.load(args.models, operation)
         loaded = time.perf_counter() - begin
@@ -112,14 +113,12 @@ def main() -> None:
             alone.append(time.perf_counter() - begin)
         has = picks.candidate != NO_CANDIDATE
         pool = selector.served.supported(shapes).sum(axis=1)
-        print(
-            f"{operation}: {len(selector.candidates)} candidates; {has.sum():,} of {len(shapes):,} problems have a pick"
-        )
+        print(f"{operation}: {len(selector.pool)} candidates; {has.sum():,} of {len(shapes):,} problems have a pick")
         print(f"  Python: load {loaded:.2f} s, one problem {1e3 * statistics.median(alone):.2f} ms, "
               f"a batch {1e6 * batch:.0f} us of CPU a problem")  # fmt: skip
         for flags in (["-O2"], ["-O3"], ["-O3", "-march=native"]):
             namespace = f"{operation}_{index['arch']}"
-            rows, scores, took, seconds = cpp(args.models / entry["folder"] / SELECTOR, namespace, shapes, flags)
+            rows, scores, took, seconds = cpp(args.models / entry.folder / SELECTOR, namespace, shapes, flags)
             same = rows == picks.candidate.tolist() and scores == picks.score.tolist()
             wide = has & (pool >= np.percentile(pool[has], 90))
             print(f"  C++ {' '.join(flags)}: compiled in {seconds:.1f} s; picks and scores equal to Python: {same}; "

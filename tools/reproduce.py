@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.model.model_files import PROVENANCE, verify
+from tileseer.model.model_files import PROVENANCE
+from tileseer.publish.index import verify
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
@@ -62,7 +63,7 @@ def made() -> dict[str, object]:
         ]  # fmt: skip
         if subprocess.run(command, cwd=folder).returncode:
             raise UserError("the workflow failed; see above")
-        models = verify(folder / MODELS)["sha256"]
+        models = verify(folder / MODELS).sha256
         # It names the commit and the packages, which may be others.
         models.pop(PROVENANCE)
     return {

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from tileseer.model import model_files
+from tileseer.core import documents
 
 HEADER = (
     "| arch, operation | times | problems | | mean | median | 10th percentile | points of mean behind the model |\n"
@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("reports", nargs="+", type=Path, help="results/validation/ARCH/OPERATION.json")
     print(HEADER)
     for path in parser.parse_args().reports:
-        report = model_files.read_json(path)
+        report = documents.read_json(path)
         where = f"{report['arch']}, {report['operation']} | {report['device_kind']} | {report['n_problems']}"
         for name, content, behind in rows(report):
             print(f"| {where} | {name} | {_figures(content)} | {behind} |")

@@ -13,15 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.client.selection import load_booster
-from tileseer.core import parquet
 from tileseer.core.errors import reports_user_errors
-from tileseer.core.tables import checked
 from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.harness import details
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import model_files
+from tileseer.model.model import Model
 from tileseer.validation import ranking
 
 
@@ -53,11 +49,7 @@ def grid(full: Measurements, some: Measurements) -> tuple[np.ndarray, np.ndarray
 
 def picked(full: Measurements, training: Path) -> np.ndarray:
     """Return the efficiency of a model's picks for the validation problems by the full times."""
-    spec = model_files.read_json(training / model_files.SPEC)
-    hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
-    booster = load_booster(training / model_files.MODEL, spec)
-    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    return ranking.score(full, *ranking.rank_pool(full, booster, spec, pool, hardware)).picked
+    return ranking.score(full, *ranking.rank_pool(full, Model.read(training))).picked
 
 
 def told(values: np.ndarray) -> str:

@@ -13,12 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.client.selection import load_booster
-from tileseer.core import parquet
-from tileseer.core.tables import checked
 from tileseer.dataset import efficiency, schema
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import model_files
+from tileseer.model.model import Model
 from tileseer.validation import ranking
 
 ARCH = "sm_90"
@@ -36,11 +32,7 @@ def picks(results: Path, operation: str) -> pd.DataFrame:
     """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
     measured = schema.load(results / f"datasets/{ARCH}/{operation}.parquet")
     training = results / f"training/{ARCH}/{operation}"
-    spec = model_files.read_json(training / model_files.SPEC)
-    hardware = checked(model_files.read_json(training / model_files.HARDWARE), Hardware, "hardware")
-    booster = load_booster(training / model_files.MODEL, spec)
-    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    scores, offered = ranking.rank_pool(measured, booster, spec, pool, hardware)
+    scores, offered = ranking.rank_pool(measured, Model.read(training))
     times = np.full(scores.shape, np.inf)
     ok = measured.status == efficiency.OK
     times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000

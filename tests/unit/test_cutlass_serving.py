@@ -9,15 +9,16 @@ from test_publish import API, SMALL_SERVING, TEMPLATE
 from test_serving import SHAPES, picks_of_cpp, random_shapes
 
 from tileseer.cli import main
-from tileseer.client.selection import NO_CANDIDATE, Selector, load_booster
+from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, from_frame
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.dataset import recording, schema
 from tileseer.families import learning
 from tileseer.families.cutlass import kernel as cutlass
 from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
+from tileseer.model.model import Model
 from tileseer.publish import model_folder
 from tileseer.serving import artefacts
 from tileseer.validation import evaluation, ranking
@@ -37,15 +38,14 @@ def published(request, tmp_path_factory):
     data = schema.load(folder / "dataset.parquet")
     trained = trainer.train(data, H200, SETTINGS)
     training = folder / "training"
-    trainer.write(training, trained, H200)
-    booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranked = ranking.rank_pool(data, booster, trained.spec, trained.candidates, H200)
+    trained.save(training)
+    model = Model.read(training)
+    ranked = ranking.rank_pool(data, model)
     (folder / "report.json").write_text(evaluation.evaluate(data, *ranked, H200).text())
     served = artefacts.build(
-        data, booster, trained.spec, trained.candidates, trained.out_of_fold, H200, TEMPLATE, API,
-        samples.coefficients(), SMALL_SERVING,
+        data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
     )  # fmt: skip
-    artefacts.write(folder / "serving", served)
+    served.save(folder / "serving")
     model_folder.publish([training], [folder / "report.json"], [folder / "serving"], folder / "models")
     return data, folder, request.param
 
@@ -62,13 +62,13 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
     assert flags == picks.known.tolist()
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.15 and len(set(rows)) > 3
     assert picks.known.any() == bool(known)
-    runs = learning.check(data.problems, python.candidates, operation.rpartition("_")[0], 32) == 0
+    runs = learning.check(data.problems, python.pool, operation.rpartition("_")[0], 32) == 0
     assert (python.served.supported(data.problems[list(DIMS)].to_numpy(np.int64)) == runs).all()
 
 
 def test_the_kernel_list_names_the_files_of_the_kernels(published):
     _, folder, operation = published
-    listed = model_files.read_json(folder / "serving" / model_files.KERNELS)
+    listed = documents.read_json(folder / "serving" / model_files.KERNELS)
     names = [entry["kernel"] for entry in listed["kernels"]]
     assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
     assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)
@@ -80,7 +80,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     data, folder, operation = published
     selector = Selector.load(folder / "models", operation)
     problem = from_frame(data.problems.iloc[[0]])[0]
-    pool = selector.candidates
+    pool = selector.pool
     of_rank = pool[pool["ndim"] == problem.ndim]
     foreign = dataclasses.replace(cutlass.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
     kernels = of_rank["candidate"].tolist()

@@ -28,7 +28,9 @@ def table(gaps, ndim=2):
 
 def test_the_threshold_is_the_conformal_quantile():
     gaps = guarantee.calibrate(table([0.4, 0.1, 0.3, 0.2]))
-    assert gaps == {"all": {"gap": [0.1, 0.2, 0.3, 0.4], "share": [0.2, 0.4, 0.6, 0.8]}}
+    assert {name: part.model_dump() for name, part in gaps.items()} == {
+        "all": {"gap": [0.1, 0.2, 0.3, 0.4], "share": [0.2, 0.4, 0.6, 0.8]}
+    }
     # n = 4: ceil(5 * 0.6) = 3rd, ceil(5 * 0.8) = 4th, and 0.9 would need a fifth.
     assert guarantee.threshold(gaps, 2, 0.6) == 0.3
     assert guarantee.threshold(gaps, 3, 0.8) == 0.4
@@ -48,7 +50,7 @@ def test_a_dimensionality_has_gaps_of_its_own_where_it_has_enough_groups():
     volumes = table([0.9] * (guarantee.LEAST - 1), ndim=3)
     both = pd.concat([table([0.1] * guarantee.LEAST), volumes.assign(group=lambda t: "3d" + t.group)])
     gaps = guarantee.calibrate(both)
-    assert set(gaps) == {"2d", "all"} and len(gaps["all"]["gap"]) == 2 * guarantee.LEAST - 1
+    assert set(gaps) == {"2d", "all"} and len(gaps["all"].gap) == 2 * guarantee.LEAST - 1
     assert guarantee.threshold(gaps, 2, 0.9) == 0.1
     assert guarantee.threshold(gaps, 3, 0.9) == 0.9
 
@@ -91,14 +93,14 @@ def test_coverage_counts_sets_that_hold_a_near_best_candidate():
     scores = np.array([[0.0, -0.4, -0.9], [0.0, -0.4, -np.inf], [-np.inf] * 3])
     achieved = np.array([[0.5, 1.0, 0.2], [1.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
     found = {
-        entry["confidence"]: entry
+        entry.confidence: entry
         for entry in guarantee.coverage(gaps, np.array([2, 2, 3]), np.array(["a", "a", "b"]), scores, achieved, 0.97)
     }
-    assert found[50.0]["coverage"] == pytest.approx(100 / 3, abs=1e-4)
-    assert found[50.0]["coverage_by_group"] == pytest.approx(100 * (0.5 + 0) / 2)
-    assert found[50.0]["mean_set_size"] == pytest.approx(2 / 3, abs=0.01)
-    assert found[90.0]["coverage"] == pytest.approx(200 / 3, abs=1e-4)
-    assert found[90.0]["largest_set_size"] == 2
+    assert found[50.0].coverage == pytest.approx(100 / 3, abs=1e-4)
+    assert found[50.0].coverage_by_group == pytest.approx(100 * (0.5 + 0) / 2)
+    assert found[50.0].mean_set_size == pytest.approx(2 / 3, abs=0.01)
+    assert found[90.0].coverage == pytest.approx(200 / 3, abs=1e-4)
+    assert found[90.0].largest_set_size == 2
 
 
 @pytest.fixture(scope="module")

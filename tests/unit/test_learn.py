@@ -9,7 +9,7 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.model import cross_validation, trainer
+from tileseer.model import cross_validation, model, trainer
 from tileseer.settings.model import ModelSettings
 from tileseer.validation import learning_curve
 
@@ -28,7 +28,7 @@ def changed(**settings):
 def test_two_trainings_give_the_same_bytes_with_any_threads(trained):
     data = samples.measured()
     again = trainer.train(data, samples.product(), samples.SMALL, threads=2)
-    assert again.model == trained.model
+    assert again.model.text == trained.model.text
     assert again.cv == trained.cv
     assert again.manifest == trained.manifest
 
@@ -38,20 +38,20 @@ def test_the_order_of_rows_does_not_matter(trained):
     order = np.random.default_rng(3).permutation(len(data.problem))
     names = ("problem", "candidate", "status", "latency_ms", "tflops")
     shuffled = dataclasses.replace(data, **{name: getattr(data, name)[order] for name in names})
-    assert trainer.train(shuffled, samples.product(), samples.SMALL).model == trained.model
+    assert trainer.train(shuffled, samples.product(), samples.SMALL).model.text == trained.model.text
 
 
 def test_the_seed_and_the_settings_matter(trained):
     data, product = samples.measured(), samples.product()
-    assert trainer.train(data, product, changed(seed=2)).model != trained.model
-    assert trainer.train(data, product, changed(target="log_tflops")).model != trained.model
+    assert trainer.train(data, product, changed(seed=2)).model.text != trained.model.text
+    assert trainer.train(data, product, changed(target="log_tflops")).model.text != trained.model.text
 
 
 def test_validation_rows_teach_nothing(trained):
     data = samples.measured()
     held_out = (data.problems["split"] == "validation").to_numpy()[data.problem]
     altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
-    assert trainer.train(altered, samples.product(), samples.SMALL).model == trained.model
+    assert trainer.train(altered, samples.product(), samples.SMALL).model.text == trained.model.text
 
 
 def test_failed_rows_are_no_training_rows(trained):
@@ -59,8 +59,8 @@ def test_failed_rows_are_no_training_rows(trained):
     ok = data.status == efficiency.OK
     training = (data.problems["split"] == "train").to_numpy()[data.problem]
     everything = trainer.train(data, samples.product(), changed(rows_per_problem=0))
-    assert everything.manifest["training_rows"] == np.count_nonzero(ok & training)
-    assert trained.manifest["training_rows"] < everything.manifest["training_rows"]
+    assert everything.manifest.training_rows == np.count_nonzero(ok & training)
+    assert trained.manifest.training_rows < everything.manifest.training_rows
 
 
 def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
@@ -139,9 +139,9 @@ def test_every_training_problem_is_scored_out_of_fold_once(trained):
     keys = data.problems["problem_key"][data.problems["split"] == "train"]
     solvable = data.problems["problem_key"][efficiency.problem_best(data) > 0]
     assert sorted(trained.out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
-    assert len(trained.cv) == samples.SMALL.folds
+    assert len(trained.cv.root) == samples.SMALL.folds
     assert {"fold", "rmse", "r2", "mean_efficiency", "p10_efficiency", "train_size", "val_size", "val_groups"} <= set(
-        trained.cv[0]
+        trained.cv.root[0].model_dump()
     )
 
 
@@ -164,11 +164,9 @@ def test_picking_a_failing_pair_scores_zero_in_cross_validation():
 
 def test_the_model_ranks_better_than_chance(trained):
     data = samples.measured()
-    booster = lightgbm.Booster(model_str=trained.model)
-    arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
     achieved = efficiency.grid(data, np.arange(len(data.problems)))
     # The pool holds every candidate here, and the pairs are the whole grid.
-    scores = trainer.predict(*arguments, samples.product()).reshape(achieved.shape)
+    scores = trained.model.predict(data.problems, data.problem, data.candidate).reshape(achieved.shape)
     held_out = (data.problems["split"] == "validation").to_numpy() & (achieved.max(axis=1) > 0)
     runs = achieved > 0
     picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
@@ -181,7 +179,7 @@ def test_the_offset_of_a_candidate_is_what_the_trees_leave_of_it():
     data = samples.measured()
     faster = np.where(data.candidate == 4, 1.15, 1.0)
     plain, quick = (
-        trainer.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).candidates
+        trainer.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).model.pool
         for tflops in (data.tflops, data.tflops * faster)
     )
     gain = (quick["offset"] - plain["offset"]).to_numpy()
@@ -191,31 +189,27 @@ def test_the_offset_of_a_candidate_is_what_the_trees_leave_of_it():
 
 def test_scores_are_trees_plus_offsets(trained):
     data = samples.measured()
-    booster = lightgbm.Booster(model_str=trained.model)
-    pairs = (data.problem, data.candidate, samples.product())
-    arguments = (booster, trained.spec, data.problems)
-    bare = trainer.predict(*arguments, trained.candidates.assign(offset=0.0), *pairs)
-    scores = trainer.predict(*arguments, trained.candidates, *pairs)
-    np.testing.assert_allclose(scores - bare, trained.candidates["offset"].to_numpy()[data.candidate], atol=1e-12)
-    assert trained.candidates["offset"].abs().max() > 0
+    offset = trained.model.pool["offset"]
+    without = dataclasses.replace(trained.model, pool=trained.model.pool.assign(offset=0.0))
+    bare = without.predict(data.problems, data.problem, data.candidate)
+    scores = trained.model.predict(data.problems, data.problem, data.candidate)
+    np.testing.assert_allclose(scores - bare, offset.to_numpy()[data.candidate], atol=1e-12)
+    assert offset.abs().max() > 0
 
 
 def test_no_pairs_have_no_scores(trained):
     data = samples.measured()
     nothing = np.zeros(0, np.int64)
-    booster = lightgbm.Booster(model_str=trained.model)
-    # As the problems that nobody imagines with `serving.imagined: 0`.
-    tables = data.problems.iloc[:0], trained.candidates
-    assert trainer.predict(booster, trained.spec, *tables, nothing, nothing, samples.product()).shape == (0,)
+    # As the problems of an augmentation that is turned off.
+    assert trained.model.predict(data.problems.iloc[:0], nothing, nothing).shape == (0,)
+    assert trained.model.scores(data.problems.iloc[:0]).shape == (0, len(trained.model.pool))
 
 
 def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
     data = samples.measured()
-    booster = lightgbm.Booster(model_str=trained.model)
-    arguments = (booster, trained.spec, data.problems, trained.candidates, data.problem, data.candidate)
-    whole = trainer.predict(*arguments, samples.product())
-    monkeypatch.setattr(trainer, "BLOCK", 17)
-    np.testing.assert_array_equal(trainer.predict(*arguments, samples.product()), whole)
+    whole = trained.model.predict(data.problems, data.problem, data.candidate)
+    monkeypatch.setattr(model, "BLOCK", 17)
+    np.testing.assert_array_equal(trained.model.predict(data.problems, data.problem, data.candidate), whole)
 
 
 def test_candidates_that_never_ran_are_not_published(trained):
@@ -225,8 +219,8 @@ def test_candidates_that_never_ran_are_not_published(trained):
         data, status=np.where(fails & (data.status == efficiency.OK), BAD, data.status),
         tflops=np.where(fails, np.nan, data.tflops),
     )  # fmt: skip
-    published = trainer.train(broken, samples.product(), samples.SMALL).candidates["candidate"]
-    assert set(trained.candidates["candidate"]) - set(published) == {data.candidates["candidate"][2]}
+    published = trainer.train(broken, samples.product(), samples.SMALL).model.pool["candidate"]
+    assert set(trained.model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
 
 
 def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():

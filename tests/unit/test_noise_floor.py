@@ -1,7 +1,8 @@
 """The noise floor, intervals, and what explains a bad pick: against cases whose answer is known."""
 
+import dataclasses
+
 import learning_samples as samples
-import lightgbm
 import numpy as np
 import pytest
 
@@ -98,8 +99,8 @@ def test_noise_of_equals_matters_less_to_who_may_time_several():
 def test_the_report_has_floors_intervals_and_reasons():
     data = samples.measured()
     trained = trainer.train(data, samples.product(), samples.SMALL)
-    model = lightgbm.Booster(model_str=trained.model), trained.spec
-    scores, offered = ranking.rank_pool(data, *model, trained.candidates, samples.product())
+    model = trained.model
+    scores, offered = ranking.rank_pool(data, model)
     reference = np.random.default_rng(0).random(scores.shape)
     found = evaluation.evaluate(
         data, scores, offered, samples.product(), samples.coefficients(), model, reference
@@ -126,21 +127,20 @@ def test_the_report_has_floors_intervals_and_reasons():
 def test_contributions_are_the_difference_of_the_scores():
     data = samples.measured()
     trained = trainer.train(data, samples.product(), samples.SMALL)
-    booster = lightgbm.Booster(model_str=trained.model)
     problems, pick, best = data.problems.iloc[[3]], np.array([1]), np.array([7])
     index = np.array([0, 0]), np.array([1, 7])
-    bare = data.candidates.assign(offset=0.0)
-    scores = trainer.predict(booster, trained.spec, problems, bare, *index, samples.product())
-    all_of_them = explain.contributions(booster, trained.spec, problems, data.candidates, pick, best, samples.product())
+    bare = dataclasses.replace(trained.model, pool=data.candidates.assign(offset=0.0))
+    scores = bare.predict(problems, *index)
+    all_of_them = explain.contributions(bare, problems, data.candidates, pick, best)
     assert len(all_of_them[0]) == explain.SHOWN
-    total = sum(entry.contribution for entry in every(booster, trained.spec, problems, data, pick, best))
+    total = sum(entry.contribution for entry in every(bare, problems, data, pick, best))
     assert total == pytest.approx(scores[0] - scores[1], abs=1e-4)
 
 
-def every(booster, spec, problems, data, pick, best):
+def every(model, problems, data, pick, best):
     shown, explain.SHOWN = explain.SHOWN, 1000
     try:
-        return explain.contributions(booster, spec, problems, data.candidates, pick, best, samples.product())[0]
+        return explain.contributions(model, problems, data.candidates, pick, best)[0]
     finally:
         explain.SHOWN = shown
 

@@ -1,5 +1,7 @@
 """Objectives: sums of models, the choice by cross-validation, and hyperparameter trials."""
 
+import dataclasses
+
 import learning_samples as samples
 import lightgbm
 import numpy as np
@@ -60,18 +62,20 @@ def test_every_objective_ranks_better_than_chance_and_is_deterministic(target):
     data = samples.measured()
     settings = changed(target=target, n_estimators=30, cv_estimators=30)
     trained = trainer.train(data, samples.product(), settings)
-    assert trained.spec["target"] == trained.manifest["target"] == target
-    assert trained.manifest["out_of_fold_efficiency"]["mean"] > chance_of(data) + 5
-    assert trainer.train(data, samples.product(), settings, threads=2).model == trained.model
+    assert trained.model.spec.target == trained.manifest.target == target
+    assert trained.manifest.out_of_fold_efficiency.mean > chance_of(data) + 5
+    assert trainer.train(data, samples.product(), settings, threads=2).model.text == trained.model.text
 
 
 def test_auto_reports_every_objective_and_takes_one_of_them():
     trained = trainer.train(samples.measured(), samples.product(), changed(target="auto"))
-    entries = trained.manifest["choice"]["objectives"]
-    assert [entry["name"] for entry in entries] == list(CHOICES)
-    [preferred] = [entry["name"] for entry in entries if entry["chosen"]]
-    confirmed = trained.manifest["choice"].get("confirmation", [{"objective": preferred, "chosen": True}])
-    assert [entry["objective"] for entry in confirmed if entry["chosen"]] == [trained.spec["target"]]
+    choice = trained.manifest.choice
+    assert [entry.name for entry in choice.objectives] == list(CHOICES)
+    [preferred] = [entry.name for entry in choice.objectives if entry.chosen]
+    confirmed = (
+        [entry.objective for entry in choice.confirmation if entry.chosen] if choice.confirmation else [preferred]
+    )
+    assert confirmed == [trained.model.spec.target]
 
 
 def choose(monkeypatch, small, whole, **settings):
@@ -98,17 +102,17 @@ def choose(monkeypatch, small, whole, **settings):
 def test_what_small_models_prefer_has_to_win_with_all_trees_too(monkeypatch):
     choice, fitted = choose(monkeypatch, small=(0.4, 0.8), whole=(0.8, 0.4))
     assert choice.objective == choice.settings.target.replace("auto", "relative") == "relative"
-    assert [entry["chosen"] for entry in choice.record["confirmation"]] == [True, False]
-    assert [entry["objective"] for entry in choice.record["confirmation"]] == ["relative", "lambdarank"]
+    assert [entry.chosen for entry in choice.record.confirmation] == [True, False]
+    assert [entry.objective for entry in choice.record.confirmation] == ["relative", "lambdarank"]
     assert fitted[-2:] == [("relative", 20, 1), ("lambdarank", 20, 1)]
     choice, _ = choose(monkeypatch, small=(0.4, 0.8), whole=(0.4, 0.8))
     assert choice.objective == "lambdarank"
-    assert [entry["chosen"] for entry in choice.record["confirmation"]] == [False, True]
+    assert [entry.chosen for entry in choice.record.confirmation] == [False, True]
 
 
 def test_what_is_configured_needs_no_confirmation_and_it_can_be_turned_off(monkeypatch):
     choice, fitted = choose(monkeypatch, small=(0.8, 0.4), whole=(0.4, 0.8))
-    assert choice.objective == "relative" and "confirmation" not in choice.record
+    assert choice.objective == "relative" and choice.record.confirmation is None
     assert {trees for _, trees, _ in fitted} == {10}
     choice, fitted = choose(monkeypatch, small=(0.4, 0.8), whole=(0.8, 0.4), confirm_folds=0)
     assert choice.objective == "lambdarank" and {trees for _, trees, _ in fitted} == {10}
@@ -144,10 +148,10 @@ def test_trials_are_drawn_by_seed_from_the_space_and_recorded():
         for field, choices in cross_validation.SPACE.items()
     )
     trained = trainer.train(samples.measured(), samples.product(), settings)
-    entries = trained.manifest["choice"]["hyperparameters"]
-    assert [entry["name"] for entry in entries] == ["configured", "trial 1", "trial 2", "trial 3"]
-    chosen = next(entry["values"] for entry in entries if entry["chosen"])
-    assert all(trained.spec["params"][field] == value for field, value in chosen.items())
+    entries = trained.manifest.choice.hyperparameters
+    assert [entry.name for entry in entries] == ["configured", "trial 1", "trial 2", "trial 3"]
+    chosen = next(entry.values for entry in entries if entry.chosen)
+    assert all(trained.model.spec.params[field] == value for field, value in chosen.items())
 
 
 def test_grades_of_a_ranking_rise_with_efficiency():
@@ -161,10 +165,8 @@ def test_a_ranking_has_the_spread_of_the_logarithms():
     trained = trainer.train(data, samples.product(), settings)
     found = trainer.training_rows(data, settings)
     at = np.flatnonzero(found.learn)
-    booster = lightgbm.Booster(model_str=trained.model)
-    pool = data.candidates.assign(offset=0.0)
-    pairs = found.problem[at], found.candidate[at]
-    scores = trainer.predict(booster, trained.spec, data.problems, pool, *pairs, samples.product())
+    model = dataclasses.replace(trained.model, pool=data.candidates.assign(offset=0.0))
+    scores = model.predict(data.problems, found.problem[at], found.candidate[at])
     label = found.label("relative", settings.relative_floor)[at]
     spreads = [objectives.within_problem_spread(found.problem[at], values) for values in (scores, label)]
     assert spreads[0] == pytest.approx(spreads[1])

@@ -19,9 +19,12 @@ def changed(**settings):
 
 
 def picked(data, trained):
-    booster = lightgbm.Booster(model_str=trained.model)
-    scores, offered = ranking.rank_pool(data, booster, trained.spec, trained.candidates, samples.product())
+    scores, offered = ranking.rank_pool(data, trained.model)
     return ranking.score(data, scores, offered).picked.mean()
+
+
+def with_trees(trained, booster):
+    return dataclasses.replace(trained, model=dataclasses.replace(trained.model, booster=booster))
 
 
 def few_rows(data, share, seed=0):
@@ -34,7 +37,7 @@ def few_rows(data, share, seed=0):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("prior")
-    trainer.write(path, trainer.train(samples.measured(), samples.product(), changed()), samples.product())
+    trainer.train(samples.measured(), samples.product(), changed()).save(path)
     return path
 
 
@@ -49,14 +52,13 @@ def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(fol
     slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
     other = dataclasses.replace(data, tflops=np.where(slow, 0.5, 1.0) * data.tflops)
     trained = correct(few_rows(other, 0.3), folder)
-    assert trained.spec["target"] == trained.manifest["target"] == "corrected"
-    assert trained.manifest["prior"] == {
+    assert trained.model.spec.target == trained.manifest.target == "corrected"
+    assert trained.manifest.prior.model_dump() == {
         "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
     }  # fmt: skip
     first = lightgbm.Booster(model_file=str(folder / model_files.MODEL))
-    booster = lightgbm.Booster(model_str=trained.model)
-    assert booster.num_trees() > first.num_trees()
-    assert picked(other, trained) > picked(other, dataclasses.replace(trained, model=first.model_to_string()))
+    assert trained.model.booster.num_trees() > first.num_trees()
+    assert picked(other, trained) > picked(other, with_trees(trained, first))
 
 
 def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
@@ -65,16 +67,16 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     first = trainer.train(data, samples.product(), changed())
     trained = correct(few_rows(data, 0.1), folder)
     assert picked(data, trained) > picked(data, first) - 0.01
-    assert prior.knows(data.candidates).sum() == len(first.candidates)
+    assert prior.knows(data.candidates).sum() == len(first.model.pool)
 
 
 def test_a_prior_that_is_wrong_is_forgotten(tmp_path):
     data = samples.measured()
     upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
-    trainer.write(tmp_path, trainer.train(upside_down, samples.product(), changed()), samples.product())
+    trainer.train(upside_down, samples.product(), changed()).save(tmp_path)
     rows = few_rows(data, 0.3)
     corrected = correct(rows, tmp_path)
-    assert corrected.manifest["choice"]["published"]["prior_weight"] == 0
+    assert corrected.manifest.choice.published.prior_weight == 0
     alone = trainer.train(rows, samples.product(), changed(target="log_tflops"))
     assert picked(data, corrected) > picked(data, alone) - 0.02
 
@@ -88,15 +90,15 @@ def test_two_rows_of_each_problem_can_correct_a_prior(folder):
     turn = (other.candidate - other.problem) % len(other.candidates)
     rows = other.only(~train | np.isin(turn, (0, 7)))
     corrected = correct(rows, folder)
-    assert corrected.manifest["choice"]["published"]["trees"] > 0
-    first = lightgbm.Booster(model_file=str(folder / model_files.MODEL)).model_to_string()
-    assert picked(other, corrected) > picked(other, dataclasses.replace(corrected, model=first)) + 0.02
+    assert corrected.manifest.choice.published.trees > 0
+    first = lightgbm.Booster(model_file=str(folder / model_files.MODEL))
+    assert picked(other, corrected) > picked(other, with_trees(corrected, first)) + 0.02
 
 
 def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
     data = samples.measured()
     rows = few_rows(data, 0.02)
-    assert len(correct(rows, folder).candidates) == len(data.candidates)
+    assert len(correct(rows, folder).model.pool) == len(data.candidates)
 
 
 def test_another_data_type_shares_the_offsets(folder):
@@ -120,7 +122,7 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
 def test_a_ranking_can_be_a_prior_too(tmp_path, target):
     data = samples.measured()
     ranking = trainer.train(data, samples.product(), changed(target=target))
-    trainer.write(tmp_path, ranking, samples.product())
+    ranking.save(tmp_path)
     assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
 
 
@@ -153,4 +155,4 @@ def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch)
 
 def test_it_is_deterministic(folder):
     rows = few_rows(samples.measured(), 0.2)
-    assert correct(rows, folder).model == correct(rows, folder).model
+    assert correct(rows, folder).model.text == correct(rows, folder).model.text

@@ -10,11 +10,12 @@ import pytest
 
 from tileseer.cli.main import main
 from tileseer.compile import ck_tree, registry
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
 from tileseer.core.errors import UserError
 from tileseer.dataset.schema import SCHEMA_VERSION
 from tileseer.model import model_files
+from tileseer.publish import index as published
 from tileseer.publish import provenance, ro_crate
 from tileseer.publish.provenance import PACKAGES
 from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
@@ -61,16 +62,16 @@ def publish_by_hand(folder, content):
     folder.mkdir(parents=True)
     texts = {"grouped_conv_forward_bf16_gfx950/model_tflops.lgbm": "tree\n"}
     if content is not None:
-        texts[model_files.PROVENANCE] = model_files.json_text(content)
+        texts[model_files.PROVENANCE] = documents.json_text(content)
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     index = {
-        "format": model_files.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+        "format": published.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
         "operations": {OPERATION: {"folder": "grouped_conv_forward_bf16_gfx950"}},
         "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())},
     }  # fmt: skip
-    (folder / model_files.INDEX).write_text(model_files.json_text(index))
+    (folder / model_files.INDEX).write_text(documents.json_text(index))
     return folder
 
 
@@ -197,7 +198,7 @@ def test_a_crate_has_what_the_specification_requires(models, tmp_path):
     assert set(references(content["@graph"])) - set(entities) == {"https://w3id.org/ro/crate/1.1"}
     files = {p.relative_to(path.parent).as_posix() for p in path.parent.rglob("*") if p.is_file()} - {path.name}
     assert {part["@id"] for part in root["hasPart"]} == files
-    assert model_files.verify(path.parent / "models")
+    assert published.verify(path.parent / "models")
 
 
 def test_the_same_models_give_the_same_crate(models, tmp_path):

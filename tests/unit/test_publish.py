@@ -7,11 +7,13 @@ import learning_samples as samples
 import pyarrow as pa
 import pytest
 
-from tileseer.client.selection import Selector, load_booster
-from tileseer.core import parquet
+from tileseer.client.selection import Selector
+from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.model import model_files, trainer
+from tileseer.model.model import Model
+from tileseer.publish import index as published
 from tileseer.publish import model_folder
 from tileseer.serving import artefacts
 from tileseer.settings.serving import ServingSettings
@@ -28,9 +30,8 @@ def make(folder, variant):
     data, product = samples.measured(variant), samples.product()
     trained = trainer.train(data, product, samples.SMALL)
     training = folder / "training" / data.operation
-    trainer.write(training, trained, product)
-    booster = load_booster(training / model_files.MODEL, trained.spec)
-    ranked = ranking.rank_pool(data, booster, trained.spec, trained.candidates, product)
+    trained.save(training)
+    ranked = ranking.rank_pool(data, trained.model)
     report = folder / f"{data.operation}.json"
     report.write_text(evaluation.evaluate(data, *ranked, product).text())
     return training, report, serve(folder, variant, training)
@@ -39,14 +40,10 @@ def make(folder, variant):
 def serve(folder, variant, training):
     """Make the serving folder of a training of the small world; return it."""
     data = samples.measured(variant)
-    spec = json.loads((training / model_files.SPEC).read_text())
-    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    booster = load_booster(training / model_files.MODEL, spec)
     unseen = parquet.read(training / model_files.OUT_OF_FOLD).to_pandas()
-    served = artefacts.build(
-        data, booster, spec, pool, unseen, samples.product(), TEMPLATE, API, samples.coefficients(), SMALL_SERVING
-    )
-    artefacts.write(folder / "serving" / data.operation, served)
+    model = Model.read(training)
+    served = artefacts.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING)
+    served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 
 
@@ -68,13 +65,13 @@ def content(folder):
 
 
 def test_what_is_published(models):
-    index = model_files.verify(models)
+    index = published.verify(models)
     folder = models / "grouped_conv_forward_bf16_gfx950"
     assert {p.name for p in folder.iterdir()} == {
         *model_files.TRAINING_FILES, *model_files.SERVING_FILES, model_files.VALIDATION
     }  # fmt: skip
-    assert (index["arch"], index["device_kind"]) == ("gfx950", "simulated")
-    assert set(index["operations"]) == {"forward_bf16", "bwd_weight_bf16"}
+    assert (index.arch, index.device_kind) == ("gfx950", "simulated")
+    assert set(index.operations) == {"forward_bf16", "bwd_weight_bf16"}
     spec = json.loads((folder / model_files.SPEC).read_text())
     assert spec["op_type"] == "grouped_conv"
     assert spec["log_targets"] == ["tflops"]
@@ -104,7 +101,7 @@ def test_a_changed_file_is_refused(models, name):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match=name):
-        model_files.verify(models)
+        published.verify(models)
 
 
 def test_a_missing_and_a_foreign_file_are_refused(models):
@@ -112,19 +109,19 @@ def test_a_missing_and_a_foreign_file_are_refused(models):
     kept = path.read_bytes()
     path.unlink()
     with pytest.raises(UserError, match="missing"):
-        model_files.verify(models)
+        published.verify(models)
     path.write_bytes(kept)
     (models / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=r"notes\.txt"):
-        model_files.verify(models)
+        published.verify(models)
 
 
 def test_what_is_no_model_directory_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"index\.json"):
-        model_files.verify(tmp_path)
+        published.verify(tmp_path)
     (tmp_path / "index.json").write_text("{")
     with pytest.raises(UserError, match="not JSON"):
-        model_files.verify(tmp_path)
+        published.verify(tmp_path)
 
 
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
@@ -175,7 +172,7 @@ def test_parts_that_do_not_fit_are_refused_even_with_new_hashes(models, name, ol
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
     index = json.loads((models / model_files.INDEX).read_text())
-    index["sha256"] = model_files.hashes(models)
+    index["sha256"] = published.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
     with pytest.raises(UserError, match=message):
         Selector.load(models, "forward_bf16")
@@ -187,7 +184,7 @@ def test_a_table_without_a_column_and_another_arch_are_refused(models):
         Selector.load(models, "forward_bf16", arch="gfx942")
     parquet.write(parquet.read(path).drop_columns(["offset"]), path)
     index = json.loads((models / model_files.INDEX).read_text())
-    index["sha256"] = model_files.hashes(models)
+    index["sha256"] = published.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
     with pytest.raises(UserError, match="column offset is missing"):
         Selector.load(models, "forward_bf16")
@@ -200,7 +197,7 @@ def with_table(models, name, column, change):
     values = change(table[column].to_pylist())
     parquet.write(table.set_column(table.schema.get_field_index(column), column, pa.array(values)), path)
     index = json.loads((models / model_files.INDEX).read_text())
-    index["sha256"] = model_files.hashes(models)
+    index["sha256"] = published.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
 
 
@@ -228,7 +225,7 @@ def test_features_in_another_order_are_refused_even_with_new_hashes(models):
     spec["feature_names"] = spec["feature_names"][::-1]
     path.write_text(json.dumps(spec))
     index = json.loads((models / model_files.INDEX).read_text())
-    index["sha256"] = model_files.hashes(models)
+    index["sha256"] = published.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
     with pytest.raises(UserError, match="features are not those of feature_spec"):
         Selector.load(models, "forward_bf16")
@@ -247,7 +244,7 @@ def test_an_index_that_does_not_fit_is_refused(models, change):
     index = json.loads((models / model_files.INDEX).read_text())
     (models / model_files.INDEX).write_text(json.dumps(index | change))
     with pytest.raises(UserError, match=r"index\.json"):
-        model_files.verify(models)
+        published.verify(models)
 
 
 def test_models_are_text_or_arrow(models):
@@ -259,6 +256,6 @@ def test_an_escape_of_half_a_character_is_refused(tmp_path):
     path = tmp_path / "kernels.json"
     path.write_text(r'{"pruned": ["\ud800"]}')
     with pytest.raises(UserError, match=r"kernels\.json: is not JSON"):
-        model_files.read_json(path)
+        documents.read_json(path)
     path.write_text(r'{"pruned": ["\ud83d\ude00"]}')
-    assert model_files.read_json(path) == {"pruned": ["\U0001f600"]}
+    assert documents.read_json(path) == {"pruned": ["\U0001f600"]}

@@ -180,15 +180,14 @@ def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path
     data = samples.measured()
     settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
     trained = trainer.train(data, samples.product(), settings)
-    trainer.write(tmp_path, trained, samples.product())
+    trained.save(tmp_path)
     theirs = ReferencePredictor(tmp_path)
-    booster = lightgbm.Booster(model_str=trained.model)
-    pool = trained.candidates
+    pool = trained.model.pool
     kernels = [as_the_reference_stores(kernel) for kernel in pool.to_dict("records")]
     # The reference's features cannot tell all kernels apart: equal scores are part of the test.
     for row in range(0, len(data.problems), 3):
         index = np.full(len(pool), row), np.arange(len(pool))
-        scores = trainer.predict(booster, trained.spec, data.problems, pool, *index, samples.product())
+        scores = trained.model.predict(data.problems, *index)
         ours = pool["candidate"].to_numpy()[np.argsort(-scores, kind="stable")]
         ranked = theirs.rank(problem_of(data.problems.iloc[row]), kernels)
         assert [name for name, _ in ranked] == ours.tolist()

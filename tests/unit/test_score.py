@@ -50,7 +50,7 @@ def score(models, tmp_path, capsys):
 
 def test_pool_kernels_get_the_scores_of_a_selection(models, score):
     selector = Selector.load(models, "forward_bf16")
-    status, table, said = score(f"{HEADER}\n{PLAIN}\n", "\n".join(selector.candidates["kernel"]))
+    status, table, said = score(f"{HEADER}\n{PLAIN}\n", "\n".join(selector.pool["kernel"]))
     assert status == 0
     wanted = Problem.from_dims("forward", "bf16", N=8, C=64, K=128, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
     ranked = selector.rank(wanted)

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.core import bundle, parquet, seal
+from tileseer.core import bundle, documents, parquet, seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.model import model_files
 
 WRITERS = {
     "table.parquet": (lambda path: parquet.write(pa.table({"a": [1, 2], "b": ["x", "y"]}), path), parquet.read),
     "bundle.tar": (lambda path: bundle.write(path, {"a.hpp": "text"}), bundle.read),
-    "report.json": (lambda path: write_text(path, json.dumps({"a": 1.25}), sealed=True), model_files.read_json),
+    "report.json": (lambda path: write_text(path, json.dumps({"a": 1.25}), sealed=True), documents.read_json),
 }
 
 
@@ -40,16 +39,16 @@ def test_a_damaged_seal_is_noticed_and_a_missing_one_is_no_fault(tmp_path):
     write_text(path, "{}", sealed=True)
     seal.path_of(path).write_bytes(b"\xff")
     with pytest.raises(UserError, match="delete both"):
-        model_files.read_json(path)
+        documents.read_json(path)
     seal.path_of(path).unlink()
-    assert model_files.read_json(path) == {}
+    assert documents.read_json(path) == {}
 
 
 def test_writing_again_renews_the_seal(tmp_path):
     path = tmp_path / "a.json"
     for text in ("{}", "[]"):
         write_text(path, text, sealed=True)
-        model_files.read_json(path)
+        documents.read_json(path)
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -8,12 +8,13 @@ import pytest
 from test_publish import make
 
 from tileseer.cli import main
-from tileseer.client.selection import Selector, load_booster
+from tileseer.client.selection import Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import support
 from tileseer.model import model_files
+from tileseer.model.model import read_trees
 from tileseer.publish import model_folder
 from tileseer.validation import ranking
 
@@ -37,8 +38,8 @@ def selector(models):
 def test_ranks_supported_candidates_by_score(selector):
     wanted = Problem.from_dims("forward", "bf16", **LAYER)
     ranked = selector.rank(wanted)
-    verdicts = support.check(problem.frame([wanted]), selector.candidates, "forward")[0]
-    assert set(ranked["candidate"]) == set(selector.candidates["candidate"][verdicts == 0])
+    verdicts = support.check(problem.frame([wanted]), selector.pool, "forward")[0]
+    assert set(ranked["candidate"]) == set(selector.pool["candidate"][verdicts == 0])
     assert (ranked["score"].diff().dropna() <= 0).all()
     assert ranked["rank"].tolist() == list(range(1, len(ranked) + 1))
     np.testing.assert_allclose(ranked["predicted_efficiency"], np.minimum(100 * np.exp(ranked["score"]), 100))
@@ -48,7 +49,7 @@ def test_ranks_supported_candidates_by_score(selector):
 def test_serves_the_scores_that_validation_used(selector):
     data = samples.measured()
     row = int(np.flatnonzero(data.problems["split"] == "validation")[0])
-    scores, _ = ranking.rank_pool(data, selector.booster, selector.spec, selector.candidates, samples.product())
+    scores, _ = ranking.rank_pool(data, selector)
     ranked = selector.rank(problem.from_frame(data.problems.iloc[[row]])[0])
     by_name = dict(zip(data.candidates["candidate"], scores[row], strict=True))
     assert ranked["score"].tolist() == [by_name[name] for name in ranked["candidate"]]
@@ -65,7 +66,7 @@ def test_a_problem_of_another_operation_is_refused(selector):
 
 
 def test_the_selector_carries_the_kind_of_device(selector):
-    assert (selector.device_kind, selector.device) == ("simulated", "gfx950_mi355x")
+    assert (selector.spec.device_kind, selector.spec.device) == ("simulated", "gfx950_mi355x")
 
 
 def test_a_model_that_is_not_there_is_a_user_error(models):
@@ -76,10 +77,10 @@ def test_a_model_that_is_not_there_is_a_user_error(models):
 def test_a_damaged_model_text_is_a_user_error(selector, tmp_path):
     (tmp_path / "model").write_text("no model")
     with pytest.raises(UserError, match="LightGBM"):
-        load_booster(tmp_path / "model", selector.spec)
+        read_trees(tmp_path / "model", "tileseer", selector.spec.feature_names)
     with pytest.raises(UserError, match="features"):
         (tmp_path / "model").write_text(selector.booster.model_to_string())
-        load_booster(tmp_path / "model", {**selector.spec, "feature_names": ["another"]})
+        read_trees(tmp_path / "model", "tileseer", ["another"])
 
 
 def test_the_command_prints_the_label_and_the_ranking(models, selector, capsys):

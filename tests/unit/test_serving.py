@@ -13,7 +13,7 @@ from test_publish import TEMPLATE, make
 
 from tileseer.client.selection import NO_CANDIDATE, Selector, checked_dims
 from tileseer.conv.problem import DIMS, Problem
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.model import model_files
 from tileseer.publish import model_folder
@@ -96,10 +96,10 @@ def picks_of_cpp(folder, operation, shapes, known, pruned, arch="gfx950"):
 @pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
 def test_the_header_picks_what_python_picks_to_the_last_bit(selector, known, pruned):
     python, folder = selector
-    data = samples.measured(python.spec["variant"])
+    data = samples.measured(python.spec.variant)
     shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
     picks = python.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
-    rows, scores, flags = picks_of_cpp(folder, python.operation, shapes, known, pruned)
+    rows, scores, flags = picks_of_cpp(folder, python.spec.operation, shapes, known, pruned)
     assert rows == picks.candidate.tolist()
     assert scores == picks.score.tolist()
     assert flags == picks.known.tolist()
@@ -116,7 +116,7 @@ def test_the_header_refuses_what_is_no_convolution(selector):
         row = good.copy()
         row[DIMS.index(name)] = value
         wrong.append(row)
-    rows, _, _ = picks_of_cpp(folder, python.operation, np.array(wrong), 1, 0)
+    rows, _, _ = picks_of_cpp(folder, python.spec.operation, np.array(wrong), 1, 0)
     assert rows == [-1] * len(wrong)
     for row in wrong:
         with pytest.raises(UserError, match="row 0"):
@@ -151,15 +151,15 @@ def test_picks_are_supported_and_without_short_lists_the_best_score(selector):
 
 def test_a_measured_problem_gets_its_fastest_candidate(selector):
     python, _ = selector
-    data = samples.measured(python.spec["variant"])
+    data = samples.measured(python.spec.variant)
     dims = data.problems[list(DIMS)].to_numpy(np.int64)
     picks = python.select(dims)
-    offered = set(python.candidates["candidate"])
+    offered = set(python.pool["candidate"])
     for row in np.flatnonzero(picks.known):
         pairs = (data.problem == row) & (data.status == 0)
         pairs &= np.isin(data.candidate, np.flatnonzero(data.candidates["candidate"].isin(offered)))
         best = data.candidate[pairs][np.argmax(data.tflops[pairs])]
-        picked = python.candidates["candidate"].iloc[picks.candidate[row]]
+        picked = python.pool["candidate"].iloc[picks.candidate[row]]
         assert picked == data.candidates["candidate"].iloc[best]
     assert set(python.known["device_kind"]) == {"simulated"}
 
@@ -172,27 +172,26 @@ def test_dimensions_in_another_form_are_refused():
 
 def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
     python, folder = selector
-    path = folder / f"serving/{python.operation}" / model_files.KERNELS
-    listed = model_files.read_json(path)
-    assert {entry["kernel"] for entry in listed["kernels"]} == set(python.candidates["kernel"])
+    path = folder / f"serving/{python.spec.operation}" / model_files.KERNELS
+    listed = documents.read_json(path)
+    assert {entry["kernel"] for entry in listed["kernels"]} == set(python.pool["kernel"])
     keys = {tuple(sorted(entry["registry_key"].items())) for entry in listed["kernels"]}
     assert len(keys) == len(listed["kernels"]) == listed["pool_size"]
     assert all(entry["header"] == f"{entry['kernel']}.hpp" for entry in listed["kernels"])
     assert listed["kernels"][0]["registry_key"]["arch"] == "gfx950"
     assert listed["pruned_size"] == len(listed["pruned"]) <= listed["pool_size"]
     assert listed["oracle_within_pruned"]["train"]["mean"] >= 98.9
-    assert (python.pruned == python.candidates["kernel"].isin(listed["pruned"])).all()
+    assert (python.pruned == python.pool["kernel"].isin(listed["pruned"])).all()
 
 
 def test_serving_figures_count_every_validation_problem(selector):
     python, folder = selector
-    figures = model_files.read_json(folder / f"serving/{python.operation}" / model_files.SERVING)
-    report = model_files.read_json(folder / f"{python.operation}.json")
+    figures = documents.read_json(folder / f"serving/{python.spec.operation}" / model_files.SERVING)
+    report = documents.read_json(folder / f"{python.spec.operation}.json")
     assert figures["validation"]["n_problems"] == report["n_problems"]
     assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
-    assert (
-        figures["known_problems"] == parquet.read(folder / f"serving/{python.operation}" / model_files.KNOWN).num_rows
-    )
+    known = parquet.read(folder / f"serving/{python.spec.operation}" / model_files.KNOWN)
+    assert figures["known_problems"] == known.num_rows
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6))

@@ -16,6 +16,7 @@ from small_workflow import TARGETS, lay_out
 
 from tileseer.benchmark import journal
 from tileseer.model import model_files
+from tileseer.publish import index as published
 
 RESULTS = (
     "results/datasets/gfx950/forward_bf16.parquet",
@@ -29,7 +30,7 @@ UNLOCKED = "results/datasets/gfx950/forward_bf16.parquet"
 def hashes(workflow):
     bundles = sorted((workflow.folder / "results/headers").rglob("*.tar"))
     files = [*bundles, *(workflow.folder / name for name in RESULTS)]
-    models = dict(model_files.verify(workflow.folder / "results/models/gfx950")["sha256"])
+    models = dict(published.verify(workflow.folder / "results/models/gfx950").sha256)
     # It holds the configuration, which ``slow`` changes.
     del models[model_files.PROVENANCE]
     return models | {
@@ -150,8 +151,8 @@ def test_one_gpu_is_the_limit_whatever_the_flags(fresh, flags):
 
 def test_published_models_say_that_they_are_simulated(made):
     workflow, _ = made
-    index = model_files.verify(workflow.folder / "results/models/gfx950")
-    assert index["device_kind"] == "simulated"
+    index = published.verify(workflow.folder / "results/models/gfx950")
+    assert index.device_kind == "simulated"
     assert b"simulated" in workflow.read("results/reports/gfx950.html")
     made = json.loads(workflow.read("results/models/gfx950/provenance.json"))
     assert made["operations"]["forward_bf16"]["measurements"]["device_kind"] == "simulated"

@@ -39,12 +39,12 @@ def main(argv: list[str] | None = None) -> None:
             update={"features": features.fitting(settings.features, measurements.candidates)}
         )
     trained = trainer.train(measurements, product, settings, args.threads)
-    trainer.write(args.output, trained, product)
-    summary = trained.manifest["out_of_fold_efficiency"]
+    trained.save(args.output)
+    manifest, summary = trained.manifest, trained.manifest.out_of_fold_efficiency
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): "
-        f"{trained.manifest['training_rows']} rows of {trained.manifest['unique_problems']} problems, "
-        f"out-of-fold efficiency mean {summary['mean']} %, p10 {summary['p10']} %"
+        f"{manifest.training_rows} rows of {manifest.unique_problems} problems, "
+        f"out-of-fold efficiency mean {summary.mean} %, p10 {summary.p10} %"
     )
 
 

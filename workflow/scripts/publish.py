@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.model import model_files
+from tileseer.publish import index as published
 from tileseer.publish import model_folder, provenance
 
 MADE_FROM = "an operation, its dataset and other tables that its model was made from; again for each operation"
@@ -36,12 +36,10 @@ def main(argv: list[str] | None = None) -> None:
     if args.made_from:
         inputs = {operation: [Path(path) for path in paths] for operation, *paths in args.made_from}
         config, compiler = json.loads(args.config), json.loads(args.compiler)
-        told = provenance.collect(args.arch, config, compiler, inputs, args.workflow, args.files)
-        made = told.model_dump(mode="json")
+        made = provenance.collect(args.arch, config, compiler, inputs, args.workflow, args.files)
     index = model_folder.publish(args.training, args.validation, args.serving, args.output, made)
-    model_files.verify(args.output)
-    operations = ", ".join(index["operations"])
-    print(f"{index['arch']}: published {operations}; device kind: {index['device_kind']}")
+    published.verify(args.output)
+    print(f"{index.arch}: published {', '.join(index.operations)}; device kind: {index.device_kind}")
 
 
 if __name__ == "__main__":

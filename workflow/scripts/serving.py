@@ -6,13 +6,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tileseer.client.selection import load_booster, read_hardware
 from tileseer.conv import layers
 from tileseer.core import parquet
-from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import schema
 from tileseer.gpu.coefficients import load_coefficients
 from tileseer.model import model_files
+from tileseer.model.model import Model
 from tileseer.serving import artefacts
 from tileseer.settings.serving import ServingSettings
 
@@ -33,20 +33,10 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     measurements = schema.load(args.dataset)
-    spec = model_files.read_json(args.training / model_files.SPEC)
-    for field in ("operation", "arch", "device", "device_kind"):
-        if spec[field] != getattr(measurements, field):
-            raise UserError(
-                f"{args.training / model_files.SPEC}: {field} is {spec[field]!r}, but {args.dataset} has "
-                f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
-            )
     served = artefacts.build(
         measurements,
-        load_booster(args.training / model_files.MODEL, spec),
-        spec,
-        parquet.read(args.training / model_files.CANDIDATES).to_pandas(),
+        Model.read_for(args.training, measurements, args.dataset),
         parquet.read(args.training / model_files.OUT_OF_FOLD).to_pandas(),
-        read_hardware(args.training / model_files.HARDWARE, measurements.arch),
         args.template,
         args.api,
         load_coefficients(args.coefficients),
@@ -54,12 +44,12 @@ def main(argv: list[str] | None = None) -> None:
         args.threads,
         layers.families(layers.read(args.layers)) if args.layers else {},
     )
-    artefacts.write(args.output, served)
-    validation, kernels = served.figures["validation"], served.kernels
+    served.save(args.output)
+    cost, kernels = served.figures.validation, served.kernels
     print(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the served model loses "
-        f"{validation['loss_of_mean']['served_model']} points of mean efficiency on {validation['n_problems']} unseen "
-        f"problems; {kernels['pruned_size']} of {kernels['pool_size']} kernels are enough for 1 %"
+        f"{cost.loss_of_mean.served_model} points of mean efficiency on {cost.n_problems} unseen problems; "
+        f"{kernels.pruned_size} of {kernels.pool_size} kernels are enough for 1 %"
     )
 
 

@@ -12,7 +12,7 @@ from tileseer.cli import options
 from tileseer.client import scoring
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.model import model_files
+from tileseer.publish import index as published
 
 EXAMPLES = (
     "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
@@ -45,13 +45,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the table; print remarks on standard error and a summary on standard output."""
-    index = model_files.verify(args.model)
+    index = published.verify(args.model)
     if args.out.exists() and args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a Parquet file")
     if args.kernels:
-        pairs, remarks = scoring.every_pair(args.problems, args.kernels, index["arch"])
+        pairs, remarks = scoring.every_pair(args.problems, args.kernels, index.arch)
     else:
-        pairs, remarks = scoring.listed_pairs(args.problems, index["arch"])
+        pairs, remarks = scoring.listed_pairs(args.problems, index.arch)
     table, more = scoring.score(args.model, pairs, args.threads)
     parquet.write(table, args.out)
     for remark in (*remarks, *more):
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     supported = pc.sum(table["supported"]).as_py() or 0
     if args.json:
         content = {
-            "table": args.out, "arch": index["arch"], "device_kind": index["device_kind"], "pairs": table.num_rows,
+            "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
             "kernels": len(pairs.names), "problems": len(pairs.dims), "supported_pairs": supported,
             "notes": [*remarks, *more],
         }  # fmt: skip
@@ -67,6 +67,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(
         f"{table.num_rows:,} pairs of {len(pairs.names):,} kernels and {len(pairs.dims):,} problems scored on "
-        f"{index['arch']} (model of {index['device_kind']} times); {supported:,} can run"
+        f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
     return 0

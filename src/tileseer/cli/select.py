@@ -47,24 +47,25 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(selector, problem, ranked, measured)
     else:
-        print(f"{selector.operation} on {selector.arch} ({selector.device}), device kind: {selector.device_kind}")
+        spec = selector.spec
+        print(f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}")
         if measured != NO_CANDIDATE:
-            best = selector.candidates["candidate"].iloc[measured]
-            print(f"fastest measured on exactly this problem ({selector.device_kind}): {best}")
+            best = selector.pool["candidate"].iloc[measured]
+            print(f"fastest measured on exactly this problem ({selector.spec.device_kind}): {best}")
         _print_table(ranked)
     if ranked.empty:
-        print(f"no candidate supports the problem; the pool has {len(selector.candidates)}", file=sys.stderr)
+        print(f"no candidate supports the problem; the pool has {len(selector.pool)}", file=sys.stderr)
     return int(ranked.empty)
 
 
 def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, measured: int) -> None:
     content = {
-        "operation": selector.operation,
-        "arch": selector.arch,
-        "device": selector.device,
-        "device_kind": selector.device_kind,
+        "operation": selector.spec.operation,
+        "arch": selector.spec.arch,
+        "device": selector.spec.device,
+        "device_kind": selector.spec.device_kind,
         "problem": {name: getattr(problem, name) for name in DIMS},
-        "fastest_measured": None if measured == NO_CANDIDATE else selector.candidates["candidate"].iloc[measured],
+        "fastest_measured": None if measured == NO_CANDIDATE else selector.pool["candidate"].iloc[measured],
         "candidates": ranked.to_dict(orient="records"),
     }
     options.print_json("select", content)

@@ -109,8 +109,8 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     measurements = load(measured)
     selectors = [Selector.load(path, measurements.operation) for path in (path_a, path_b)]
     sides = [
-        Side(str(path), selector.arch, selector.operation, selector.device, selector.device_kind)
-        for path, selector in zip((path_a, path_b), selectors, strict=True)
+        Side(str(path), spec.arch, spec.operation, spec.device, spec.device_kind)
+        for path, spec in ((path_a, selectors[0].spec), (path_b, selectors[1].spec))
     ]
     rows = ranking.validation_rows(measurements)
     achieved = efficiency.grid(measurements, rows)
@@ -235,9 +235,7 @@ def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
 
 def _picks(selector: Selector, measurements: Measurements) -> np.ndarray:
     """Return the row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
-    scores, offered = ranking.rank_pool(
-        measurements, selector.booster, selector.spec, selector.candidates, selector.hardware
-    )
+    scores, offered = ranking.rank_pool(measurements, selector)
     scores = np.where(offered, scores, -np.inf)
     return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
 

@@ -19,7 +19,7 @@ from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.model import model_files
-from tileseer.model.prior import OFFSET
+from tileseer.model.model import OFFSET
 from tileseer.validation import explain
 
 NEAREST = 5
@@ -46,25 +46,21 @@ def explanation(
     times = None if measured is None else _of_the_same(schema.load(measured), selector, measured)
     known = selector.known_row(wanted)
     return {
-        "operation": selector.operation,
-        "arch": selector.arch,
-        "device": selector.device,
-        "device_kind": selector.device_kind,
+        **{name: getattr(selector.spec, name) for name in ("operation", "arch", "device", "device_kind")},
         "problem": {name: getattr(wanted, name) for name in DIMS},
         "supported_candidates": len(ranked),
-        "fastest_measured": None if known == NO_CANDIDATE else str(selector.candidates["candidate"].iloc[known]),
+        "fastest_measured": None if known == NO_CANDIDATE else str(selector.pool["candidate"].iloc[known]),
         "ranking": _ranking(selector, wanted, ranked.head(top), times),
         **_reasons(selector, wanted, ranked, against),
-        **_nearest(selector, wanted, models, times),
+        **_nearest(selector, wanted, times),
     }
 
 
 def _of_the_same(measurements: Measurements, selector: Selector, path: Path) -> Measurements:
     for field in ("operation", "arch"):
-        if getattr(measurements, field) != getattr(selector, field):
-            raise UserError(
-                f"{path}: {field} is {getattr(measurements, field)}, but the model is for {getattr(selector, field)}"
-            )
+        found, wanted = getattr(measurements, field), getattr(selector.spec, field)
+        if found != wanted:
+            raise UserError(f"{path}: {field} is {found}, but the model is for {wanted}")
     return measurements
 
 
@@ -77,7 +73,7 @@ def _ranking(
     """
     slower = np.exp(shown["score"].max() - shown["score"].to_numpy())
     rows: list[dict[Any, Any]] = [*shown[["rank", "candidate", "score"]].to_dict("records")]
-    flop = wanted.flop if selector.spec["target"] == "log_tflops" else None
+    flop = wanted.flop if selector.spec.target == "log_tflops" else None
     for row, ratio in zip(rows, slower, strict=True):
         row["predicted_time_over_that_of_the_pick"] = round(float(ratio), 4)
         if "predicted_efficiency" in shown:
@@ -111,12 +107,10 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
             f"--against {name!r} is not among the {len(ranked)} candidates that support the problem; a candidate is a "
             "kernel's name, with @splitkN behind it for a split-K of N"
         )
-    pool = pd.Index(selector.candidates["candidate"])
+    pool = pd.Index(selector.pool["candidate"])
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked["candidate"].iloc[0], name))
-    (found,) = explain.contributions(
-        selector.booster, selector.spec, problem.frame([wanted]), selector.candidates, pick, other, selector.hardware
-    )
-    offset = selector.candidates[OFFSET].to_numpy()
+    (found,) = explain.contributions(selector, problem.frame([wanted]), selector.pool, pick, other)
+    offset = selector.pool[OFFSET].to_numpy()
     own = float(offset[pick[0]] - offset[other[0]])
     score = ranked.set_index("candidate")["score"]
     ahead = float(score.iloc[0] - score[name])
@@ -131,14 +125,14 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
     }
 
 
-def _nearest(selector: Selector, wanted: Problem, models: Path, times: Measurements | None) -> dict[str, Any]:
+def _nearest(selector: Selector, wanted: Problem, times: Measurements | None) -> dict[str, Any]:
     """Return the training problems most like ``wanted``, and how near they are; nothing where the model keeps none."""
-    training = _training(selector, models) if times is None else times.problems[times.problems["split"] == "train"]
-    if training is None or training.empty:
+    training = _training(selector) if times is None else times.problems[times.problems["split"] == "train"]
+    if training.empty:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     training = training.reset_index(drop=True)
-    novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec["feature_set"], selector.hardware)
-    picked = parquet.read(_folder(selector, models) / model_files.OUT_OF_FOLD).to_pandas()
+    novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec.feature_set, selector.hardware)
+    picked = parquet.read(selector.folder / model_files.OUT_OF_FOLD).to_pandas()
     efficiencies = dict(zip(picked["problem_key"], picked["efficiency"], strict=True))
     rows = []
     for row in novelty.most_like(0, NEAREST):
@@ -158,20 +152,14 @@ def _nearest(selector: Selector, wanted: Problem, models: Path, times: Measureme
     }
 
 
-def _training(selector: Selector, models: Path) -> pd.DataFrame | None:
+def _training(selector: Selector) -> pd.DataFrame:
     """Return the training problems that a model directory keeps, with the ``fastest`` candidate of each."""
-    if selector.known is None:
-        return None
-    variant, _, dtype = selector.operation.rpartition("_")
+    variant, _, dtype = selector.spec.operation.rpartition("_")
     dims = selector.known[list(DIMS)].to_dict("records")
     table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
-    trained = parquet.read(_folder(selector, models) / model_files.OUT_OF_FOLD, columns=["problem_key"])
+    trained = parquet.read(selector.folder / model_files.OUT_OF_FOLD, columns=["problem_key"])
     return table[table["problem_key"].isin(trained["problem_key"].to_pylist())]
-
-
-def _folder(selector: Selector, models: Path) -> Path:
-    return models / str(model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"])
 
 
 _HEADS = {

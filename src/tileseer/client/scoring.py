@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +14,16 @@ from tileseer import families
 from tileseer.client.selection import Selector
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
+from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.core.tables import checked
 from tileseer.families import candidates, learning
 from tileseer.families.ck_tile import resources
 from tileseer.families.ck_tile.foreign_names import Named, is_depthwise, read
 from tileseer.gpu.coefficients import Coefficients
-from tileseer.model import features, model_files, trainer
-from tileseer.model.prior import OFFSET
+from tileseer.model import features, model_files
+from tileseer.model.model import OFFSET
 from tileseer.problems import foreign_problems
+from tileseer.publish import index as published
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(
@@ -153,17 +154,17 @@ def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list
 
 def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """Return one row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
-    index = model_files.verify(models)
+    index = published.verify(models)
     operations = [f"{named.kernel.variant}_{named.kernel.dtype}" for named in pairs.kernels]
     remarks, values = [], _Values(len(pairs.name))
     of_name = np.array(operations, dtype=object)
     for operation in dict.fromkeys(operations):
-        model = _model_for(models, operation, list(index["operations"]))
+        model = _model_for(models, operation, list(index.operations))
         if model != operation:
             remarks.append(f"there is no model of {operation}; its kernels are scored by that of {model}")
         rows = np.flatnonzero((of_name == operation)[pairs.name])
         if len(rows):
-            _score_operation(Selector.load(models, model), pairs, operation, rows, values, threads, models)
+            _score_operation(Selector.load(models, model), pairs, operation, rows, values, threads)
     values.rank[:] = _ranks(pairs.problem, of_name[pairs.name], values)
     assumed = sum(bool(named.assumed) for named in pairs.kernels)
     if assumed:
@@ -201,12 +202,12 @@ def _model_for(models: Path, operation: str, known: list[str]) -> str:
 
 
 def _score_operation(
-    selector: Selector, pairs: Pairs, operation: str, rows: np.ndarray, values: _Values, threads: int, models: Path
+    selector: Selector, pairs: Pairs, operation: str, rows: np.ndarray, values: _Values, threads: int
 ) -> None:
     wanted = Operation.parse(operation)
     used, local_name = np.unique(pairs.name[rows], return_inverse=True)
     used_problems, local_problem = np.unique(pairs.problem[rows], return_inverse=True)
-    pool, in_pool = _pool(selector, [pairs.kernels[i] for i in used], models)
+    pool, in_pool = _pool(selector, [pairs.kernels[i] for i in used])
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=wanted.variant, dtype=wanted.dtype, ndim=np.where(_is_3d(problems), 3, 2))
     verdicts = learning.check(problems, pool, wanted.variant, selector.hardware.wave_size)
@@ -214,23 +215,20 @@ def _score_operation(
     values.rule[rows] = verdict
     values.supported[rows] = verdict == 0
     values.in_pool[rows] = in_pool[local_name]
-    values.model[rows] = selector.operation
-    values.score[rows] = trainer.predict(
-        selector.booster, selector.spec, problems, pool, local_problem, local_name, selector.hardware, threads
-    )
+    values.model[rows] = selector.spec.operation
+    model = replace(selector, pool=pool)
+    values.score[rows] = model.predict(problems, local_problem, local_name, threads)
 
 
-def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.DataFrame, np.ndarray]:
+def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:
     """Return kernels as a pool: resources and offset of the published pool where it has them, else estimates and 0."""
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
-    known = selector.candidates.set_index("candidate")
+    known = selector.pool.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
-    if families.of_arch(selector.spec["arch"]) is families.CK_TILE:
-        folder = models / model_files.read_json(models / model_files.INDEX)["operations"][selector.operation]["folder"]
-        path = folder / model_files.ESTIMATES
-        coefficients = checked(model_files.read_json(path), Coefficients, str(path))
+    if families.of_arch(selector.spec.arch) is families.CK_TILE:
+        coefficients = documents.read(selector.folder / model_files.ESTIMATES, Coefficients)
         estimate = resources.estimate(table, selector.hardware, coefficients)
     else:
         estimate = _of_most_alike(table, selector)
@@ -238,7 +236,7 @@ def _pool(selector: Selector, named: list[Named], models: Path) -> tuple[pd.Data
     for column in candidates.RESOURCES:
         table[column] = np.where(in_pool, own[column].to_numpy(float), estimate[column].to_numpy(float))
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
-    for column in features.CODE if selector.spec["feature_set"] == features.COMPILED else ():
+    for column in features.CODE if selector.spec.feature_set == features.COMPILED else ():
         table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
     table[OFFSET] = np.where(in_pool, own[OFFSET].to_numpy(float), 0.0)
     return table, in_pool
@@ -249,9 +247,9 @@ def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:
 
     There are formulas for the registers of CK Tile kernels only; of others the pool is all that is known.
     """
-    pool = selector.candidates
+    pool = selector.pool
     same = np.zeros((len(table), len(pool)), np.int64)
-    for field in (*learning.of_arch(selector.spec["arch"]).fields, "split_k"):
+    for field in (*learning.of_arch(selector.spec.arch).fields, "split_k"):
         same += table[field].to_numpy()[:, None] == pool[field].to_numpy()[None, :]
     return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
@@ -277,7 +275,7 @@ def _ranks(problem: np.ndarray, operation: np.ndarray, values: _Values) -> np.nd
     return ranks
 
 
-def _table(pairs: Pairs, operations: list[str], values: _Values, index: dict[str, object]) -> pa.Table:
+def _table(pairs: Pairs, operations: list[str], values: _Values, index: published.Index) -> pa.Table:
     def word(texts: Sequence[str], rows: np.ndarray) -> pa.DictionaryArray:
         distinct, code = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
         return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))
@@ -296,11 +294,11 @@ def _table(pairs: Pairs, operations: list[str], values: _Values, index: dict[str
         "assumed": word([n.assumed for n in pairs.kernels], pairs.name),
         "in_pool": values.in_pool,
         "supported": values.supported,
-        "rule": word(["", *(rule.name for rule in learning.of_arch(str(index["arch"])).rules)], values.rule),
+        "rule": word(["", *(rule.name for rule in learning.of_arch(index.arch).rules)], values.rule),
         "score": values.score,
         "rank": values.rank,
         "model_operation": word(values.model.tolist(), np.arange(len(every))),
-        "arch": word([str(index["arch"])], every),
-        "device_kind": word([str(index["device_kind"])], every),
+        "arch": word([index.arch], every),
+        "device_kind": word([index.device_kind], every),
     }
     return pa.table(columns, schema=SCHEMA)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tileseer.benchmark.receipt import Receipt
 from tileseer.compile import aliases
 from tileseer.configs import plan
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.model import model_files
 from tileseer.support import support_table
 
@@ -84,7 +84,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
             for stage, pattern in WHOLE.items()
             if (results / pattern.format(arch=arch, operation=operation)).exists()
         ),
-        mean_efficiency=model_files.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
+        mean_efficiency=documents.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
     )
 
 

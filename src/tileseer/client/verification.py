@@ -26,6 +26,7 @@ from tileseer.dataset import assembly, recording, schema
 from tileseer.dataset.schema import CODE, SCHEMA
 from tileseer.gpu.hardware import get as product
 from tileseer.model import model_files
+from tileseer.publish import index as published
 
 SEAL = ".*.sha256"
 STAGES = ("models", "datasets", "configs")
@@ -71,19 +72,19 @@ def _tried(subject: str, look: Callable[[], str]) -> Check:
 
 def _models(path: Path) -> list[Check]:
     try:
-        index = model_files.verify(path)
+        index = published.verify(path)
     except UserError as error:
         return [Check(str(path), False, str(error))]
-    found = [Check(str(path), True, f"{len(index['sha256'])} files have the hashes of {model_files.INDEX}")]
-    return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index["operations"]]
+    found = [Check(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")]
+    return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index.operations]
 
 
 def _model(path: Path, operation: str) -> str:
     """Load a model as a selection does, which checks its feature list and its tables; return what it is."""
     selector = Selector.load(path, operation)
     return (
-        f"{len(selector.spec['feature_names'])} features, all of this release, {selector.booster.num_trees()} trees, "
-        f"{len(selector.candidates)} candidates, device kind: {selector.device_kind}"
+        f"{len(selector.spec.feature_names)} features, all of this release, {selector.booster.num_trees()} trees, "
+        f"{len(selector.pool)} candidates, device kind: {selector.spec.device_kind}"
     )
 
 

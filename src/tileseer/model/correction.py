@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from tileseer.model import cross_validation, objectives
-from tileseer.model.cross_validation import Choice, Folds
+from tileseer.model.cross_validation import Choice, FoldOfRow
 from tileseer.model.objectives import Table
+from tileseer.model.schema import ChoiceRecord, CorrectionTrial
 from tileseer.settings.model import ModelSettings
 
 WEIGHTS = (1.0, 0.5, 0.0)
@@ -41,7 +41,7 @@ class Correction:
 
 
 def choose(
-    data: Table, folds: Folds, settings: ModelSettings, threads: int, weights: Sequence[float] = WEIGHTS
+    data: Table, folds: FoldOfRow, settings: ModelSettings, threads: int, weights: Sequence[float] = WEIGHTS
 ) -> tuple[Choice, Correction]:
     """Return the choice for the manifest and the correction that it is, of a prior with one of ``weights``.
 
@@ -62,21 +62,23 @@ def choose(
     labels = cross_validation.best_picks(data, {name: one.score for name, one in best.items()})
     chosen = best[labels]
     final = _crossed(chosen.table, chosen.weight, folds, settings, settings.n_estimators, threads)
-    record = [{**_told(one), "labels": name, "chosen": one is chosen} for name, ones in tried.items() for one in ones]
-    return Choice(
-        "corrected", settings, final.score, {"correction": record, "published": _told(final)}, final.trees
-    ), final
+    entries = [
+        _trial(one).model_copy(update={"labels": name, "chosen": one is chosen})
+        for name, ones in tried.items()
+        for one in ones
+    ]
+    record = ChoiceRecord(correction=entries, published=_trial(final))
+    return Choice("corrected", settings, final.score, record, final.trees), final
 
 
-def _told(correction: Correction) -> dict[str, Any]:
-    return {
-        "prior_weight": correction.weight,
-        "trees": correction.trees,
-        "rmse": round(float(np.sqrt(correction.error)), 6),
-    }
+def _trial(correction: Correction) -> CorrectionTrial:
+    rmse = round(float(np.sqrt(correction.error)), 6)
+    return CorrectionTrial(prior_weight=correction.weight, trees=correction.trees, rmse=rmse)
 
 
-def _crossed(table: Table, weight: float, folds: Folds, settings: ModelSettings, most: int, threads: int) -> Correction:
+def _crossed(
+    table: Table, weight: float, folds: FoldOfRow, settings: ModelSettings, most: int, threads: int
+) -> Correction:
     """Return the correction of one table with the number of trees, ``most`` or fewer, that errs least out of fold."""
     assert table.prior is not None
     # Without the prior there is nothing that could be left as it is.

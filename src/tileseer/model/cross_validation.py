@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -20,6 +19,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.model import objectives, row_sampling
 from tileseer.model.objectives import CHOICES, OBJECTIVES, Table
+from tileseer.model.schema import Alternative, ChoiceRecord, Fold, Folds, Summary
 from tileseer.settings.model import ModelSettings
 
 SPACE = {
@@ -39,7 +39,7 @@ NEAR_BEST = 0.6
 
 
 @dataclass(frozen=True)
-class Folds:
+class FoldOfRow:
     """Which fold each row of a table is held out in."""
 
     of_row: np.ndarray
@@ -55,7 +55,7 @@ class Choice:
     settings: ModelSettings
     score: np.ndarray
     """Out-of-fold scores of every row."""
-    record: dict[str, Any]
+    record: ChoiceRecord
     """For the manifest: every alternative with its figures, and the one that was taken."""
     trees: int
     """Trees to train; 0 leaves a prior as it is."""
@@ -79,15 +79,15 @@ def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: 
     return assigned
 
 
-def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed: int) -> Folds:
+def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed: int) -> FoldOfRow:
     """Deal the rows of ``problem`` to folds that share no group."""
     groups, group, sizes = np.unique(group_of_problem[problem], return_inverse=True, return_counts=True)
     assigned = assign_folds(groups.tolist(), sizes.tolist(), folds, seed)
-    return Folds(assigned[group], np.bincount(assigned, minlength=folds))
+    return FoldOfRow(assigned[group], np.bincount(assigned, minlength=folds))
 
 
 def out_of_fold(
-    objective: str, data: Table, folds: Folds, candidates: int, settings: ModelSettings, trees: int, threads: int,
+    objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: ModelSettings, trees: int, threads: int,
     held_out_folds: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Return the score of every row by a model that has not seen the row's group, float64 [n].
@@ -149,7 +149,7 @@ def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def choose(
-    data: Table, folds: Folds, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
+    data: Table, folds: FoldOfRow, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
 ) -> Choice:
     """Choose objective and hyperparameters by the mean out-of-fold efficiency of the picks.
 
@@ -165,17 +165,19 @@ def choose(
     trees = settings.cv_estimators
     scores = {name: out_of_fold(name, small, folds, candidates, settings, trees, threads) for name in names}
     objective = best_picks(data, scores)
-    record: dict[str, Any] = {"objectives": _figures(data, scores, objective)}
     trials: dict[str, np.ndarray] = {"configured": scores[objective]}
     drawn = {"configured": settings, **_trials(settings)}
     for name, trial in drawn.items():
         if name not in trials:
             trials[name] = out_of_fold(objective, small, folds, candidates, trial, trees, threads)
     best = best_picks(data, trials)
-    record["hyperparameters"] = [
-        {**entry, "values": {field: getattr(drawn[entry["name"]], field) for field in SPACE}}
-        for entry in _figures(data, trials, best)
-    ]
+    record = ChoiceRecord(
+        objectives=_compared(_achieved(data, scores), objective),
+        hyperparameters=[
+            entry.model_copy(update={"values": {field: getattr(drawn[entry.name], field) for field in SPACE}})
+            for entry in _compared(_achieved(data, trials), best)
+        ],
+    )
     chosen = Choice(objective, drawn[best], trials[best], record, settings.n_estimators)
     configured = Choice(names[0], settings, scores[names[0]], record, settings.n_estimators)
     if (objective, best) == (names[0], "configured") or not settings.confirm_folds:
@@ -183,7 +185,9 @@ def choose(
     return _confirmed(configured, chosen, data, folds, candidates, threads)
 
 
-def _confirmed(configured: Choice, chosen: Choice, data: Table, folds: Folds, candidates: int, threads: int) -> Choice:
+def _confirmed(
+    configured: Choice, chosen: Choice, data: Table, folds: FoldOfRow, candidates: int, threads: int
+) -> Choice:
     """Return ``chosen`` if it is better than what is configured with all trees and rows too, else the latter."""
     held_out_folds = min(configured.settings.confirm_folds, len(folds.groups))
     at = np.flatnonzero(folds.of_row < held_out_folds)
@@ -194,35 +198,35 @@ def _confirmed(configured: Choice, chosen: Choice, data: Table, folds: Folds, ca
         )
         achieved[name] = data.rows.efficiency[at[picks(data.rows.problem[at], score[at])]]
     kept = _better(achieved)
-    record = [
-        {**entry, "objective": choice.objective, "trees": choice.trees, "folds": held_out_folds}
+    entries = [
+        entry.model_copy(update={"objective": choice.objective, "trees": choice.trees, "folds": held_out_folds})
         for entry, choice in zip(_compared(achieved, kept), (configured, chosen), strict=True)
     ]
     winner = chosen if kept == "chosen" else configured
-    return replace(winner, record={**chosen.record, "confirmation": record})
+    return replace(winner, record=chosen.record.model_copy(update={"confirmation": entries}))
 
 
-def fold_metrics(
-    data: Table, folds: Folds, score: np.ndarray, objective: str, settings: ModelSettings
-) -> list[dict[str, Any]]:
-    """Return one entry a fold, in the form of cv_metrics_tflops.json; errors only where scores are predictions."""
+def fold_metrics(data: Table, folds: FoldOfRow, score: np.ndarray, objective: str, settings: ModelSettings) -> Folds:
+    """Figures of each fold; errors only where scores are predictions."""
     label = data.rows.label(objective, settings.relative_floor) if not OBJECTIVES[objective].members else None
     metrics = []
     for fold, groups in enumerate(folds.groups):
         held_out = np.flatnonzero(folds.of_row == fold)
         at = held_out[picks(data.rows.problem[held_out], score[held_out])]
         summary = efficiency.summary(data.rows.efficiency[at])
+        rmse, r2 = _errors(objective, label, held_out, score)
         metrics.append(
-            {
-                "fold": fold,
-                **_errors(objective, label, held_out, score),
-                **{f"{name}_efficiency": summary[name] for name in ("mean", "median", "p10", "min")},
-                "train_size": int(np.count_nonzero(data.rows.learn & (folds.of_row != fold))),
-                "val_size": len(held_out),
-                "val_groups": int(groups),
-            }
+            Fold(
+                fold=fold,
+                rmse=rmse,
+                r2=r2,
+                **{f"{name}_efficiency": value for name, value in summary.items()},
+                train_size=int(np.count_nonzero(data.rows.learn & (folds.of_row != fold))),
+                val_size=len(held_out),
+                val_groups=int(groups),
+            )
         )
-    return metrics
+    return Folds(metrics)
 
 
 def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
@@ -248,15 +252,15 @@ def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
 
 def _errors(
     objective: str, label: np.ndarray | None, held_out: np.ndarray, score: np.ndarray
-) -> dict[str, float | None]:
-    """Return RMSE and R2 in the space of the target, over the measured rows; null for a ranking, which has none."""
+) -> tuple[float | None, float | None]:
+    """RMSE and R2 in the space of the target, over the measured rows; None for a ranking, which has none."""
     if label is None or objective == "lambdarank":
-        return {"rmse": None, "r2": None}
+        return None, None
     known = held_out[~np.isnan(label[held_out])]
     error = label[known] - score[known]
     variance = float(np.var(label[known]))
     r2 = 1 - float(np.mean(error**2)) / variance if variance else 0.0
-    return {"rmse": round(float(np.sqrt(np.mean(error**2))), 6), "r2": round(r2, 6)}
+    return round(float(np.sqrt(np.mean(error**2))), 6), round(r2, 6)
 
 
 def best_picks(data: Table, scores: dict[str, np.ndarray]) -> str:
@@ -282,20 +286,16 @@ def _gain(values: np.ndarray, base: np.ndarray) -> tuple[float, float]:
     return float(difference.mean()), float(difference.std() / np.sqrt(len(difference)))
 
 
-def _figures(data: Table, scores: dict[str, np.ndarray], chosen: str) -> list[dict[str, Any]]:
-    return _compared(_achieved(data, scores), chosen)
-
-
-def _compared(achieved: dict[str, np.ndarray], chosen: str) -> list[dict[str, Any]]:
+def _compared(achieved: dict[str, np.ndarray], chosen: str) -> list[Alternative]:
     base = next(iter(achieved.values()))
     return [
-        {
-            "name": name,
-            "chosen": name == chosen,
-            "out_of_fold_efficiency": efficiency.summary(values),
-            "gain": efficiency.percent(_gain(values, base)[0]),
-            "standard_error": efficiency.percent(_gain(values, base)[1]),
-        }
+        Alternative(
+            name=name,
+            chosen=name == chosen,
+            out_of_fold_efficiency=Summary.of(values),
+            gain=efficiency.percent(_gain(values, base)[0]),
+            standard_error=efficiency.percent(_gain(values, base)[1]),
+        )
         for name, values in achieved.items()
     ]
 

@@ -11,22 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
-from tileseer.core import parquet
-from tileseer.core.atomic import write_text
+from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
-from tileseer.families.feature_table import FeatureSet
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import (
-    booster_text,
     correction,
     cross_validation,
     features,
@@ -36,36 +31,34 @@ from tileseer.model import (
 )
 from tileseer.model import prior as priors
 from tileseer.model.cross_validation import Choice
-from tileseer.model.model_files import json_text
+from tileseer.model.model import OFFSET, Model, write_table
 from tileseer.model.objectives import OBJECTIVES, Rows, Table
-from tileseer.model.prior import OFFSET, Prior
+from tileseer.model.prior import Prior
+from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest, Summary
 from tileseer.reference import reference_features
 from tileseer.settings.model import ModelSettings
-
-BLOCK = 1 << 15
-"""Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
-32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training gives: the model's text and everything that is published with it."""
+    """What training gives: the model and everything that is published with it."""
 
-    model: str
-    """LightGBM model text."""
-    spec: dict[str, Any]
-    """Features, target and parameters: what a reader of the model needs."""
-    cv: list[dict[str, float]]
-    """One entry a fold, in the form of cv_metrics_tflops.json."""
+    model: Model
+    """Its pool has the measured candidates that ran."""
+    cv: Folds
     out_of_fold: pd.DataFrame
     """Of each training problem ``problem_key``, ``layer_family``, ``ndim`` and, by a model that has not seen its group,
     ``efficiency`` (0..1) of the pick and ``gap``: see ``cross_validation.picked``."""
-    importances: dict[str, int]
-    """Splits of each feature, most used first."""
-    manifest: dict[str, Any]
-    """Counts, settings and origin of the data."""
-    candidates: pd.DataFrame
-    """The pool that the model may choose from: rows of the measured candidates that ran, with ``OFFSET``."""
+    importances: Importances
+    manifest: Manifest
+
+    def save(self, folder: Path) -> None:
+        """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
+        self.model.save(folder)
+        documents.write(folder / model_files.MANIFEST, self.manifest)
+        documents.write(folder / model_files.CV_METRICS, self.cv)
+        documents.write(folder / model_files.IMPORTANCES, self.importances)
+        write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
 
 
 def train(
@@ -97,38 +90,19 @@ def train(
         offset = offset + kept.weight * prior.offsets(candidates)
         offered = efficiency.proven(measurements) | prior.knows(candidates)
     out_of_fold = cross_validation.picked(data, choice.score, keys)
-    counts = booster.feature_importance("split")
+    counts = zip(chosen.names, booster.feature_importance("split").tolist(), strict=True)
     return Trained(
-        model=booster_text.canonical(booster.model_to_string()),
-        spec=_spec(measurements, chosen, choice, hardware),
+        model=Model(
+            spec_of(measurements, hardware, choice.settings, choice.objective),
+            booster,
+            candidates.assign(**{OFFSET: offset})[offered].reset_index(drop=True),
+            hardware,
+        ),
         cv=cross_validation.fold_metrics(data, folds, choice.score, choice.objective, settings),
-        out_of_fold=out_of_fold.merge(measurements.problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
-        importances={n: int(c) for n, c in sorted(zip(chosen.names, counts, strict=True), key=lambda p: (-p[1], p[0]))},
-        manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold)
-        | ({} if prior is None else {"prior": prior.origin}),
-        candidates=candidates.assign(**{OFFSET: offset})[offered].reset_index(drop=True),
+        out_of_fold=out_of_fold.merge(problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
+        importances=Importances(dict(sorted(counts, key=lambda p: (-p[1], p[0])))),
+        manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold, prior),
     )
-
-
-def write(folder: Path, trained: Trained, hardware: Hardware) -> None:
-    """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
-    texts = {
-        model_files.MODEL: trained.model,
-        model_files.SPEC: json_text(trained.spec),
-        model_files.MANIFEST: json_text(trained.manifest),
-        model_files.CV_METRICS: json_text(trained.cv),
-        model_files.IMPORTANCES: json_text(trained.importances),
-        model_files.HARDWARE: json_text(hardware.model_dump(mode="json")),
-    }
-    for name, text in texts.items():
-        write_text(folder / name, text, sealed=True)
-    # The index and the pandas metadata are no part of the pool; the latter names library versions.
-    for name, frame in (
-        (model_files.CANDIDATES, trained.candidates),
-        (model_files.OUT_OF_FOLD, trained.out_of_fold),
-    ):
-        plain = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-        parquet.write(plain, folder / name)
 
 
 def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lightgbm.Booster | None, np.ndarray]:
@@ -153,34 +127,6 @@ def table(
         return data
     pairs = rows.problem, rows.candidate
     return replace(data, prior=prior.scores(measurements.problems, measurements.candidates, *pairs, hardware, threads))
-
-
-def predict(
-    booster: lightgbm.Booster,
-    spec: dict[str, Any],
-    problems: pd.DataFrame,
-    pool: pd.DataFrame,
-    problem: np.ndarray,
-    candidate: np.ndarray,
-    hardware: Hardware,
-    threads: int = 1,
-) -> np.ndarray:
-    """Return the scores of n pairs, float64 [n]; higher is faster, comparable within a problem.
-
-    ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of ``pool``, a published pool with
-    ``OFFSET``. Scores are in the target's space (``objectives``).
-    """
-    if not len(problem):
-        return np.empty(0)
-    names, offset = spec["feature_names"], pool[OFFSET].to_numpy()
-    made_of = features.columns(problems, pool, hardware, spec["feature_set"])
-    scores = np.empty(len(problem))
-    for start in range(0, len(problem), BLOCK):
-        part = slice(start, start + BLOCK)
-        pairs = problem[part], candidate[part]
-        matrix = features.matrix(*made_of, *pairs, hardware, spec["feature_set"], names)
-        scores[part] = booster.predict(matrix, num_threads=threads) + offset[candidate[part]]
-    return scores
 
 
 def training_rows(measurements: Measurements, settings: ModelSettings, used: np.ndarray | None = None) -> Rows:
@@ -210,53 +156,54 @@ def training_rows(measurements: Measurements, settings: ModelSettings, used: np.
     return replace(rows, learn=ok & kept)
 
 
-def _spec(measurements: Measurements, chosen: FeatureSet, choice: Choice, hardware: Hardware) -> dict[str, Any]:
+def spec_of(measurements: Measurements, hardware: Hardware, settings: ModelSettings, objective: str) -> FeatureSpec:
+    """The spec of a model of these measurements."""
+    chosen = features.feature_set(settings.features)
     variant, _, dtype = measurements.operation.rpartition("_")
-    return {
-        "op_type": "grouped_conv",
-        "feature_encoding_version": 0,
-        "operation": measurements.operation,
-        "variant": variant,
-        "dtype": dtype,
-        "arch": measurements.arch,
-        "device": measurements.device,
-        "device_kind": measurements.device_kind,
-        "feature_set": choice.settings.features,
-        "feature_names": list(chosen.names),
-        "categorical_features": list(chosen.categorical),
-        # The constructor arguments of the reference's feature engine, in its words.
-        "hardware": reference_features.hardware_arguments(hardware),
-        "targets": ["tflops"],
-        # Readers must not clamp at 0: scores are logarithms. Their order is the ranking under any exponential.
-        "log_targets": ["tflops"],
-        "target": choice.objective,
-        "target_meaning": OBJECTIVES[choice.objective].meaning,
-        "score": f"prediction of the trees + column {OFFSET} of the candidate",
-        "params": choice.settings.model_dump(mode="json"),
-    }
+    return FeatureSpec(
+        op_type="grouped_conv",
+        feature_encoding_version=0,
+        operation=measurements.operation,
+        variant=variant,
+        dtype=dtype,
+        arch=measurements.arch,
+        device=measurements.device,
+        device_kind=measurements.device_kind,
+        feature_set=settings.features,
+        feature_names=list(chosen.names),
+        categorical_features=list(chosen.categorical),
+        hardware=reference_features.hardware_arguments(hardware),
+        targets=["tflops"],
+        log_targets=["tflops"],
+        target=objective,
+        target_meaning=OBJECTIVES[objective].meaning,
+        score=f"prediction of the trees + column {OFFSET} of the candidate",
+        params=settings.model_dump(mode="json"),
+    )
 
 
 def _manifest(
-    measurements: Measurements, rows: Rows, choice: Choice, trees: int, out_of_fold: pd.DataFrame
-) -> dict[str, Any]:
+    measurements: Measurements, rows: Rows, choice: Choice, trees: int, out_of_fold: pd.DataFrame, prior: Prior | None
+) -> Manifest:
     trained = measurements.problems.iloc[np.unique(rows.problem[rows.learn])]
-    return {
-        "operation": measurements.operation,
-        "arch": measurements.arch,
-        "device": measurements.device,
-        "device_kind": measurements.device_kind,
-        "data_rows": len(measurements.problem),
-        "pool_rows": len(rows.problem),
-        "valid_rows": int(np.count_nonzero(~np.isnan(rows.tflops))),
-        "training_rows": int(rows.learn.sum()),
-        "unique_problems": int(trained["problem_key"].nunique()),
-        "layer_families": int(trained["layer_family"].nunique()),
-        "candidates": len(measurements.candidates),
-        "requested_n_estimators": choice.settings.n_estimators,
-        "total_n_estimators": trees,
-        "out_of_fold_efficiency": efficiency.summary(out_of_fold["efficiency"].to_numpy()),
-        "lightgbm": lightgbm.__version__,
-        "target": choice.objective,
-        "choice": choice.record,
-        "settings": choice.settings.model_dump(mode="json"),
-    }
+    return Manifest(
+        operation=measurements.operation,
+        arch=measurements.arch,
+        device=measurements.device,
+        device_kind=measurements.device_kind,
+        data_rows=len(measurements.problem),
+        pool_rows=len(rows.problem),
+        valid_rows=int(np.count_nonzero(~np.isnan(rows.tflops))),
+        training_rows=int(rows.learn.sum()),
+        unique_problems=int(trained["problem_key"].nunique()),
+        layer_families=int(trained["layer_family"].nunique()),
+        candidates=len(measurements.candidates),
+        requested_n_estimators=choice.settings.n_estimators,
+        total_n_estimators=trees,
+        out_of_fold_efficiency=Summary.of(out_of_fold["efficiency"].to_numpy()),
+        lightgbm=lightgbm.__version__,
+        target=choice.objective,
+        choice=choice.record,
+        settings=choice.settings.model_dump(mode="json"),
+        prior=None if prior is None else prior.origin,
+    )

@@ -7,13 +7,11 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from tileseer.core import seal
-from tileseer.core.atomic import write_text
+from tileseer.core import documents, seal
 from tileseer.core.errors import UserError
+from tileseer.core.tables import checked
 from tileseer.model.model_files import (
-    FORMAT,
     INDEX,
     PROVENANCE,
     SERVING,
@@ -21,10 +19,10 @@ from tileseer.model.model_files import (
     SPEC,
     TRAINING_FILES,
     VALIDATION,
-    hashes,
-    json_text,
-    read_json,
-)  # fmt: skip
+)
+from tileseer.model.schema import Origin
+from tileseer.publish.index import FORMAT, Entry, Index, hashes
+from tileseer.publish.provenance import Provenance
 
 
 def publish(
@@ -32,8 +30,8 @@ def publish(
     validations: Sequence[Path],
     servings: Sequence[Path],
     output: Path,
-    provenance: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    provenance: Provenance | None = None,
+) -> Index:
     """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
 
     The directory is built beside its place and renamed into it. ``UserError`` when a training has no report or no
@@ -44,56 +42,71 @@ def publish(
             f"publish: {len(trainings)} trainings, {len(validations)} validation reports and {len(servings)} serving "
             "folders; give one each"
         )
-    served = {figures["operation"]: path for path in servings for figures in [read_json(path / SERVING)]}
-    specs = {training: read_json(training / SPEC) for training in trainings}
-    common = {field: _common(specs, field) for field in ("arch", "device", "device_kind")}
-    reports = {report["operation"]: path for path in validations for report in [read_json(path)]}
+    trained = {_origin(folder / SPEC): folder for folder in trainings}
+    reports = {_origin(path).operation: path for path in validations}
+    served = {_origin(folder / SERVING).operation: folder for folder in servings}
+    arch, device, device_kind = (_common(trained, field) for field in ("arch", "device", "device_kind"))
     output.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
         operations = {}
-        for training, spec in sorted(specs.items(), key=lambda item: item[1]["operation"]):
-            operation = spec["operation"]
-            if operation not in reports:
-                raise UserError(f"{training}: no validation report of operation {operation} was given")
-            if operation not in served:
-                raise UserError(f"{training}: no serving folder of operation {operation} was given")
-            folder = f"grouped_conv_{operation}_{spec['arch']}"
-            operations[operation] = {"folder": folder}
-            _collect(training, reports[operation], served[operation], spec, building / folder)
+        for origin in sorted(trained, key=lambda origin: origin.operation):
+            operation, training = origin.operation, trained[origin]
+            for kind, found in (("validation report", reports), ("serving folder", served)):
+                if operation not in found:
+                    raise UserError(f"{training}: no {kind} of operation {operation} was given")
+            folder = f"grouped_conv_{operation}_{arch}"
+            operations[operation] = Entry(folder=folder)
+            _collect(training, reports[operation], served[operation], origin, building / folder)
         if set(reports) != set(operations):
-            raise UserError(f"publish: no training for the report of {sorted(set(reports) - set(operations))[0]}")
+            raise UserError(f"publish: no training for the report of {min(set(reports) - set(operations))}")
         if provenance is not None:
-            write_text(building / PROVENANCE, json_text(provenance))
-        index = {"format": FORMAT, **common, "operations": operations, "sha256": hashes(building)}
-        write_text(building / INDEX, json_text(index))
+            documents.write(building / PROVENANCE, provenance, sealed=False)
+        index = Index.model_validate(
+            {
+                "format": FORMAT,
+                "arch": arch,
+                "device": device,
+                "device_kind": device_kind,
+                "operations": operations,
+                "sha256": hashes(building),
+            }
+        )
+        documents.write(building / INDEX, index, sealed=False)
         _move(building, output)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     return index
 
 
-def _common(specs: dict[Path, Any], field: str) -> str:
-    values = sorted({spec[field] for spec in specs.values()})
+def _origin(path: Path) -> Origin:
+    """What a spec, a report or the figures of serving belong to."""
+    content = documents.read_json(path)
+    fields = content if isinstance(content, dict) else {}
+    return checked({name: fields[name] for name in Origin.model_fields if name in fields}, Origin, str(path))
+
+
+def _common(trained: Mapping[Origin, Path], field: str) -> str:
+    values = sorted({getattr(origin, field) for origin in trained})
     if len(values) > 1:
         raise UserError(f"publish: the models differ in {field}: {', '.join(values)}; one directory holds one")
-    return values[0]
+    return str(values[0])
 
 
-def _collect(training: Path, report: Path, serving: Path, spec: dict[str, Any], folder: Path) -> None:
+def _collect(training: Path, report: Path, serving: Path, origin: Origin, folder: Path) -> None:
     for path, made in ((report, "validate"), (serving / SERVING, "serve")):
-        content = read_json(path)
+        found = _origin(path)
         for field in ("arch", "device", "device_kind"):
-            if content[field] != spec[field]:
+            if getattr(found, field) != getattr(origin, field):
                 raise UserError(
-                    f"{path}: {field} is {content[field]!r}, but {training / SPEC} says {spec[field]!r}; "
-                    f"{made} the model that is published"
+                    f"{path}: {field} is {getattr(found, field)!r}, but {training / SPEC} says "
+                    f"{getattr(origin, field)!r}; {made} the model that is published"
                 )
     folder.mkdir()
     for source, names, made in ((training, TRAINING_FILES, "train"), (serving, SERVING_FILES, "serve")):
         for name in names:
             if not (source / name).is_file():
-                raise UserError(f"{source / name}: there is no such file; {made} {spec['operation']} again")
+                raise UserError(f"{source / name}: there is no such file; {made} {origin.operation} again")
             seal.check(source / name)
             shutil.copyfile(source / name, folder / name)
     shutil.copyfile(report, folder / VALIDATION)

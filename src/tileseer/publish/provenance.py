@@ -16,12 +16,13 @@ from typing import Any
 
 from pydantic import Field
 
-from tileseer.core import parquet, seal
+from tileseer.core import documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, checked
+from tileseer.core.tables import Table
 from tileseer.dataset.schema import provenance_of
 from tileseer.model import model_files
+from tileseer.publish import index as published
 
 FORMAT = 1
 PACKAGES = (
@@ -139,8 +140,8 @@ def _version(package: str) -> str:
 
 def read(models: Path) -> Provenance:
     """Return the provenance of a model directory, after all its hashes have been checked."""
-    index = model_files.verify(models)
+    index = published.verify(models)
     path = models / model_files.PROVENANCE
-    if model_files.PROVENANCE not in index["sha256"]:
+    if model_files.PROVENANCE not in index.sha256:
         raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")
-    return checked(model_files.read_json(path), Provenance, str(path))
+    return documents.read(path, Provenance)

@@ -11,9 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.model import model_files
+from tileseer.publish import index as published
 from tileseer.publish.provenance import Provenance, read
 
 FILE = "ro-crate-metadata.json"
@@ -37,22 +39,22 @@ def write(models: Path, output: Path, date: str | None = None, licence: str | No
         raise UserError(f"{models}: no commit is known, so no date: give the day of publication as --date 2026-11-21")
     if not _DAY.fullmatch(day):
         raise UserError(f"--date is {day!r}; write the day as 2026-11-21")
-    index = model_files.verify(models)
-    content = metadata(made, index, {name: (models / name).stat().st_size for name in index["sha256"]}, day, licence)
+    index = published.verify(models)
+    content = metadata(made, index, {name: (models / name).stat().st_size for name in index.sha256}, day, licence)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
         building = Path(folder, "crate")
         shutil.copytree(models, building / MODELS, ignore=shutil.ignore_patterns(".*"))
-        write_text(building / FILE, model_files.json_text(content))
+        write_text(building / FILE, documents.json_text(content))
         building.rename(output)
     return output / FILE
 
 
 def metadata(
-    made: Provenance, index: dict[str, Any], sizes: dict[str, int], day: str, licence: str | None
+    made: Provenance, index: published.Index, sizes: dict[str, int], day: str, licence: str | None
 ) -> dict[str, Any]:
     """Return the JSON-LD of the crate; ``sizes`` are bytes of each file of the index."""
-    files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index["sha256"].items())]
+    files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index.sha256.items())]
     files.append({"@id": MODELS + model_files.INDEX, "@type": "File", "encodingFormat": "application/json"})
     kinds = sorted({one.measurements.device_kind for one in made.operations.values()})
     inputs = made.files | {path: digest for one in made.operations.values() for path, digest in one.inputs.items()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import lightgbm
 import numpy as np
@@ -15,23 +14,31 @@ import pyarrow as pa
 from tileseer import families
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.ck_tile import ck_api, kernel_entries
 from tileseer.gpu.coefficients import Coefficients
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, model_files, trainer
-from tileseer.model.model_files import json_text
+from tileseer.model import cross_validation, model_files
+from tileseer.model.model import Model
+from tileseer.model.schema import Origin, Summary
 from tileseer.serving import augmentation, guarantee, header, kernel_set, known_problems
 from tileseer.serving.cascade import Cascade, by_name
 from tileseer.serving.distill import distill
+from tileseer.serving.schema import (
+    Cost,
+    Efficiencies,
+    Guarantee,
+    KernelEntry,
+    Kernels,
+    Losses,
+    NoEstimates,
+    Serving,
+)
 from tileseer.settings.serving import ServingSettings
 from tileseer.validation import ranking
-
-NO_ESTIMATES = {"meaning": "this family's resources are what its compiler reported; none are estimated"}
 
 
 @dataclass(frozen=True)
@@ -39,20 +46,27 @@ class Served:
     """What the stage writes."""
 
     model: str
+    """LightGBM text."""
     header: str
     known: pa.Table
-    kernels: dict[str, Any]
-    figures: dict[str, Any]
-    estimates: dict[str, Any]
+    kernels: Kernels
+    figures: Serving
+    estimates: Coefficients | NoEstimates
+
+    def save(self, folder: Path) -> None:
+        """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
+        write_text(folder / model_files.SERVED_MODEL, self.model, sealed=True)
+        write_text(folder / model_files.SELECTOR, self.header, sealed=True)
+        documents.write(folder / model_files.KERNELS, self.kernels)
+        documents.write(folder / model_files.SERVING, self.figures)
+        documents.write(folder / model_files.ESTIMATES, self.estimates)
+        parquet.write(self.known, folder / model_files.KNOWN)
 
 
 def build(
     measurements: Measurements,
-    booster: lightgbm.Booster,
-    spec: dict[str, Any],
-    pool: pd.DataFrame,
+    model: Model,
     out_of_fold: pd.DataFrame,
-    hardware: Hardware,
     template: Path,
     api_table: Path,
     coefficients: Coefficients,
@@ -60,24 +74,18 @@ def build(
     threads: int = 1,
     networks: Mapping[str, str] | None = None,
 ) -> Served:
-    """Make what serves the full model ``booster`` with its ``pool``; ``template`` is that of the C++ header.
+    """Make what serves ``model``; ``template`` is that of the C++ header.
 
     ``out_of_fold`` calibrates the guarantee, by family of ``networks`` (network to family); ``coefficients`` are
     published: kernels outside the pool can be scored.
     """
-    operation = Operation.parse(measurements.operation)
+    operation, pool = Operation.parse(measurements.operation), model.pool
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
-    untrained = Cascade.of(operation, hardware, booster, settings.short_lists, pool)
+    untrained = Cascade.of(operation, model.hardware, model.booster, settings.short_lists, pool)
 
     def full_model(problems: np.ndarray) -> np.ndarray:
-        """Return what the full model says of every pair, [n, Q]; -inf where a candidate cannot run the problem."""
-        scores = np.full((len(problems), len(pool)), -np.inf)
-        if not len(problems):
-            return scores
-        problem, candidate = np.nonzero(untrained.supported(problems))
         table = pd.DataFrame(by_name(problems)).assign(variant=operation.variant, dtype=operation.dtype)
-        scores[problem, candidate] = trainer.predict(booster, spec, table, pool, problem, candidate, hardware, threads)
-        return scores
+        return model.scores(table, threads)
 
     scores = full_model(dims)
     runs = np.isfinite(scores)
@@ -87,44 +95,30 @@ def build(
     able = np.isfinite(lessons[1]).any(axis=1)
     text = distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
     quick = lightgbm.Booster(model_str=text)
-    served = Cascade.of(operation, hardware, quick, settings.short_lists, pool)
+    served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
     achieved = _achieved(measurements, pool)
-    own, kernels = _pruned(measurements, pool, achieved, api_table, settings)
+    origin = Origin(**{name: getattr(measurements, name) for name in Origin.model_fields})
+    kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
+    own = pool["kernel"].isin(kernels.pruned).to_numpy()
     known = known_problems.table(measurements, pool, achieved)
-    origin = {name: getattr(measurements, name) for name in ("arch", "device", "device_kind")}
     return Served(
         model=text,
         header=header.render(
-            template, operation, hardware, served.booster, settings.short_lists, pool, own, known, origin
+            template, operation, model.hardware, quick, settings.short_lists, pool, own, known, origin
         ),
         known=known,
-        kernels={"operation": str(operation), **origin, **kernels},
-        figures={
-            "operation": str(operation),
-            **origin,
-            "feature_set": served.family.features,
-            "trees": served.booster.num_trees(),
-            "short_lists": settings.short_lists,
-            "known_problems": known.num_rows,
-            "validation": _figures(measurements, dims, scores, runs, served, own, achieved),
-            "guarantee": _guarantee(measurements, out_of_fold, networks or {}, scores, achieved),
-        },
-        estimates=coefficients.model_dump(mode="json") if served.family.family is families.CK_TILE else NO_ESTIMATES,
+        kernels=kernels,
+        figures=Serving(
+            **origin.model_dump(),
+            feature_set=served.family.features,
+            trees=quick.num_trees(),
+            short_lists=settings.short_lists,
+            known_problems=known.num_rows,
+            validation=_cost(measurements, dims, scores, runs, served, own, achieved),
+            guarantee=_guarantee(measurements, out_of_fold, networks or {}, scores, achieved),
+        ),
+        estimates=coefficients if served.family.family is families.CK_TILE else NoEstimates(),
     )
-
-
-def write(folder: Path, served: Served) -> None:
-    """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
-    texts = {
-        model_files.SERVED_MODEL: served.model,
-        model_files.SELECTOR: served.header,
-        model_files.KERNELS: json_text(served.kernels),
-        model_files.SERVING: json_text(served.figures),
-        model_files.ESTIMATES: json_text(served.estimates),
-    }
-    for name, text in texts.items():
-        write_text(folder / name, text, sealed=True)
-    parquet.write(served.known, folder / model_files.KNOWN)
 
 
 def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
@@ -136,36 +130,38 @@ def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
     return efficiency.grid(measurements, np.arange(len(measurements.problems)))[:, position]
 
 
-def _pruned(
-    measurements: Measurements, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path, settings: ServingSettings
-) -> tuple[np.ndarray, dict[str, Any]]:
-    """Return which candidates are in the pruned set, and what ``kernels.json`` says."""
+def _kernels(
+    measurements: Measurements, origin: Origin, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path,
+    settings: ServingSettings,
+) -> Kernels:  # fmt: skip
+    """The kernels of the pool and the pruned set."""
     number, names = pd.factorize(pool["kernel"], sort=True)
     by_kernel = kernel_set.by_kernel(achieved, number, len(names))
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
     entries = kernel_entries.entries([str(name) for name in names], ck_api.load(api_table), measurements.arch)
-    return np.isin(number, chosen), {
-        "meaning": "`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
+    return Kernels(
+        **origin.model_dump(),
+        meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
         "measured best against measured best; `oracle_within_pruned` is that share, in percent",
-        "allowed_loss": settings.pruned_loss,
-        "pool_size": len(names),
-        "pruned_size": len(chosen),
-        "oracle_within_pruned": {
-            name: efficiency.summary(by_kernel[rows][:, chosen].max(axis=1) / by_kernel[rows].max(axis=1))
+        allowed_loss=settings.pruned_loss,
+        pool_size=len(names),
+        pruned_size=len(chosen),
+        oracle_within_pruned={
+            name: Summary.of(by_kernel[rows][:, chosen].max(axis=1) / by_kernel[rows].max(axis=1))
             for name, rows in parts.items()
         },
-        "pruned": [entries[number]["kernel"] for number in chosen],
-        "kernels": entries,
-    }
+        pruned=[str(names[number]) for number in chosen],
+        kernels=[KernelEntry(**entry) for entry in entries],
+    )
 
 
-def _figures(
+def _cost(
     measurements: Measurements, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, served: Cascade,
     own: np.ndarray, achieved: np.ndarray,
-) -> dict[str, Any]:  # fmt: skip
-    """Return what serving costs on the validation problems: full model, served model, served from the pruned set."""
+) -> Cost:  # fmt: skip
+    """What serving costs on the validation problems: full model, served model, served from the pruned set."""
     rows = ranking.validation_rows(measurements)
     rows = rows[efficiency.problem_best(measurements)[rows] > 0]
     everything = np.arange(len(rows))
@@ -173,26 +169,28 @@ def _figures(
     def reached(candidate: np.ndarray) -> np.ndarray:
         return np.where(candidate >= 0, achieved[rows][everything, candidate], 0.0)
 
-    full = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
+    best = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
     quick, _ = served.pick(dims[rows])
     few, _ = served.pick(dims[rows], own)
-    efficiencies = {"full_model": reached(full), "served_model": reached(quick), "served_from_pruned_set": reached(few)}
-    return {
-        "n_problems": len(rows),
-        "efficiency": {name: efficiency.summary(values) for name, values in efficiencies.items()},
-        "loss_of_mean": {
-            name: efficiency.percent(efficiencies["full_model"].mean() - efficiencies[name].mean())
-            for name in ("served_model", "served_from_pruned_set")
-        },
-        "same_pick": efficiency.percent(np.mean(quick == full)),
-    }
+    full, small, pruned = reached(best), reached(quick), reached(few)
+    return Cost(
+        n_problems=len(rows),
+        efficiency=Efficiencies(
+            full_model=Summary.of(full), served_model=Summary.of(small), served_from_pruned_set=Summary.of(pruned)
+        ),
+        loss_of_mean=Losses(
+            served_model=efficiency.percent(full.mean() - small.mean()),
+            served_from_pruned_set=efficiency.percent(full.mean() - pruned.mean()),
+        ),
+        same_pick=efficiency.percent(np.mean(quick == best)),
+    )
 
 
 def _guarantee(
     measurements: Measurements, out_of_fold: pd.DataFrame, networks: Mapping[str, str], scores: np.ndarray,
     achieved: np.ndarray,
-) -> dict[str, Any]:  # fmt: skip
-    """Return the calibration of ``select --confidence`` and its coverage on the validation problems."""
+) -> Guarantee:  # fmt: skip
+    """Calibration of ``select --confidence`` and its coverage on the validation problems."""
     rows = ranking.validation_rows(measurements)
     rows = rows[efficiency.problem_best(measurements)[rows] > 0]
     problems = measurements.problems
@@ -201,14 +199,14 @@ def _guarantee(
     gaps = guarantee.calibrate(calibrating)
     unseen = problems.iloc[rows]
     families_of_networks = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
-    return {
-        "meaning": "the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
+    return Guarantee(
+        meaning="the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
         "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
         "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
-        "near": cross_validation.NEAR,
-        "groups": int(calibrating["group"].nunique()),
-        "gaps": gaps,
-        "validation": guarantee.coverage(
+        near=cross_validation.NEAR,
+        groups=int(calibrating["group"].nunique()),
+        gaps=gaps,
+        validation=guarantee.coverage(
             gaps, unseen["ndim"].to_numpy(), families_of_networks, scores[rows], achieved[rows], cross_validation.NEAR
         ),
-    }
+    )

@@ -24,15 +24,13 @@ import pandas as pd
 
 from tileseer.dataset import efficiency
 from tileseer.model import cross_validation
+from tileseer.serving.schema import Coverage, Gaps
 
 LEAST = 20
 """Groups that it takes: n of them promise n / (n + 1) at most."""
 EVERY = "all"
 SHOWN = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Confidences whose coverage is published."""
-
-Gaps = Mapping[str, Mapping[str, list[float]]]
-"""By ``2d``, ``3d`` and ``all``: rising ``gap`` and, beside each, the ``share`` of the weight up to it."""
 
 
 def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFrame:
@@ -47,33 +45,34 @@ def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFra
     return pd.DataFrame({"problem_key": problems["problem_key"][known], "group": family[known]})
 
 
-def calibrate(gaps: pd.DataFrame) -> dict[str, dict[str, list[float]]]:
+def calibrate(gaps: pd.DataFrame) -> dict[str, Gaps]:
     """Return the calibration from columns ``gap``, ``ndim`` and ``group`` of training problems."""
     parts = {f"{ndim}d": part for ndim, part in gaps.groupby("ndim") if part["group"].nunique() >= LEAST}
     return {name: _weighted(part) for name, part in {**parts, EVERY: gaps}.items()}
 
 
-def _weighted(part: pd.DataFrame) -> dict[str, list[float]]:
+def _weighted(part: pd.DataFrame) -> Gaps:
     ordered = part.sort_values(["gap", "group"], kind="stable")
     size = ordered.groupby("group")["gap"].transform("size").to_numpy()
     share = np.cumsum(1.0 / (size * (ordered["group"].nunique() + 1)))
     # Rounded, so that 4 of 5 equal weights are 0.8 and not a little less.
-    return {"gap": [float(gap) for gap in ordered["gap"]], "share": [round(float(s), 12) for s in share]}
+    return Gaps(gap=[float(gap) for gap in ordered["gap"]], share=[round(float(s), 12) for s in share])
 
 
-def threshold(gaps: Gaps, ndim: int, confidence: float) -> float:
+def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
     """Return how far below the best score a candidate may stand, in units of its problem.
 
     Infinite where the gaps cannot promise that much.
     """
     own = gaps.get(f"{ndim}d", gaps[EVERY])
-    at = int(np.searchsorted(own["share"], confidence))
-    return own["gap"][at] if at < len(own["gap"]) else math.inf
+    at = int(np.searchsorted(own.share, confidence))
+    return own.gap[at] if at < len(own.gap) else math.inf
 
 
 def coverage(
-    gaps: Gaps, ndim: np.ndarray, group: np.ndarray, scores: np.ndarray, achieved: np.ndarray, near: float
-) -> list[dict[str, float]]:
+    gaps: Mapping[str, Gaps], ndim: np.ndarray, group: np.ndarray, scores: np.ndarray, achieved: np.ndarray,
+    near: float,
+) -> list[Coverage]:  # fmt: skip
     """Return what the sets of n problems achieve, one entry a confidence of ``SHOWN``; shares in percent.
 
     ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is the measured efficiency.
@@ -91,13 +90,13 @@ def coverage(
         sizes = offered.sum(axis=1)
         holds = pd.Series((offered & (achieved >= near)).any(axis=1))
         found.append(
-            {
-                "confidence": efficiency.percent(confidence),
-                "coverage": efficiency.percent(holds.mean()),
-                "coverage_by_group": efficiency.percent(holds.groupby(group).mean().mean()),
-                "mean_set_size": round(float(sizes.mean()), 2),
-                "median_set_size": float(np.median(sizes)),
-                "largest_set_size": int(sizes.max()),
-            }
+            Coverage(
+                confidence=efficiency.percent(confidence),
+                coverage=efficiency.percent(holds.mean()),
+                coverage_by_group=efficiency.percent(holds.groupby(group).mean().mean()),
+                mean_set_size=round(float(sizes.mean()), 2),
+                median_set_size=float(np.median(sizes)),
+                largest_set_size=int(sizes.max()),
+            )
         )
     return found

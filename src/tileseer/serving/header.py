@@ -16,6 +16,7 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, INT32_MAX
 from tileseer.core.templates import mistakes_named
 from tileseer.gpu.hardware import Hardware
+from tileseer.model.schema import Origin
 from tileseer.serving.cascade import Cascade, trees_of
 from tileseer.serving.formulas import Writer, feature_values, literal, rule_values
 
@@ -33,12 +34,11 @@ def render(
     pool: pd.DataFrame,
     pruned: np.ndarray,
     known: pa.Table,
-    origin: dict[str, str],
+    origin: Origin,
 ) -> str:
     """Return the header of a served model; ``Cascade.of`` takes the same parts.
 
     ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems.table``, in its order.
-    ``origin``: arch, device and device kind.
     """
     # Candidates of one dimensionality stand together: the loops run over those of the problem.
     order = np.argsort(pool["ndim"].to_numpy(), kind="stable")
@@ -47,10 +47,10 @@ def render(
     position = np.argsort(order, kind="stable")
     known_dims = zip(*(known[name].to_pylist() for name in DIMS), strict=True)
     content = {
-        **origin,
+        **origin.model_dump(),
         "operation": str(operation),
         "suffix": cascade.family.header_suffix,
-        "namespace": f"{operation}_{origin['arch']}",
+        "namespace": f"{operation}_{origin.arch}",
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import lightgbm
 import numpy as np
 import pandas as pd
 
@@ -14,6 +13,7 @@ from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
+from tileseer.model.model import Model
 from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
@@ -38,14 +38,14 @@ def evaluate(
     supported: np.ndarray,
     hardware: Hardware,
     coefficients: Coefficients | None = None,
-    model: tuple[lightgbm.Booster, dict[str, Any]] | None = None,
+    model: Model | None = None,
     reference: np.ndarray | None = None,
     uses: pd.DataFrame | None = None,
 ) -> Validation:
     """Validation report of a ranking.
 
     ``scores`` and ``supported`` are those of ``ranking.score``. ``coefficients`` are those of the simulated device, if
-    the times are its; ``model`` is a booster with its spec, whose worst picks are then explained; ``reference`` are the
+    the times are its; ``model`` made the scores: its worst picks are then explained; ``reference`` are the
     scores of the reference's trainer, shaped as ``scores``. ``uses`` (columns of ``problem_table.USES``) names the
     problems of each run of a network; with it the report has what the picks cost them.
     """
@@ -59,7 +59,7 @@ def evaluate(
             f"{measurements.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
             "give the dataset that the model was trained on"
         )
-    novelty = explain.Novelty(training, problems, model[1]["feature_set"] if model else "tileseer", hardware)
+    novelty = explain.Novelty(training, problems, model.spec.feature_set if model else "tileseer", hardware)
     parts: dict[str, Any] = {}
     if reference is not None:
         parts["reference_trainer"] = _against(scored, ranking.score(measurements, reference, supported))
@@ -87,7 +87,7 @@ def evaluate(
             name: _stratum(scored, floor, part) for name, part in novelty.quarters().items() if part.any()
         },
         baselines=baselines.of(scored, supported, hardware, floor.summary()),
-        worst=explain.worst(scored, novelty, model, hardware),
+        worst=explain.worst(scored, novelty, model),
         picks=ties.every_pick(scored, tied),
         **parts,
     )

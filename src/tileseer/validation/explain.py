@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import lightgbm
 import numpy as np
 import pandas as pd
 
@@ -14,6 +11,7 @@ from tileseer.dataset import efficiency
 from tileseer.families.feature_table import FeatureSet
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
+from tileseer.model.model import Model
 from tileseer.validation import ranking
 from tileseer.validation.ranking import Scored
 from tileseer.validation.schema import Contribution, WorstPick
@@ -26,9 +24,8 @@ QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quar
 
 
 def contributions(
-    booster: lightgbm.Booster, spec: dict[str, Any], problems: pd.DataFrame, candidates: pd.DataFrame,
-    pick: np.ndarray, best: np.ndarray, hardware: Hardware,
-) -> list[list[Contribution]]:  # fmt: skip
+    model: Model, problems: pd.DataFrame, candidates: pd.DataFrame, pick: np.ndarray, best: np.ndarray
+) -> list[list[Contribution]]:
     """Features that spoke most for the pick against the best candidate, for each of R problems.
 
     ``pick`` and ``best`` (int [R]) are rows of ``candidates``. A contribution is the difference of the two SHAP values
@@ -37,15 +34,16 @@ def contributions(
     count = len(problems)
     rows = np.tile(np.arange(count), 2)
     matrix = features.compute(
-        problems, candidates, rows, np.concatenate([pick, best]), hardware, spec["feature_set"], spec["feature_names"]
-    )
-    shap = np.asarray(booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
+        problems, candidates, rows, np.concatenate([pick, best]), model.hardware, model.spec.feature_set,
+        model.spec.feature_names,
+    )  # fmt: skip
+    shap = np.asarray(model.booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
     difference = shap[:count] - shap[count:]
     order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :SHOWN]
     return [
         [
             Contribution(
-                feature=spec["feature_names"][i],
+                feature=model.spec.feature_names[i],
                 contribution=round(float(difference[row, i]), 6),
                 of_pick=float(f"{matrix[row, i]:.6g}"),
                 of_best=float(f"{matrix[count + row, i]:.6g}"),
@@ -57,9 +55,7 @@ def contributions(
     ]
 
 
-def worst(
-    scored: Scored, novelty: Novelty, model: tuple[lightgbm.Booster, dict[str, Any]] | None, hardware: Hardware
-) -> list[WorstPick]:
+def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPick]:
     """The worst picks, worst first, each with what is known of why."""
     problems, measurements = scored.problems, scored.measurements
     training = ranking.training_problems(measurements)
@@ -69,7 +65,7 @@ def worst(
     reasons: list[list[Contribution]] = [[] for _ in listed]
     if model is not None:
         pick, best = scored.picks[listed], scored.best[listed]
-        reasons = contributions(*model, problems.iloc[listed], measurements.candidates, pick, best, hardware)
+        reasons = contributions(model, problems.iloc[listed], measurements.candidates, pick, best)
     return [
         WorstPick(
             problem_key=str(keys[i]),

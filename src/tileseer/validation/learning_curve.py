@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -22,8 +20,8 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import correction, cross_validation, features, model_files, objectives, prior, trainer
-from tileseer.model.prior import OFFSET
+from tileseer.model import correction, cross_validation, model_files, objectives, prior, trainer
+from tileseer.model.model import OFFSET, Model
 from tileseer.settings.model import ModelSettings
 from tileseer.validation import ranking
 from tileseer.validation.schema import ActiveMeasuring, ActiveRound, LearningShare, Learnt, Transfer, TransferShare
@@ -108,10 +106,8 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: ModelSett
     known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
 
     def learnt(few: Measurements, weights: Sequence[float]) -> Learnt:
-        trained = trainer.train(few, hardware, settings, threads, weights)
-        booster = lightgbm.Booster(model_str=trained.model)
-        picked = _picked(measurements, booster, trained.spec, trained.candidates, hardware, threads)
-        return Learnt(**ranking.learnt(picked))
+        model = trainer.train(few, hardware, settings, threads, weights).model
+        return Learnt(**ranking.learnt(_picked(measurements, model, threads)))
 
     points = []
     for share in PRIOR_SHARES:
@@ -127,7 +123,7 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: ModelSett
         pairs = int(np.count_nonzero(keep & train))
         points.append(TransferShare(share=efficiency.percent(share), pairs=pairs, **models))
     seen = _seen_by_prior(measurements.problems[~train_problems], known, folder)
-    return Transfer(prior=known.origin, seen_by_prior=seen, shares=points)
+    return Transfer(prior=known.origin.model_dump(), seen_by_prior=seen, shares=points)
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
@@ -165,7 +161,7 @@ def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> 
     Such a problem is not unseen to what starts from the prior.
     """
     families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
-    dtype = known.origin["operation"].rpartition("_")[2]
+    dtype = known.origin.operation.rpartition("_")[2]
     dims = problems[list(DIMS)].to_numpy().tolist()
     theirs = (
         Problem.from_dims(variant, dtype, **dict(zip(DIMS, sizes, strict=True)))
@@ -183,28 +179,17 @@ def _picked_by_few_trees(
     learnt = np.flatnonzero(data.rows.learn)
     booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)
     offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(measurements.candidates), settings, threads)
+    spec = trainer.spec_of(measurements, hardware, settings, OBJECTIVE)
     pool = measurements.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
-    spec = _spec(measurements, settings.features, features.feature_set(settings.features).names)
-    return _picked(measurements, booster, spec, pool, hardware, threads)
+    return _picked(measurements, Model(spec, booster, pool, hardware), threads)
 
 
 def _picked_by_prior(measurements: Measurements, known: prior.Prior, hardware: Hardware, threads: int) -> np.ndarray:
-    candidates = measurements.candidates
-    pool = candidates.assign(**{OFFSET: known.offsets(candidates)})[known.knows(candidates)]
-    if pool.empty:
+    candidates = measurements.candidates[known.knows(measurements.candidates)]
+    if candidates.empty:
         raise UserError(f"{measurements.operation}: the prior knows none of its candidates; take one of the same pool")
-    spec = _spec(measurements, known.feature_set, known.names)
-    return _picked(measurements, lightgbm.Booster(model_str=known.text), spec, pool, hardware, threads)
+    return _picked(measurements, known.on(candidates, hardware), threads)
 
 
-def _spec(measurements: Measurements, feature_set: str, names: Sequence[str]) -> dict[str, Any]:
-    variant = measurements.operation.rpartition("_")[0]
-    return {"variant": variant, "feature_set": feature_set, "feature_names": list(names)}
-
-
-def _picked(
-    measurements: Measurements, booster: lightgbm.Booster, spec: dict[str, Any], pool: pd.DataFrame,
-    hardware: Hardware, threads: int,
-) -> np.ndarray:  # fmt: skip
-    scores, offered = ranking.rank_pool(measurements, booster, spec, pool, hardware, threads)
-    return ranking.score(measurements, scores, offered).picked
+def _picked(measurements: Measurements, model: Model, threads: int) -> np.ndarray:
+    return ranking.score(measurements, *ranking.rank_pool(measurements, model, threads)).picked

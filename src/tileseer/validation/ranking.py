@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import lightgbm
 import numpy as np
 import pandas as pd
 
@@ -17,9 +16,7 @@ from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
-from tileseer.families import learning
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import trainer
+from tileseer.model.model import Model
 from tileseer.validation import bootstrap
 from tileseer.validation.schema import Summary
 
@@ -54,31 +51,22 @@ def training_problems(measurements: Measurements) -> pd.DataFrame:
     return measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
 
 
-def rank_pool(
-    measurements: Measurements,
-    booster: lightgbm.Booster,
-    spec: dict[str, Any],
-    pool: pd.DataFrame,
-    hardware: Hardware,
-    threads: int = 1,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Scores of a published ``pool`` on the validation problems, and what it offers; as ``score`` takes them.
+def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Scores of a model's pool on the validation problems, and what it offers; as ``score`` takes them.
 
     Both [P, Q]; what is not scored is -inf. Measured candidates outside the pool are not offered; ``UserError`` when
     the pool has one that was not measured.
     """
-    position = pd.Index(measurements.candidates["candidate"]).get_indexer(pool["candidate"])
+    position = pd.Index(measurements.candidates["candidate"]).get_indexer(model.pool["candidate"])
     if (position < 0).any():
-        foreign = pool["candidate"][position < 0].iloc[0]
+        foreign = model.pool["candidate"][position < 0].iloc[0]
         raise UserError(f"{measurements.operation}: {foreign} is in the model's pool but missing from the dataset")
     problems = measurements.problems
-    supported = learning.check(problems, pool, spec["variant"], hardware.wave_size) == 0
+    supported = model.supported(problems)
     held_out = (problems["split"] == "validation").to_numpy()
     problem, candidate = np.nonzero(supported & held_out[:, None])
     scores = np.full((len(problems), len(measurements.candidates)), -np.inf)
-    scores[problem, position[candidate]] = trainer.predict(
-        booster, spec, problems, pool, problem, candidate, hardware, threads
-    )
+    scores[problem, position[candidate]] = model.predict(problems, problem, candidate, threads)
     offered = np.zeros(scores.shape, bool)
     offered[:, position] = supported
     return scores, offered

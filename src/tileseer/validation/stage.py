@@ -6,16 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.benchmark import chosen_pairs
-from tileseer.client.selection import load_booster
 from tileseer.conv import layers as layer_tables
 from tileseer.core import parquet
-from tileseer.core.errors import UserError
-from tileseer.core.tables import checked
 from tileseer.dataset import schema as datasets
 from tileseer.gpu.coefficients import load_coefficients
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import model_files
-from tileseer.model.prior import OFFSET
+from tileseer.model.model import Model
 from tileseer.settings.model import ModelSettings
 from tileseer.settings.validation import ValidationSettings
 from tileseer.validation import evaluation, learning_curve, leave_out, ranking
@@ -33,29 +28,15 @@ def report(
     with the families of networks. ``UserError`` where the model is not of this dataset.
     """
     measurements = datasets.load(dataset)
-    spec = model_files.read_json(training / model_files.SPEC)
-    for field in ("operation", "arch", "device", "device_kind"):
-        if spec[field] != getattr(measurements, field):
-            raise UserError(
-                f"{training / model_files.SPEC}: {field} is {spec[field]!r}, but {dataset} has "
-                f"{getattr(measurements, field)!r}; give the dataset that the model belongs to"
-            )
-    path = training / model_files.HARDWARE
-    hardware = checked(model_files.read_json(path), Hardware, str(path))
-    booster = load_booster(training / model_files.MODEL, spec)
-    pool = parquet.read(training / model_files.CANDIDATES).to_pandas()
-    scores, offered = ranking.rank_pool(measurements, booster, spec, pool, hardware, threads)
+    model = Model.read_for(training, measurements, dataset)
+    hardware, fitted = model.hardware, ModelSettings.model_validate(model.spec.params)
+    scores, offered = ranking.rank_pool(measurements, model, threads)
     reference = None
     if baseline:
-        theirs = model_files.read_json(baseline / model_files.SPEC)
-        other = load_booster(baseline / model_files.MODEL, theirs)
-        bare = pool.assign(**{OFFSET: 0.0})
-        reference, _ = ranking.rank_pool(measurements, other, theirs, bare, hardware, threads)
+        reference, _ = ranking.rank_pool(measurements, model.with_trees_of(baseline), threads)
     simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
     runs = parquet.read(uses).to_pandas()
-    found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, (booster, spec), reference, runs)
-
-    fitted = ModelSettings(**spec["params"])
+    found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, model, reference, runs)
     # The problems of all comparisons are the same, so their floors are.
     floor = {"noise_floor": found.baselines["best_single_kernel"].noise_floor}
     more: dict[str, Any] = {}
@@ -63,7 +44,7 @@ def report(
     if settings.network_folds and not fitted.prior:
         families = layer_tables.families(layer_tables.read(layers)) if layers else {}
         left_out = leave_out.by_network(
-            measurements, hardware, spec["target"], fitted, settings.network_folds, threads, families
+            measurements, hardware, model.spec.target, fitted, settings.network_folds, threads, families
         )
         more["leave_network_out"] = left_out.model_copy(update=floor)
     if fitted.prior:

@@ -1,0 +1,68 @@
+"""JSON files that cross rooms: each has one declared type, used by who writes it and by who reads it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
+
+from tileseer.core import seal
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
+
+Content = TypeVar("Content", bound=BaseModel)
+Scalar = str | int | float | bool | None
+"""A value of a free-form table, such as a setting."""
+
+
+class Document(Table):
+    """A JSON object with known fields, written in their order.
+
+    A field whose default is None is left out while it is None; a field without a default is written as null.
+    """
+
+    @model_serializer(mode="wrap")
+    def _without_absent_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = type(self).model_fields
+        return {n: v for n, v in handler(self).items() if v is not None or fields[n].default is not None}
+
+
+def read(path: Path, kind: type[Content]) -> Content:
+    """Content of a JSON file as ``kind``; ``UserError`` where it is missing, damaged or of another form."""
+    return checked(read_json(path), kind, str(path))
+
+
+def write(path: Path, content: BaseModel, sealed: bool = True) -> None:
+    """Write a document as JSON, whole or not at all."""
+    write_text(path, text(content), sealed=sealed)
+
+
+def text(content: BaseModel) -> str:
+    """A document as it is written."""
+    return json_text(content.model_dump(mode="json"))
+
+
+def json_text(content: Any) -> str:
+    """JSON in the order of ``content``: a spec lists its features as the model numbers them."""
+    return json.dumps(content, indent=2, allow_nan=False) + "\n"
+
+
+def read_json(path: Path) -> Any:
+    """Content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
+    if path.parent.is_file():
+        raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
+    seal.check(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text)
+        if "\\ud" in text.lower():
+            # An escape of half a character, which JSON lets through and no table takes.
+            json.dumps(content, ensure_ascii=False).encode()
+        return content
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
+    except (json.JSONDecodeError, UnicodeError) as error:
+        raise UserError(f"{path}: is not JSON ({error}); make it again") from error

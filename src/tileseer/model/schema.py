@@ -1,0 +1,165 @@
+"""The JSON files of a training folder."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import AfterValidator, RootModel
+
+from tileseer.core.documents import Document, Scalar
+from tileseer.dataset import efficiency
+from tileseer.devices.base import DeviceKind
+from tileseer.model import features
+
+
+def _known_feature_set(name: str) -> str:
+    if name not in features.FEATURE_SETS:
+        raise ValueError(f"this release knows {', '.join(features.FEATURE_SETS)}; use the release that made the models")
+    return name
+
+
+FeatureSetName = Annotated[str, AfterValidator(_known_feature_set)]
+
+
+class Summary(Document):
+    """Efficiencies of several picks, in percent."""
+
+    mean: float
+    median: float
+    p10: float
+    min: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Summary:
+        """Summary of efficiencies (0..1)."""
+        return cls(**efficiency.summary(values))
+
+
+class Origin(Document):
+    """What a file of a model belongs to."""
+
+    operation: str
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    """Where the times come from that the model learnt."""
+
+    def origin(self) -> dict[str, str]:
+        """These four fields by name."""
+        return {name: getattr(self, name) for name in Origin.model_fields}
+
+
+class FeatureSpec(Document):
+    """``feature_spec.json``: features, target and parameters, what a reader of the trees needs."""
+
+    op_type: str
+    feature_encoding_version: int
+    operation: str
+    variant: str
+    dtype: str
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    feature_set: FeatureSetName
+    feature_names: list[str]
+    """In the order of the model's columns."""
+    categorical_features: list[str]
+    hardware: dict[str, int]
+    """The constructor arguments of the reference's feature engine, in its words."""
+    targets: list[str]
+    log_targets: list[str]
+    """Readers must not clamp these at 0: scores are logarithms. Their order is the ranking under any exponential."""
+    target: str
+    """Name of the objective."""
+    target_meaning: str | None = None
+    score: str | None = None
+    """How trees and offset make a score; a baseline has no offset."""
+    training_rows: int | None = None
+    trees: int | None = None
+    params: dict[str, Scalar]
+    """Settings of the training."""
+
+
+class Fold(Document):
+    """One fold of the cross-validation; efficiencies of the picks in percent."""
+
+    fold: int
+    rmse: float | None
+    """In the space of the target, over the measured rows; null for a ranking, whose scores predict nothing."""
+    r2: float | None
+    mean_efficiency: float
+    median_efficiency: float
+    p10_efficiency: float
+    min_efficiency: float
+    train_size: int
+    val_size: int
+    val_groups: int
+
+
+class Folds(RootModel[list[Fold]]):
+    """``cv_metrics_tflops.json``: one entry a fold."""
+
+
+class Importances(RootModel[dict[str, int]]):
+    """``feature_importances_tflops.json``: splits of each feature, most used first."""
+
+
+class Alternative(Document):
+    """An objective or a set of hyperparameters that cross-validation compared with the first one."""
+
+    name: str
+    chosen: bool
+    out_of_fold_efficiency: Summary
+    gain: float
+    """Mean efficiency of the picks over that of the first, in points."""
+    standard_error: float
+    """Of the gain, over problems."""
+    values: dict[str, Scalar] | None = None
+    """Hyperparameters of a trial."""
+    objective: str | None = None
+    trees: int | None = None
+    folds: int | None = None
+    """Folds of the confirmation at the published size."""
+
+
+class CorrectionTrial(Document):
+    """One way to correct a prior, and its out-of-fold error."""
+
+    prior_weight: float
+    trees: int
+    rmse: float
+    """Root mean square of the errors less their mean in each problem, in ln(TFLOPS)."""
+    labels: str | None = None
+    chosen: bool | None = None
+
+
+class ChoiceRecord(Document):
+    """Every alternative with its figures, and the one that was taken."""
+
+    objectives: list[Alternative] | None = None
+    hyperparameters: list[Alternative] | None = None
+    confirmation: list[Alternative] | None = None
+    correction: list[CorrectionTrial] | None = None
+    published: CorrectionTrial | None = None
+
+
+class Manifest(Origin):
+    """``train_manifest.json``: counts, settings and origin of the data."""
+
+    data_rows: int
+    pool_rows: int
+    valid_rows: int
+    training_rows: int
+    unique_problems: int
+    layer_families: int
+    candidates: int
+    requested_n_estimators: int
+    total_n_estimators: int
+    out_of_fold_efficiency: Summary
+    lightgbm: str
+    target: str
+    choice: ChoiceRecord
+    settings: dict[str, Scalar]
+    prior: Origin | None = None
+    """What the prior was trained for."""
