@@ -24,10 +24,14 @@ PROBLEM_DIMS = {
 """Field of the struct to field of ``Problem``; direction and split_k follow."""
 
 
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
 class Problem(ctypes.Structure):
     """``ConvProblemC``: 21 int32."""
 
-    _fields_ = [(name, c_int32) for name in (*PROBLEM_DIMS, "direction", "split_k")]
+    _fields_ = _fields(c_int32, " ".join((*PROBLEM_DIMS, "direction", "split_k")))
 
 
 class Options(ctypes.Structure):
@@ -36,39 +40,34 @@ class Options(ctypes.Structure):
     _fields_ = [
         ("seed", c_uint64),
         ("rotate_bytes", c_int64),
-        *((name, c_double) for name in (
-            "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "hopeless_ms", "settle_ms",
-        )),
-        *((name, c_int32) for name in ("min_samples", "max_samples", "cache", "verify_millions")),
-    ]  # fmt: skip
+        *_fields(c_double, "min_time_ms max_noise budget_ms sample_ms warmup_change hopeless_ms settle_ms"),
+        *_fields(c_int32, "min_samples max_samples cache verify_millions"),
+    ]
 
 
 class Result(ctypes.Structure):
     """``ConvResultC``."""
 
     _fields_ = [
-        *((name, c_double) for name in ("median_ms", "noise", "device_ms", "wall_ms", "settle_ms", "clock_mhz")),
-        ("workspace_bytes", c_int64),
-        ("rotated_bytes", c_int64),
-        *((name, c_int32) for name in (
-            "samples", "launches_per_sample", "warmup_samples", "copies", "stop", "host_bound",
-        )),
-    ]  # fmt: skip
+        *_fields(c_double, "median_ms noise device_ms wall_ms settle_ms clock_mhz"),
+        *_fields(c_int64, "workspace_bytes rotated_bytes"),
+        *_fields(c_int32, "samples launches_per_sample warmup_samples copies stop host_bound"),
+    ]
 
 
 class Check(ctypes.Structure):
     """``ConvCheckC``."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("elements", "not_finite", "wrong", "non_zero")),
-        *((name, c_double) for name in ("relative_error", "worst", "tolerance")),
+        *_fields(c_int64, "elements not_finite wrong non_zero"),
+        *_fields(c_double, "relative_error worst tolerance"),
     ]
 
 
 class Resources(ctypes.Structure):
     """``ConvResourcesC``; -1 is not known."""
 
-    _fields_ = [(name, c_int32) for name in ("registers", "shared_bytes", "local_bytes", "threads", "blocks")]
+    _fields_ = _fields(c_int32, "registers shared_bytes local_bytes threads blocks")
 
 
 class Device(ctypes.Structure):
@@ -76,34 +75,32 @@ class Device(ctypes.Structure):
 
     _fields_ = [
         ("name", c_char * 128), ("uuid", c_char * 64), ("pci", c_char * 32), ("arch", c_char * 32),
-        ("llc_bytes", c_int64), ("memory_bytes", c_int64),
-        *((name, c_int32) for name in ("compute_units", "clock_khz", "driver_version", "runtime_version")),
+        *_fields(c_int64, "llc_bytes memory_bytes"),
+        *_fields(c_int32, "compute_units clock_khz driver_version runtime_version"),
     ]  # fmt: skip
 
 
-_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
-    "init": (c_int, []),
-    "cleanup": (c_int, []),
-    "version": (c_char_p, []),
-    "has_kernels": (c_int, []),
-    "has_bwd_data": (c_int, []),
-    "has_bwd_weight": (c_int, []),
-    "get_kernel_count": (c_int, []),
-    "get_kernel_name": (c_int, [c_int, c_char_p, c_int]),
-    "is_supported": (c_int, [POINTER(Problem)]),
-    "run": (c_float, [c_void_p, c_void_p, c_void_p, POINTER(Problem), c_void_p]),
-    "abi": (c_int, []),
-    "backend": (c_char_p, []),
-    "last_error": (c_char_p, []),
-    "find_kernel": (c_int, [c_char_p]),
-    "supports": (c_int, [c_int, POINTER(Problem)]),
-    "workspace_bytes": (c_int64, [c_int, POINTER(Problem)]),
-    "resources": (c_int, [c_int, POINTER(Resources)]),
-    "device": (c_int, [POINTER(Device)]),
-    "probe": (c_int, []),
-    "verify": (c_int, [c_int, POINTER(Problem), POINTER(Options), POINTER(Check)]),
-    "measure": (c_int, [c_int, POINTER(Problem), POINTER(Options), POINTER(c_double), c_int, POINTER(Result)]),
+_WITHOUT_ARGUMENTS = (
+    "init", "cleanup", "version", "has_kernels", "has_bwd_data", "has_bwd_weight", "get_kernel_count", "abi",
+    "backend", "last_error", "probe",
+)  # fmt: skip
+_ARGUMENTS: dict[str, list[Any]] = {
+    **{name: [] for name in _WITHOUT_ARGUMENTS},
+    "get_kernel_name": [c_int, c_char_p, c_int],
+    "is_supported": [POINTER(Problem)],
+    "run": [c_void_p, c_void_p, c_void_p, POINTER(Problem), c_void_p],
+    "find_kernel": [c_char_p],
+    "supports": [c_int, POINTER(Problem)],
+    "workspace_bytes": [c_int, POINTER(Problem)],
+    "resources": [c_int, POINTER(Resources)],
+    "device": [POINTER(Device)],
+    "verify": [c_int, POINTER(Problem), POINTER(Options), POINTER(Check)],
+    "measure": [c_int, POINTER(Problem), POINTER(Options), POINTER(c_double), c_int, POINTER(Result)],
 }
+_RESULTS = {
+    "version": c_char_p, "backend": c_char_p, "last_error": c_char_p, "run": c_float, "workspace_bytes": c_int64,
+}  # fmt: skip
+"""Where it is no int."""
 
 
 class Library:
@@ -112,10 +109,9 @@ class Library:
     def __init__(self, path: str) -> None:
         # Global: modules that are loaded afterwards register their kernels with this very library.
         self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
-        for name, (result, arguments) in _SIGNATURES.items():
+        for name, arguments in _ARGUMENTS.items():
             function = self._library[f"conv_dispatcher_{name}"]
-            function.restype = result
-            function.argtypes = arguments
+            function.restype, function.argtypes = _RESULTS.get(name, c_int), arguments
             setattr(self, name, function)
         found = self.abi()
         if found != ABI_VERSION:

@@ -12,6 +12,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,6 @@ def read(path: Path) -> list[dict[str, Any]]:
     """Events of a log, without a line torn by a dying writer."""
     events = []
     for line in path.read_text().splitlines():
-        try:
+        with suppress(ValueError):
             events.append(json.loads(line))
-        except ValueError:
-            continue
     return events
