@@ -20,7 +20,7 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.devices.base import DEVICE_KINDS
 from tileseer.model import model_files
-from tileseer.report import figures, measured, network_figures, page, published, results, tables
+from tileseer.report import figures, measured, page, results, tables
 from tileseer.validation.schema import Pick
 
 ROOT = Path(__file__).parents[2]
@@ -372,11 +372,11 @@ def test_bars_are_ordered_and_cut(shown):
 
 
 def test_whole_networks_and_the_distance_to_training_are_drawn(shown):
-    cost = network_figures.end_to_end(shown)[0]
+    cost = figures.end_to_end(shown)[0]
     assert cost.words == "End to end in percent of 1 runs of networks, the lowest: resnet50, training 88.1."
     drawn = figures.svg(cost, "x")
     assert ">88.1<" in drawn and ">resnet50, training<" in drawn
-    near = network_figures.coverage(shown)[0]
+    near = figures.coverage(shown)[0]
     assert "above 0.5, up to 1: 7 problems, mean 95.0" in near.words
     assert near.words.endswith("kind not trained on: 3 problems, mean 65.0.")
     assert figures.svg(near, "x").count('aria-roledescription="bar"') == 2
@@ -535,7 +535,7 @@ def test_the_roof_is_the_product_s(shown):
 
 def test_published_figures_are_marked_as_of_elsewhere(html, shown):
     table = tables.published(shown)[0]
-    assert "not comparable" in table.caption and published.SOURCE in table.caption
+    assert "not comparable" in table.caption and results.PUBLISHED_IN in table.caption
     assert ("forward_bf16", 93.05, 96.8, 79.9) in table.rows
     assert "published elsewhere" in figures.svg(figures.choosers(shown)[0], "x")
 

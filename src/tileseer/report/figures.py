@@ -1,17 +1,17 @@
 """The charts: one function a figure, from the results to one panel an operation.
 
 A panel is drawn twice from one description: as static SVG while the report is made, which needs no script, and by the
-reader's browser, which adds what is said of a point and zooming (docs/decisions/0016-interactive-report.md). Colours
-are CSS variables of the page: one drawing serves light and dark. Everything that Altair would number is named here:
-its numbers count through the process, and the same results have to give the same bytes.
+reader's browser, which adds tooltips and zooming (docs/decisions/0016-interactive-report.md). Colours are CSS
+variables of the page: one drawing serves light and dark. Everything that Altair would number is named here: its
+numbers count through the process, and the same results have to give the same bytes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
 from itertools import pairwise
 from typing import Any
 
@@ -22,9 +22,8 @@ import vl_convert
 
 from tileseer.dataset.efficiency import PERCENTILES
 from tileseer.report.measured import DRIFT_BANDS, Measured, kernels, records
-from tileseer.report.published import EFFICIENCY
-from tileseer.report.results import OperationResult, Results
-from tileseer.validation.schema import Summary, Transfer
+from tileseer.report.results import PUBLISHED, OperationResult, Results
+from tileseer.validation.schema import Distance
 
 NO_FAILURE = ("unsupported", "skipped")
 """Statuses of pairs that were not run."""
@@ -68,15 +67,34 @@ class Panel:
 
 
 Draw = Callable[[Results], list[Panel]]
+Drawing = tuple[Drawn, str]
+"""A chart, and the same in words."""
+Rows = list[dict[str, Any]]
+
+
+def each_operation(draw: Callable[[OperationResult], Drawing | None]) -> Draw:
+    """Make a panel an operation of a function that draws one; None where the data is missing."""
+
+    @wraps(draw)
+    def panels(results: Results) -> list[Panel]:
+        drawn = ((draw(result), result.label) for result in results.operations)
+        return [Panel(found[0], label, found[1]) for found, label in drawn if found]
+
+    return panels
+
+
+def each_dataset(draw: Callable[[Measured], Drawing | None]) -> Draw:
+    """``each_operation`` of a function that draws what a dataset shows; no panel without a dataset."""
+    return each_operation(wraps(draw)(lambda result: draw(result.measured) if result.measured else None))
 
 
 def spec(panel: Panel) -> dict[str, Any]:
-    """Return the Vega-Lite description of a panel, complete with its title and style."""
+    """Vega-Lite description of a panel, complete with its title and style."""
     return {**panel.chart.properties(title=panel.title).to_dict(), "config": CONFIG}
 
 
 def svg(panel: Panel, name: str) -> str:
-    """Return the panel as SVG, its title drawn into it; the same panel and ``name`` give the same text.
+    """The panel as SVG, its title drawn into it; the same panel and ``name`` give the same text.
 
     Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
     """
@@ -87,13 +105,13 @@ def svg(panel: Panel, name: str) -> str:
 
 @cache
 def library() -> str:
-    """Return the script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
+    """The script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
     # Its type stub does not know that it may be called without a snippet.
     return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 
 
 def _zoom(name: str) -> alt.Parameter:
-    """Return what lets one zoom and move a chart with the shift key held: without it, the page scrolls."""
+    """Zooming and moving of a chart while the shift key is held: without it, the page scrolls."""
     return alt.selection_interval(
         name=name,
         bind="scales",
@@ -102,60 +120,41 @@ def _zoom(name: str) -> alt.Parameter:
     )
 
 
-def choosers(results: Results) -> list[Panel]:
+@each_operation
+def choosers(result: OperationResult) -> Drawing:
     """Draw 10th percentile to median, mean and minimum of the model and of choosing without it."""
-    return [_choosers(result) for result in results.operations]
-
-
-def _choosers(result: OperationResult) -> Panel:
     summaries = {name: summary for name, (summary, _) in result.choosers().items()}
-    rows: list[dict[str, Any]] = [
+    rows: Rows = [
         {"chooser": name, "colour": BASELINE if i > 2 else MODEL, **summary.model_dump()}
         for i, (name, summary) in enumerate(summaries.items())
     ]
-    theirs = EFFICIENCY.get(result.validation.operation)
+    theirs = PUBLISHED.get(result.validation.operation)
     if theirs is not None:
-        rows.append({"chooser": "published elsewhere", "colour": LINES[3], **asdict(theirs)})
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        y=labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None)
-    )
-    chart = alt.layer(
-        base.mark_rule(strokeWidth=1).encode(x=percent("min"), x2="p10:Q"),
-        base.mark_tick(thickness=2, size=10).encode(x="min:Q"),
-        base.mark_bar(height=9, opacity=0.45).encode(x="p10:Q", x2="median:Q"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(x="mean:Q"),
-    )
+        rows.append({"chooser": "published elsewhere", "colour": LINES[3], **theirs})
+    base = _chart(rows).encode(y=_labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None))
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
-    return Panel(sized(chart, len(rows), 26), result.label, f"Efficiency in percent: {words}.")
+    return _sized(_spread(base), len(rows), 26), f"Efficiency in percent: {words}."
 
 
-def distribution(results: Results) -> list[Panel]:
+@each_operation
+def distribution(result: OperationResult) -> Drawing:
     """Draw the cumulative distribution of the efficiency of the model and of each baseline."""
-    return [_distribution(result) for result in results.operations]
-
-
-def _distribution(result: OperationResult) -> Panel:
     distributions = result.distributions()
     rows = [
         {"chooser": name, "share": share, "efficiency": value}
         for name, values in distributions.items()
         for share, value in zip(PERCENTILES, values, strict=True)
     ]
-    colour = alt.Color(
-        "chooser:N",
-        scale=alt.Scale(domain=list(distributions), range=LINES),
-        legend=alt.Legend(title=None, orient="bottom", columns=2, symbolType="stroke", labelColor=INK),
-    )
-    dash = alt.StrokeDash("chooser:N", scale=alt.Scale(domain=list(distributions), range=DASHES))
+    names = list(distributions)
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        _chart(rows)
         .mark_line(strokeWidth=2)
         .encode(
-            x=percent("efficiency"),
+            x=_percent("efficiency"),
             y=alt.Y("share:Q", title="problems at or below, %", axis=alt.Axis(values=[0, 20, 40, 60, 80, 100])),
             order="share:Q",
-            color=colour,
-            strokeDash=dash,
+            color=_colour("chooser", names, LINES, columns=2, symbolType="stroke"),
+            strokeDash=alt.StrokeDash("chooser:N", scale=alt.Scale(domain=names, range=DASHES)),
             tooltip=["chooser:N", "share:Q", alt.Tooltip("efficiency:Q", format=".1f")],
         )
         .add_params(_zoom("zoom"))
@@ -163,90 +162,99 @@ def _distribution(result: OperationResult) -> Panel:
     )
     half = PERCENTILES.index(50)
     words = ", ".join(f"{name} {values[half]:.1f}" for name, values in distributions.items())
-    return Panel(sized(chart, 13, 16), result.label, f"Half of the problems reach at least, in percent: {words}.")
+    return _sized(chart, 13, 16), f"Half of the problems reach at least, in percent: {words}."
 
 
-def pipelines(results: Results) -> list[Panel]:
+@each_operation
+def pipelines(result: OperationResult) -> Drawing:
     """Draw how often a kernel of each pipeline is picked, and how often one is the best."""
-    return [_pipelines(result) for result in results.operations]
-
-
-def _pipelines(result: OperationResult) -> Panel:
     counts, total = result.validation.pipelines, result.validation.n_problems
     rows = [
         {"pipeline": name, "which": which, "share": 100 * problems / total}
         for name, count in counts.items()
         for which, problems in (("best", count.best), ("picked", count.picked))
     ]
-    colour = alt.Color(
-        "which:N",
-        scale=alt.Scale(domain=["best", "picked"], range=[BASELINE, MODEL]),
-        legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
-    )
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        _chart(rows)
         .mark_bar(opacity=0.6)
         .encode(
             y=alt.Y("pipeline:N", title=None, sort=list(counts)),
             yOffset="which:N",
             x=alt.X("share:Q", title="problems, %", scale=alt.Scale(zero=True)),
-            color=colour,
+            color=_colour("which", ["best", "picked"], [BASELINE, MODEL]),
         )
     )
     words = ", ".join(f"{name} best {count.best}, picked {count.picked}" for name, count in counts.items())
-    return Panel(sized(chart, len(counts), 34), result.label, f"Problems of {total}: {words}.")
+    return _sized(chart, len(counts), 34), f"Problems of {total}: {words}."
 
 
-def networks(results: Results) -> list[Panel]:
+@each_operation
+def networks(result: OperationResult) -> Drawing:
     """Draw the mean efficiency on each network, lowest first."""
-    return [_networks(result) for result in results.operations]
-
-
-def _networks(result: OperationResult) -> Panel:
     means = {name: stratum.efficiency.mean for name, stratum in result.validation.by_network.items()}
     rows = [{"network": name, "mean": means[name]} for name in sorted(means, key=lambda name: (means[name], name))]
     words = ", ".join(f"{row['network']} {row['mean']:.1f}" for row in rows[:5])
-    return Panel(
-        bars(rows, "network", "mean", percent("mean"), ".1f"),
-        result.label,
+    return (
+        _bars(rows, "network", "mean", _percent("mean"), ".1f"),
         f"Mean efficiency in percent on {len(rows)} networks, the lowest: {words}.",
     )
 
 
-def importances(results: Results) -> list[Panel]:
+@each_operation
+def end_to_end(result: OperationResult) -> Drawing | None:
+    """Draw the time of the best candidates over that of the picks of each run of a network, worst first."""
+    rows: Rows = [
+        {"run": f"{run.network}, {run.run}", "whole": run.end_to_end, "weighted": run.flop_weighted}
+        for run in result.validation.end_to_end or ()
+    ]
+    worst = ", ".join(f"{row['run']} {row['whole']:.1f}" for row in rows[:5])
+    words = f"End to end in percent of {len(rows)} runs of networks, the lowest: {worst}."
+    return (_bars(rows, "run", "whole", _percent("whole"), ".1f", tick="weighted"), words) if rows else None
+
+
+@each_operation
+def coverage(result: OperationResult) -> Drawing | None:
+    """Draw the efficiency of the picks by distance to the nearest training problem, nearest class first."""
+    rows: Rows = [
+        {"distance": f"{octaves(part)}: {part.n_problems}", **part.efficiency.model_dump()}
+        for part in result.validation.by_distance or ()
+    ]
+    chart = _spread(_chart(rows).encode(y=_labels("distance", rows)), color=MODEL)
+    means = "; ".join(f"{row['distance']} problems, mean {row['mean']:.1f}" for row in rows)
+    return (_sized(chart, len(rows), 26), f"Efficiency in percent by octaves: {means}.") if rows else None
+
+
+@each_operation
+def importances(result: OperationResult) -> Drawing:
     """Draw how often the trees split on each of the ``TOP_FEATURES`` features that they use most."""
-    return [_importances(result) for result in results.operations]
-
-
-def _importances(result: OperationResult) -> Panel:
     most = list(result.importances.items())[:TOP_FEATURES]
     rows = [{"feature": name, "splits": splits} for name, splits in most]
     words = ", ".join(f"{name} {splits}" for name, splits in most[:5])
     axis = alt.X("splits:Q", title="splits", axis=alt.Axis(tickCount=3))
-    return Panel(
-        bars(rows, "feature", "splits", axis, ",d"),
-        result.label,
+    return (
+        _bars(rows, "feature", "splits", axis, ",d"),
         f"Splits on each of the {len(rows)} most used features, the first: {words}.",
     )
 
 
 def wins(results: Results) -> list[Panel]:
     """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
-    shown = [(result, result.measured) for result in results.operations if result.measured]
     # A pipeline has one number and one colour in all panels.
-    numbers = {name: i for i, name in enumerate(sorted({n for _, found in shown for n in found.shapes["pipeline"]}))}
-    return [_wins(result, found, numbers) for result, found in shown]
+    shapes = [result.measured.shapes for result in results.operations if result.measured]
+    numbers = {name: i for i, name in enumerate(sorted({n for table in shapes for n in table["pipeline"]}), 1)}
+    return each_dataset(lambda measured: _wins(measured, numbers))(results)
 
 
-def _wins(result: OperationResult, measured: Measured, numbers: Mapping[str, int]) -> Panel:
-    names = sorted(set(measured.shapes["pipeline"]))
-    table = measured.shapes.assign(m=_octaves(measured.shapes["gemm_m"], 2), k=_octaves(measured.shapes["gemm_k"], 2))
+def _wins(measured: Measured, numbers: dict[str, int]) -> Drawing:
+    shapes = measured.shapes
+    names = sorted(set(shapes["pipeline"]))
+    table = shapes.assign(m=_octaves(shapes["gemm_m"], 2), k=_octaves(shapes["gemm_k"], 2))
     rows = [
         {
             "rows (M), from 2^": int(m),
             "reduction (K), from 2^": int(k),
-            "wins most": f"{numbers[most] + 1} {most}",
-            "number": numbers[most] + 1,
+            "wins most": f"{numbers[most]} {most}",
+            "number": numbers[most],
             "share": round(100 * float((part["pipeline"] == most).mean()), 1),
             "shapes": len(part),
             "tile most often": _most(part["tile"]),
@@ -254,8 +262,7 @@ def _wins(result: OperationResult, measured: Measured, numbers: Mapping[str, int
         for (m, k), part in _cells(table, "m", "k")
         for most in [_most(part["pipeline"])]
     ]
-    labels = [f"{numbers[name] + 1} {name}" for name in names]
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = _chart(rows).encode(
         x=alt.X("rows (M), from 2^:O", title="rows of the matrix product (M), from 2^", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("reduction (K), from 2^:O", title="reduction (K), from 2^", sort="descending"),
         tooltip=[
@@ -263,30 +270,22 @@ def _wins(result: OperationResult, measured: Measured, numbers: Mapping[str, int
             "tile most often:N",
         ],
     )  # fmt: skip
-    colour = alt.Color(
-        "wins most:N",
-        scale=alt.Scale(domain=labels, range=[COLOURS[numbers[name] % len(COLOURS)] for name in names]),
-        legend=alt.Legend(title=None, orient="bottom", columns=3, labelColor=INK, symbolOpacity=0.7),
-    )
+    colours = [COLOURS[(numbers[name] - 1) % len(COLOURS)] for name in names]
+    shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None)
+    legend = _colour("wins most", [f"{numbers[name]} {name}" for name in names], colours, columns=3, symbolOpacity=0.7)
     chart = alt.layer(
-        base.mark_rect().encode(
-            color=colour,
-            opacity=alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None),
-        ),
+        base.mark_rect().encode(color=legend, opacity=shade),
         base.mark_text(fontSize=9).encode(text="number:Q"),
     )
-    won = measured.shapes["pipeline"].value_counts()
+    won = shapes["pipeline"].value_counts()
     words = ", ".join(f"{name} {won[name]}" for name in names)
-    return Panel(sized(chart, 14, 16), result.label, f"Shapes of {len(measured.shapes)} won: {words}.")
+    return _sized(chart, 14, 16), f"Shapes of {len(shapes)} won: {words}."
 
 
-def support(results: Results) -> list[Panel]:
+@each_dataset
+def support(measured: Measured) -> Drawing:
     """Draw the share of pairs that each pipeline and scheduler supports, by option."""
-    return [_support(result, result.measured) for result in results.operations if result.measured]
-
-
-def _support(result: OperationResult, measured: Measured) -> Panel:
-    rows: list[dict[str, Any]] = [
+    rows: Rows = [
         {
             "kernels": kernels(group),
             "options": group.options,
@@ -301,24 +300,16 @@ def _support(result: OperationResult, measured: Measured) -> Panel:
         f"{len(rows)} kinds of kernels; fewest pairs are supported by {least['kernels']}, {least['options']}: "
         f"{least['supported']:.0f} percent."
     )
-    chart = _matrix(
-        rows, "kernels", "options", "supported", "pairs supported, %", ["candidates:Q", "pairs:Q"], domain=100.0
-    )
-    return Panel(chart, result.label, words)
+    more = ["candidates:Q", "pairs:Q"]
+    return _matrix(rows, "kernels", "options", "supported", "pairs supported, %", more, domain=100.0), words
 
 
-def noise(results: Results) -> list[Panel]:
+@each_dataset
+def noise(measured: Measured) -> Drawing | None:
     """Draw the median relative standard error of the mean times by pipeline and length of the time."""
-    return [_noise(result, result.measured) for result in results.operations if _has_noise(result)]
-
-
-def _has_noise(result: OperationResult) -> bool:
-    return result.measured is not None and len(result.measured.noise) > 0
-
-
-def _noise(result: OperationResult, measured: Measured | None) -> Panel:
-    assert measured is not None
-    rows: list[dict[str, Any]] = [
+    if measured.noise.empty:
+        return None
+    rows: Rows = [
         {
             "time, ms": f"{10.0**row.decade:g} to {10.0 ** (row.decade + 1):g}",
             "pipeline": row.pipeline,
@@ -330,116 +321,64 @@ def _noise(result: OperationResult, measured: Measured | None) -> Panel:
     ]
     most = max(rows, key=lambda row: row["median"])
     words = f"Largest median error {most['median']:.2f} percent: {most['pipeline']}, {most['time, ms']} ms."
-    chart = _matrix(
-        rows, "time, ms", "pipeline", "median", "standard error, %", ["90th percentile:Q", "pairs:Q"], number=".2f"
-    )
-    return Panel(chart, result.label, words)
+    more = ["90th percentile:Q", "pairs:Q"]
+    return _matrix(rows, "time, ms", "pipeline", "median", "standard error, %", more, number=".2f"), words
 
 
-def drift(results: Results) -> list[Panel]:
+@each_dataset
+def drift(measured: Measured) -> Drawing | None:
     """Draw how far the device had drifted when the pairs of each pipeline were measured; nothing without sentinel."""
-    return [_drift(r, r.measured) for r in results.operations if r.measured is not None and len(r.measured.drift)]
-
-
-def _drift(result: OperationResult, measured: Measured) -> Panel:
+    if measured.drift.empty:
+        return None
+    table = measured.drift
     edges = [f"{100 * edge:+g}" for edge in DRIFT_BANDS]
     names = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"above {edges[-1]}"]
-    rows: list[dict[str, Any]] = [
-        {
-            "change of the sentinel, %": names[row.band],
-            "pipeline": row.pipeline,
-            "share": round(row.share, 2),
-            "pairs": int(row.pairs),
-        }
-        for row in records(measured.drift.sort_values(["band", "pipeline"]))
+    change = "change of the sentinel, %"
+    rows: Rows = [
+        {change: names[row.band], "pipeline": row.pipeline, "share": round(row.share, 2), "pairs": int(row.pairs)}
+        for row in records(table.sort_values(["band", "pipeline"]))
     ]
     middle = len(DRIFT_BANDS) // 2
-    steady = measured.drift["band"] == middle
-    total = int(measured.drift["pairs"].sum())
-    inside = 100 * int(measured.drift.loc[steady, "pairs"].sum()) / total
+    total = int(table["pairs"].sum())
+    inside = 100 * int(table.loc[table["band"] == middle, "pairs"].sum()) / total
     limit = 100 * DRIFT_BANDS[middle]
     words = f"For {inside:.1f} percent of {total} pairs the sentinel's time was within {limit:g} percent."
-    chart = _matrix(
-        rows,
-        "change of the sentinel, %",
-        "pipeline",
-        "share",
-        "of its pairs, %",
-        ["pairs:Q"],
-        domain=100.0,
-        number=".1f",
-    )
-    return Panel(chart, result.label, words)
+    chart = _matrix(rows, change, "pipeline", "share", "of its pairs, %", ["pairs:Q"], domain=100.0, number=".1f")
+    return chart, words
 
 
-def failures(results: Results) -> list[Panel]:
-    """Draw the share of the pairs of each pipeline that failed, by status; nothing where none did."""
-    panels = []
-    for result in results.operations:
-        rows = _failed(result.measured) if result.measured else []
-        if rows:
-            most = max(rows, key=lambda row: row["share"])
-            words = f"Most often: {most['pipeline']} {most['status']}, {most['share']:.2f} percent of its pairs."
-            chart = _matrix(rows, "pipeline", "status", "share", "of its pairs, %", ["pairs:Q"], number=".2f")
-            panels.append(Panel(chart, result.label, words))
-    return panels
+@each_dataset
+def failures(measured: Measured) -> Drawing | None:
+    """Draw the share of the pairs of each pipeline that failed, by status; nothing where none did.
 
-
-def _failed(measured: Measured) -> list[dict[str, Any]]:
-    """Return a row a pipeline and status of failure; shares are of the pairs that the support rules let through."""
-    tried = measured.statuses.drop(columns=[name for name in NO_FAILURE if name in measured.statuses])
-    failed = tried.drop(columns=["ok"], errors="ignore")
-    totals = tried.sum(axis=1)
-    return [
+    Shares are of the pairs that the support rules let through.
+    """
+    tried = measured.statuses.drop(columns=list(NO_FAILURE), errors="ignore")
+    rows: Rows = [
         {
             "pipeline": str(pipeline),
             "status": str(status).replace("_", " "),
-            "share": round(100 * float(failed.loc[pipeline, status]) / max(int(totals[pipeline]), 1), 3),
-            "pairs": int(failed.loc[pipeline, status]),
+            "share": round(100 * float(count) / max(int(counts.sum()), 1), 3),
+            "pairs": int(count),
         }
-        for pipeline in failed.index
-        for status in failed.columns
+        for pipeline, counts in tried.iterrows()
+        for status, count in counts.drop("ok", errors="ignore").items()
     ]
+    if not rows:
+        return None
+    most = max(rows, key=lambda row: row["share"])
+    words = f"Most often: {most['pipeline']} {most['status']}, {most['share']:.2f} percent of its pairs."
+    return _matrix(rows, "pipeline", "status", "share", "of its pairs, %", ["pairs:Q"], number=".2f"), words
 
 
-def _matrix(
-    rows: list[dict[str, Any]], x: str, y: str, value: str, title: str, more: list[str],
-    domain: float | None = None, number: str = ".0f",
-) -> Drawn:  # fmt: skip
-    """Return a matrix whose cells are the darker the larger ``value`` is; the value stands in each."""
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X(
-            f"{x}:N",
-            sort=None,
-            title=None if x == "kernels" else x,
-            axis=alt.Axis(labelAngle=-40, orient="bottom", labelLimit=110),
-        ),
-        y=alt.Y(f"{y}:N", title=None, axis=alt.Axis(labelLimit=220)),
-        tooltip=[f"{y}:N", f"{x}:N", alt.Tooltip(f"{value}:Q", title=title), *more],
-    )
-    top = domain or max(row[value] for row in rows) or 1.0
-    shade = alt.Opacity(f"{value}:Q", scale=alt.Scale(domain=[0, top], range=[0.05, 0.6]), legend=None)
-    chart = alt.layer(
-        base.mark_rect(color=MODEL).encode(opacity=shade),
-        base.mark_text(fontSize=9).encode(text=alt.Text(f"{value}:Q", format=number)),
-    )
-    return sized(chart, len({row[y] for row in rows}) + 3, 18)
-
-
-def resources(results: Results) -> list[Panel]:
+@each_dataset
+def resources(measured: Measured) -> Drawing | None:
     """Draw the mean efficiency of the candidates over their vector registers and LDS."""
-    return [
-        _resources(result, result.measured)
-        for result in results.operations
-        if result.measured and len(result.measured.resources)
-    ]
-
-
-def _resources(result: OperationResult, measured: Measured) -> Panel:
-    table = measured.resources.assign(
-        v=(measured.resources["vgprs"] // 32 * 32).astype(int), lds=(measured.resources["lds_kib"] // 8 * 8).astype(int)
-    )
-    rows: list[dict[str, Any]] = [
+    if measured.resources.empty:
+        return None
+    table = measured.resources
+    table = table.assign(v=(table["vgprs"] // 32 * 32).astype(int), lds=(table["lds_kib"] // 8 * 8).astype(int))
+    rows: Rows = [
         {
             "VGPRs, from": int(v),
             "LDS KiB, from": int(lds),
@@ -452,7 +391,7 @@ def _resources(result: OperationResult, measured: Measured) -> Panel:
     ]
     best = max(rows, key=lambda row: row["mean efficiency, %"])
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        _chart(rows)
         .mark_rect(color=MODEL)
         .encode(
             x=alt.X("VGPRs, from:O", title="vector registers a lane, from", axis=alt.Axis(labelAngle=0)),
@@ -472,24 +411,21 @@ def _resources(result: OperationResult, measured: Measured) -> Panel:
         )
     )  # fmt: skip
     words = (
-        f"{len(measured.resources)} candidates; best on average from {best['VGPRs, from']} registers and "
+        f"{len(table)} candidates; best on average from {best['VGPRs, from']} registers and "
         f"{best['LDS KiB, from']} KiB: {best['mean efficiency, %']:.0f} percent."
     )
-    return Panel(sized(chart, 14, 16), result.label, words)
+    return _sized(chart, 14, 16), words
 
 
-def roofline(results: Results) -> list[Panel]:
+@each_dataset
+def roofline(measured: Measured) -> Drawing:
     """Draw the best TFLOPS of the shapes over their arithmetic intensity, under what the hardware allows."""
-    return [_roofline(result, result.measured) for result in results.operations if result.measured]
-
-
-def _roofline(result: OperationResult, measured: Measured) -> Panel:
     shapes, roof = measured.shapes, measured.roof
     # A quarter of an octave is finer than a dot: shapes that would lie on one another are one dot.
     table = shapes.assign(
         x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4), y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4)
     )
-    rows: list[dict[str, Any]] = [
+    rows: Rows = [
         {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": _one(part)}
         for (x, y), part in _cells(table, "x", "y")
     ]
@@ -499,77 +435,64 @@ def _roofline(result: OperationResult, measured: Measured) -> Panel:
     limits = [{"x": _digits(x), "y": _digits(min(roof.peak_tflops, x * roof.memory_tb_per_s))} for x in corners]
     logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
     axis = alt.Axis(tickCount=6, labelExpr="format(datum.value, datum.value < 1 ? '.2~g' : ',')")
-    x = alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis)
-    y = alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis)
     dots = (
-        alt.Chart(alt.Data(values=rows))
+        _chart(rows)
         .mark_circle(color=MODEL, opacity=0.5)
         .encode(
-            x=x, y=y, size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
+            x=alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis),
+            y=alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis),
+            size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
             tooltip=["FLOP a byte:Q", "TFLOPS:Q", "shapes:Q", "one of them:N"],
         )
         .add_params(_zoom("zoom"))
         .properties(name="dots")
-    )  # fmt: skip
-    line = (
-        alt.Chart(alt.Data(values=limits)).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
     )
+    line = _chart(limits).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
     allowed = np.minimum(roof.peak_tflops, shapes["intensity"].to_numpy() * roof.memory_tb_per_s)
     share = float(np.median(100 * shapes["tflops"].to_numpy() / allowed))
     words = (
         f"Roof {roof.peak_tflops:,.0f} TFLOPS and {roof.memory_tb_per_s:g} TB/s; the best candidate reaches "
         f"{share:.0f} percent of the roof on half of the shapes."
     )
-    return Panel(sized(alt.layer(dots, line), 14, 16), result.label, words)
+    return _sized(alt.layer(dots, line), 14, 16), words
 
 
-def learning_curve(results: Results) -> list[Panel]:
+@each_operation
+def learning_curve(result: OperationResult) -> Drawing | None:
     """Draw the efficiency of models of some of the training problems, or of the first rounds of active measuring."""
-    panels = []
-    for result in results.operations:
-        shown = result.validation
-        if shown.active:
-            known = [(entry.pairs, entry.share, entry.efficiency) for entry in shown.active.rounds]
-            words = f"After {known[-1][0]} of {shown.active.supported_training_pairs} pairs"
-            panels.append(_learning_curve(result, "pairs measured", known, words))
-        elif shown.learning_curve:
-            known = [(entry.problems, entry.share, entry.efficiency) for entry in shown.learning_curve]
-            panels.append(_learning_curve(result, "training problems", known, f"With {known[-1][0]} training problems"))
-    return panels
-
-
-def _learning_curve(
-    result: OperationResult, what: str, known: Sequence[tuple[int, float, Summary]], words: str
-) -> Panel:
-    """Return the curve of (number of ``what``, share in percent, efficiency); ``words`` say what the last one has."""
+    active, shares = result.validation.active, result.validation.learning_curve
+    if active:
+        what, known = "pairs measured", [(entry.pairs, entry.share, entry.efficiency) for entry in active.rounds]
+        words = f"After {known[-1][0]} of {active.supported_training_pairs} pairs"
+    elif shares:
+        what, known = "training problems", [(entry.problems, entry.share, entry.efficiency) for entry in shares]
+        words = f"With {known[-1][0]} training problems"
+    else:
+        return None
     rows = [
         {what: number, "share, %": share, "which": which, "efficiency": value}
         for number, share, summary in known
         for which, value in (("mean", summary.mean), ("10th percentile", summary.p10))
     ]
     chart = (
-        alt.Chart(alt.Data(values=rows))
+        _chart(rows)
         .mark_line(point=True)
         .encode(
             x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
             y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
-            color=alt.Color(
-                "which:N",
-                scale=alt.Scale(domain=["mean", "10th percentile"], range=[MODEL, BASELINE]),
-                legend=alt.Legend(title=None, orient="bottom", labelColor=INK),
-            ),
+            color=_colour("which", ["mean", "10th percentile"], [MODEL, BASELINE]),
             tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
         )
     )
-    return Panel(sized(chart, 13, 16), result.label, f"{words}, mean {known[-1][2].mean:.1f} percent.")
+    return _sized(chart, 13, 16), f"{words}, mean {known[-1][2].mean:.1f} percent."
 
 
-def transfer(results: Results) -> list[Panel]:
-    """Draw what models that correct a prior and models without it make of a share of the training pairs."""
-    return [_transfer(result, curve) for result in results.operations if (curve := result.validation.transfer)]
-
-
-def _transfer(result: OperationResult, curve: Transfer) -> Panel:
+@each_operation
+def transfer(result: OperationResult) -> Drawing | None:
+    """Draw the efficiency of models that correct a prior, and of models without it, by share of the training pairs."""
+    curve = result.validation.transfer
+    if not curve:
+        return None
     rows = [
         {"share": f"{share.share:g} %", "pairs": share.pairs, "which": which, "mean": model.efficiency.mean,
          "low": model.interval["mean"][0], "high": model.interval["mean"][1]}
@@ -577,13 +500,9 @@ def _transfer(result: OperationResult, curve: Transfer) -> Panel:
         for which, model in zip(WITH_AND_WITHOUT, (share.with_prior, share.without_prior), strict=True)
         if model is not None
     ]  # fmt: skip
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = _chart(rows).encode(
         x=alt.X("share:O", sort=None, title="training pairs measured", axis=alt.Axis(labelAngle=0)),
-        color=alt.Color(
-            "which:N",
-            scale=alt.Scale(domain=list(WITH_AND_WITHOUT), range=[MODEL, BASELINE]),
-            legend=alt.Legend(title=None, orient="bottom", labelColor=INK, symbolOpacity=1),
-        ),
+        color=_colour("which", list(WITH_AND_WITHOUT), [MODEL, BASELINE], symbolOpacity=1),
         tooltip=["share:O", "pairs:Q", "which:N", "mean:Q", "low:Q", "high:Q"],
     )
     scale = alt.Scale(zero=False)
@@ -595,11 +514,98 @@ def _transfer(result: OperationResult, curve: Transfer) -> Panel:
         f"{first.with_prior.efficiency.mean:.1f} percent with {first.share:g} percent of the pairs, corrected by "
         f"{last.share:g} percent of them {last.with_prior.efficiency.mean:.1f}."
     )
-    return Panel(sized(interval + line, 13, 16), result.label, words)
+    return _sized(interval + line, 13, 16), words
+
+
+def octaves(distance: Distance) -> str:
+    """The class of a distance in words."""
+    if not distance.of_a_known_kind:
+        return "kind not trained on"
+    if distance.above is None:
+        return "unknown"
+    return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
+
+
+def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=rows))
+
+
+def _spread(base: alt.Chart, **style: Any) -> Drawn:
+    """Minimum, 10th percentile to median, and mean of each row."""
+    return alt.layer(
+        base.mark_rule(strokeWidth=1, **style).encode(x=_percent("min"), x2="p10:Q"),
+        base.mark_tick(thickness=2, size=10, **style).encode(x="min:Q"),
+        base.mark_bar(height=9, opacity=0.45, **style).encode(x="p10:Q", x2="median:Q"),
+        base.mark_point(filled=True, size=60, opacity=1, **style).encode(x="mean:Q"),
+    )
+
+
+def _matrix(
+    rows: Rows, x: str, y: str, value: str, title: str, more: list[str],
+    domain: float | None = None, number: str = ".0f",
+) -> Drawn:  # fmt: skip
+    """A matrix whose cells are the darker the larger ``value`` is; the value stands in each."""
+    base = _chart(rows).encode(
+        x=alt.X(
+            f"{x}:N",
+            sort=None,
+            title=None if x == "kernels" else x,
+            axis=alt.Axis(labelAngle=-40, orient="bottom", labelLimit=110),
+        ),
+        y=alt.Y(f"{y}:N", title=None, axis=alt.Axis(labelLimit=220)),
+        tooltip=[f"{y}:N", f"{x}:N", alt.Tooltip(f"{value}:Q", title=title), *more],
+    )
+    top = domain or max(row[value] for row in rows) or 1.0
+    shade = alt.Opacity(f"{value}:Q", scale=alt.Scale(domain=[0, top], range=[0.05, 0.6]), legend=None)
+    chart = alt.layer(
+        base.mark_rect(color=MODEL).encode(opacity=shade),
+        base.mark_text(fontSize=9).encode(text=alt.Text(f"{value}:Q", format=number)),
+    )
+    return _sized(chart, len({row[y] for row in rows}) + 3, 18)
+
+
+def _bars(rows: Rows, label: str, value: str, axis: alt.X, number: str, tick: str | None = None) -> Drawn:
+    """Horizontal bars in the order of ``rows``, each with its value at its base and maybe a tick at another value."""
+    base = _chart(rows).encode(y=_labels(label, rows))
+    ticks = [base.mark_tick(color=BASELINE, thickness=2, size=10).encode(x=f"{tick}:Q")] if tick else []
+    text = alt.Text(f"{value}:Q", format=number)
+    chart = alt.layer(
+        base.mark_bar(color=MODEL, opacity=0.45).encode(x=axis),
+        *ticks,
+        base.mark_text(align="left", dx=4, fontSize=10).encode(x=alt.value(0), text=text),
+    )
+    return _sized(chart, len(rows), 16)
+
+
+def _labels(name: str, rows: Rows) -> alt.Y:
+    """The axis of the rows, in their order."""
+    return alt.Y(f"{name}:N", title=None, sort=[row[name] for row in rows])
+
+
+def _percent(name: str) -> alt.X:
+    """The axis of an efficiency."""
+    return alt.X(
+        f"{name}:Q",
+        title="efficiency, %",
+        scale=alt.Scale(domain=[0, 100], nice=False),
+        axis=alt.Axis(values=[0, 20, 40, 60, 80, 100]),
+    )
+
+
+def _colour(name: str, names: list[str], colours: list[str], **legend: Any) -> alt.Color:
+    """Colours by a name, with a legend below the chart."""
+    below = alt.Legend(title=None, orient="bottom", labelColor=INK, **legend)
+    return alt.Color(f"{name}:N", scale=alt.Scale(domain=names, range=colours), legend=below)
+
+
+def _sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
+    """The chart with the panel's width and a height for ``rows`` labels, everything included."""
+    height = max(rows, _FEWEST_ROWS) * row_height + 60
+    return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))
 
 
 def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]]:
-    """Return the rows of each pair of values of two columns, in their order."""
+    """The rows of each pair of values of two columns, in their order."""
     return list(table.groupby([x, y], sort=True))
 
 
@@ -608,7 +614,7 @@ def _octaves(values: pd.Series, width: int) -> pd.Series:
 
 
 def _most(values: pd.Series) -> str:
-    """Return the value that is there most often; of equals the first by name."""
+    """The most frequent value; of equals the first by name."""
     counts = values.value_counts()
     return str(min(counts.index, key=lambda name: (-counts[name], name)))
 
@@ -620,36 +626,3 @@ def _one(shapes: pd.DataFrame) -> str:
 
 def _digits(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def bars(rows: list[dict[str, Any]], label: str, value: str, axis: alt.X, number: str) -> Drawn:
-    """Return horizontal bars in the order of ``rows``, each with its value written at its base."""
-    base = alt.Chart(alt.Data(values=rows)).encode(y=labels(label, rows))
-    chart = alt.layer(
-        base.mark_bar(color=MODEL, opacity=0.45).encode(x=axis),
-        base.mark_text(align="left", dx=4, fontSize=10).encode(
-            x=alt.value(0), text=alt.Text(f"{value}:Q", format=number)
-        ),
-    )
-    return sized(chart, len(rows), 16)
-
-
-def labels(name: str, rows: list[dict[str, Any]]) -> alt.Y:
-    """Return the axis of the rows, in their order."""
-    return alt.Y(f"{name}:N", title=None, sort=[row[name] for row in rows])
-
-
-def percent(name: str) -> alt.X:
-    """Return the axis of an efficiency."""
-    return alt.X(
-        f"{name}:Q",
-        title="efficiency, %",
-        scale=alt.Scale(domain=[0, 100], nice=False),
-        axis=alt.Axis(values=[0, 20, 40, 60, 80, 100]),
-    )
-
-
-def sized(chart: Drawn, rows: int, row_height: int) -> Drawn:
-    """Return the chart with the panel's width and a height for ``rows`` labels, everything included."""
-    height = max(rows, _FEWEST_ROWS) * row_height + 60
-    return chart.properties(width=WIDTH, height=height, autosize=alt.AutoSizeParams(type="fit", contains="padding"))

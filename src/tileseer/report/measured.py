@@ -39,8 +39,12 @@ PLAIN = "plain"
 
 DRIFT_BANDS = (-0.03, -0.01, -0.003, 0.003, 0.01, 0.03)
 """Relative changes of the sentinel's time between which pairs are counted together."""
-BY_A_COMPILER = ("agprs", "vgpr_spills", "scratch_bytes")
-"""Resources of a kernel that only its code tells."""
+BY_A_COMPILER = {
+    "vgpr_spills": "spilled registers",
+    "scratch_bytes": "scratch, bytes a lane",
+    "agprs": "accumulation registers",
+}
+"""Resources of a kernel that only a compiler knows, in words."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from tileseer.core.templates import mistakes_named
-from tileseer.report import figures, network_figures, tables
+from tileseer.report import figures, tables
 from tileseer.report.results import Results
 
 SCRIPT = "report.js"
@@ -90,7 +90,7 @@ SECTIONS = (
         "Each layer counts as often as a run of the network needs it. Bar: time of the best candidates over that of "
         "the picks, for the layers whose pick ran. Tick: mean efficiency of the layers, weighted by FLOP, where a pick "
         "that failed counts 0. Worst first.",
-        network_figures.end_to_end,
+        figures.end_to_end,
         (tables.runs,),
     ),
     Section(
@@ -99,7 +99,7 @@ SECTIONS = (
         "Validation problems by the distance to the nearest training problem of their kind, in octaves over the "
         "logarithms of the dimensions, with how many there are. Bar: 10th percentile to median. Dot: mean. Tick: worst "
         "problem.",
-        network_figures.coverage,
+        figures.coverage,
         (tables.distances,),
     ),
     Section(

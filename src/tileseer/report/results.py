@@ -27,6 +27,14 @@ from tileseer.validation.schema import Summary, Validation, read
 LIBRARY = "cudnn.csv"
 """In a recording, by operation: the times of cuDNN on the same problems."""
 
+PUBLISHED_IN = "pull request 6327 of the reference: an MI355X (gfx950), bf16, its own kernels and problems"
+PUBLISHED = {
+    "forward_bf16": {"mean": 93.05, "median": 96.8, "p10": 79.9},
+    "bwd_data_bf16": {"mean": 93.8, "median": 96.5, "p10": 82.9},
+    "bwd_weight_bf16": {"mean": 96.1, "median": 99.2, "p10": 89.4},
+}
+"""Efficiency of the reference's picks in percent, as its authors give it: an order of magnitude, no ranking."""
+
 
 class Origin(BaseModel):
     """What a file of a model belongs to; further fields are ignored."""
@@ -99,6 +107,11 @@ class Results:
     operations: tuple[OperationResult, ...]
     recorded_with: dict[str, str] = dataclasses.field(default_factory=dict)
     """What a recording says of its making, in words; empty without one."""
+
+    @property
+    def label(self) -> str:
+        """Arch and device kind."""
+        return f"{self.arch} ({self.device_kind})"
 
 
 class _Folds(BaseModel):

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
 
 import numpy as np
 
-from tileseer.report.measured import kernels, records
-from tileseer.report.network_figures import octaves
-from tileseer.report.published import EFFICIENCY, SOURCE
-from tileseer.report.results import OperationResult, Results
-from tileseer.validation.schema import (
-    LearningShare,
-    Learnt,
-    Selectors,
-    Stratum,
-    Summary,
-    Validation,
-    WorstPick,
-)
+from tileseer.report.figures import octaves
+from tileseer.report.measured import BY_A_COMPILER, kernels, records
+from tileseer.report.results import PUBLISHED, PUBLISHED_IN, OperationResult, Results
+from tileseer.validation.schema import Learnt, Selectors, Stratum, Summary, Validation, WorstPick
 
 Cell = str | int | float
-SUMMARY = ("mean", "median", "p10", "min")
+Row = Mapping[str, Cell]
+"""Cells by column, in the order of the columns; the first one names the row."""
 FLOOR = "noise floor, mean, %"
 PADS = ("pad_d", "pad_h", "pad_w")
 STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
@@ -44,6 +36,26 @@ class Table:
 
 
 Tabulate = Callable[[Results], list[Table]]
+
+
+def _table(caption: str, rows: Iterable[Row]) -> list[Table]:
+    """A table with the columns of its first row; none without rows."""
+    rows = list(rows)
+    return [Table(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
+
+
+def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable[Row]]], Tabulate]:
+    """Make a table an operation of a function that gives its rows; none where there are no rows."""
+
+    def decorated(rows: Callable[[OperationResult], Iterable[Row]]) -> Tabulate:
+        @wraps(rows)
+        def tables(results: Results) -> list[Table]:
+            return [table for r in results.operations for table in _table(f"{title}, {r.label}", rows(r))]
+
+        return tables
+
+    return decorated
+
 
 METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("problems", lambda v: v.n_problems),
@@ -66,179 +78,164 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
 
 
 def metrics(results: Results) -> list[Table]:
-    """Return one table: a row a metric, a column an operation."""
+    """A row a metric, a column an operation."""
     validations = [result.validation for result in results.operations]
-    return [
-        Table(
-            f"Validation, {results.arch} ({results.device_kind})",
-            ("metric", *(validation.operation for validation in validations)),
-            tuple((name, *(value(validation) for validation in validations)) for name, value in METRICS),
-        )
-    ]
+    return _table(
+        f"Validation, {results.label}",
+        ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS),
+    )
 
 
-def bounds(results: Results) -> list[Table]:
-    """Return the model beside what it could reach at best, the reference's trainer, and networks left out."""
-    return [
-        Table(
-            f"The model and its bounds, {result.label}",
-            ("way to choose", *_percents(), "95 % interval of the mean", "what it knows"),
-            tuple(_bounds(result.validation)),
-        )
-        for result in results.operations
-    ]
-
-
-def _bounds(validation: Validation) -> list[tuple[Cell, ...]]:
-    low, high = validation.interval["mean"]
-    rows: list[tuple[Cell, ...]] = [
-        ("model", *_row(validation.efficiency), f"{low:.1f} to {high:.1f}", "features of problem and candidate")
-    ]
-    floors = validation.noise_floor
-    rows += [
-        (name, *_row(floor.efficiency), "", floor.meaning)
-        for name, floor in (
-            ("perfect selector", floors.perfect_selector),
-            ("perfect model", floors.perfect_model),
-            ("against true best", floors.against_true_best),
-        )
-        if floor is not None
-    ]
-    if validation.reference_trainer is not None:
-        theirs = validation.reference_trainer
+@each_operation("The model and its bounds")
+def bounds(result: OperationResult) -> Iterable[Row]:
+    """The model beside what it could reach at best, the reference's trainer, and networks left out."""
+    found, floors = result.validation, result.validation.noise_floor
+    rows = [("model", found.efficiency, _interval(found.interval["mean"]), "features of problem and candidate")]
+    for name in ("perfect_selector", "perfect_model", "against_true_best"):
+        if floor := getattr(floors, name):
+            rows.append((name.replace("_", " "), floor.efficiency, "", floor.meaning))
+    if theirs := found.reference_trainer:
         low, high = theirs.ahead.interval
         ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
-        rows.append(("reference trainer", *_row(theirs.efficiency), ahead, theirs.meaning))
-    if validation.leave_network_out is not None:
+        rows.append(("reference trainer", theirs.efficiency, ahead, theirs.meaning))
+    if left_out := found.leave_network_out:
         meaning = "as the model, but the other networks join the training problems; fewer trees"
-        rows.append(("networks left out in turn", *_row(validation.leave_network_out.efficiency), "", meaning))
-    return rows
+        rows.append(("networks left out in turn", left_out.efficiency, "", meaning))
+    for name, summary, interval, meaning in rows:
+        yield {
+            "way to choose": name, **_cells(summary), "95 % interval of the mean": interval, "what it knows": meaning,
+        }  # fmt: skip
 
 
 def learning_curve(results: Results) -> list[Table]:
-    """Return the learning curves: of shares of the training problems, and of active measuring."""
-    shares = [
-        Table(
-            f"Models of a part of the training problems, {result.label}",
-            ("training problems", "of all, about, %", "pairs", *_percents(), "interval of the mean", FLOOR),
-            tuple(
-                (*_of_share(share), result.validation.noise_floor.best.efficiency.mean)
-                for share in result.validation.learning_curve or ()
-            ),
-        )
-        for result in results.operations
-        if result.validation.learning_curve
-    ]
-    return shares + [
-        Table(
-            f"Active measuring: models of the pairs of the first rounds, {result.label}",
-            ("round", "training pairs", "of the supported, %", *_percents(), FLOOR),
-            tuple((str(r.round), r.pairs, r.share, *_row(r.efficiency), _floor(a.noise_floor)) for r in a.rounds),
-        )
-        for result in results.operations
-        if (a := result.validation.active) is not None
-    ]
+    """The learning curves: of shares of the training problems, and of active measuring."""
+    return _of_shares(results) + _of_rounds(results)
 
 
-def _of_share(share: LearningShare) -> tuple[Cell, ...]:
-    low, high = share.interval["mean"]
-    return f"{share.problems:,}", share.share, share.pairs, *_row(share.efficiency), f"{low:.1f} to {high:.1f}"
+@each_operation("Models of a part of the training problems")
+def _of_shares(result: OperationResult) -> Iterable[Row]:
+    for share in result.validation.learning_curve or ():
+        yield {
+            "training problems": f"{share.problems:,}", "of all, about, %": share.share, "pairs": share.pairs,
+            **_cells(share.efficiency), "interval of the mean": _interval(share.interval["mean"]),
+            FLOOR: result.validation.noise_floor.best.efficiency.mean,
+        }  # fmt: skip
+
+
+@each_operation("Active measuring: models of the pairs of the first rounds")
+def _of_rounds(result: OperationResult) -> Iterable[Row]:
+    if active := result.validation.active:
+        for entry in active.rounds:
+            yield {
+                "round": str(entry.round), "training pairs": entry.pairs, "of the supported, %": entry.share,
+                **_cells(entry.efficiency), FLOOR: _floor(active.noise_floor),
+            }  # fmt: skip
 
 
 def transfer(results: Results) -> list[Table]:
-    """Return what a prior gives with a part of the measured rows; nothing where the model has none."""
+    """What a prior gives with a part of the measured rows; nothing where the model has none."""
+    header = (
+        "training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
+        "mean without it, %", "its interval", "p10, %", FLOOR,
+    )  # fmt: skip
     return [
         Table(
-            f"Models of few measured pairs, prior of {' '.join(t.prior[name] for name in ('operation', 'arch'))} "
+            f"Models of few measured pairs, prior of {t.prior['operation']} {t.prior['arch']} "
             f"({t.prior['device_kind']}), {result.label}{_seen(t.seen_by_prior)}",
-            ("training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
-             "mean without it, %", "its interval", "p10, %", FLOOR),
+            header,
             tuple(
                 (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))
                 for s in t.shares
             ),
         )
         for result in results.operations
-        if (t := result.validation.transfer) is not None
-    ]  # fmt: skip
+        if (t := result.validation.transfer)
+    ]
 
 
 def _seen(problems: int) -> str:
     return f"; the prior was trained on {problems} of the layers that it is judged on" if problems else ""
 
 
-def _learnt(model: Learnt | None) -> tuple[Cell, ...]:
+def _learnt(model: Learnt | None) -> tuple[Cell, Cell, Cell]:
     if model is None:
         return "", "", ""
-    low, high = model.interval["mean"]
-    return model.efficiency.mean, f"{low:.1f} to {high:.1f}", model.efficiency.p10
+    return model.efficiency.mean, _interval(model.interval["mean"]), model.efficiency.p10
 
 
-def kinds(results: Results) -> list[Table]:
-    """Return the efficiency by kind of layer and by distance to the training problems."""
-    return [
-        table
-        for result in results.operations
-        for table in (
-            _strata(result, "Efficiency by kind of layer", result.validation.by_layer_kind),
-            _strata(result, "Efficiency by distance to training", result.validation.by_distance_to_training),
-        )
-    ]
-
-
-def choosers(results: Results) -> list[Table]:
-    """Return the efficiency of the model and of the baselines."""
-    return [
-        Table(
-            f"Efficiency of each way to choose, {result.label}",
-            ("way to choose", *_percents(), FLOOR),
-            tuple(
-                (name, *_row(summary), "" if floor is None else floor.mean)
-                for name, (summary, floor) in result.choosers().items()
-            ),
-        )
-        for result in results.operations
-    ]
+@each_operation("Efficiency of each way to choose")
+def choosers(result: OperationResult) -> Iterable[Row]:
+    """Efficiency of the model and of the baselines."""
+    for name, (summary, floor) in result.choosers().items():
+        yield {"way to choose": name, **_cells(summary), FLOOR: "" if floor is None else floor.mean}
 
 
 def baselines(results: Results) -> list[Table]:
-    """Return what each baseline means; it is the same for all operations."""
+    """What each baseline means; it is the same for all operations."""
     meanings = {name: b.meaning for r in results.operations for name, b in r.validation.baselines.items()}
-    rows = tuple((name.replace("_", " "), meaning) for name, meaning in meanings.items())
-    return [Table(f"The baselines, {results.arch} ({results.device_kind})", ("baseline", "meaning"), rows)]
+    rows = ({"baseline": name.replace("_", " "), "meaning": meaning} for name, meaning in meanings.items())
+    return _table(f"The baselines, {results.label}", rows)
 
 
-def dimensions(results: Results) -> list[Table]:
-    """Return the efficiency on 2D and 3D problems."""
-    return [_strata(result, "Efficiency by dimensionality", result.validation.by_ndim) for result in results.operations]
+def published(results: Results) -> list[Table]:
+    """What the reference has published of its models for the operations that are shown."""
+    shown = {result.validation.operation for result in results.operations}
+    return _table(
+        f"Published elsewhere, not comparable with {results.label}: {PUBLISHED_IN}",
+        (
+            {"operation": operation, **{f"{name}, %": value for name, value in theirs.items()}}
+            for operation, theirs in PUBLISHED.items()
+            if operation in shown
+        ),
+    )
 
 
-def networks(results: Results) -> list[Table]:
-    """Return the efficiency on each network."""
-    return [_strata(result, "Efficiency by network", result.validation.by_network) for result in results.operations]
+def _strata(strata: Mapping[str, Stratum], part: str = "part") -> Iterable[Row]:
+    for name, stratum in strata.items():
+        floor = _floor(stratum.noise_floor)
+        yield {part: name, "problems": stratum.n_problems, **_cells(stratum.efficiency), FLOOR: floor}
 
 
-def worst(results: Results) -> list[Table]:
-    """Return the picks that are farthest from the best."""
+@each_operation("Efficiency by dimensionality")
+def dimensions(result: OperationResult) -> Iterable[Row]:
+    """Efficiency on 2D and 3D problems."""
+    return _strata(result.validation.by_ndim)
+
+
+@each_operation("Efficiency by network")
+def networks(result: OperationResult) -> Iterable[Row]:
+    """Efficiency on each network."""
+    return _strata(result.validation.by_network)
+
+
+@each_operation("Efficiency by octaves to the nearest training problem")
+def distances(result: OperationResult) -> Iterable[Row]:
+    """Efficiency by octaves to the nearest training problem."""
+    return _strata({octaves(part): part for part in result.validation.by_distance or ()}, "octaves")
+
+
+def kinds(results: Results) -> list[Table]:
+    """Efficiency by kind of layer and by distance to the training problems."""
     return [
-        Table(
-            f"Worst picks, {result.label}",
-            ("layer", "efficiency, %", "pick", "best", "problem", "spoke for the pick", "like training"),
-            tuple(
-                (
-                    f"{w.network}: {w.layer}",
-                    w.efficiency,
-                    w.pick,
-                    w.best,
-                    _without_defaults(w.problem),
-                    _reasons(w),
-                    _novelty(w),
-                )
-                for w in result.validation.worst
-            ),
-        )
+        table
         for result in results.operations
+        for title, strata in (
+            ("Efficiency by kind of layer", result.validation.by_layer_kind),
+            ("Efficiency by distance to training", result.validation.by_distance_to_training),
+        )
+        for table in _table(f"{title}, {result.label}", _strata(strata))
     ]
+
+
+@each_operation("Worst picks")
+def worst(result: OperationResult) -> Iterable[Row]:
+    """The picks that are farthest from the best."""
+    for pick in result.validation.worst:
+        yield {
+            "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": pick.pick,
+            "best": pick.best, "problem": _without_defaults(pick.problem), "spoke for the pick": _reasons(pick),
+            "like training": _novelty(pick),
+        }  # fmt: skip
 
 
 def _reasons(worst: WorstPick) -> str:
@@ -249,216 +246,139 @@ def _reasons(worst: WorstPick) -> str:
 
 
 def _novelty(worst: WorstPick) -> str:
-    if worst.distance_percentile is None:
-        return "not known"
     words = [f"farther from training than {worst.distance_percentile:.0f} % of training problems from one another"]
     if worst.outside_training:
         words.append("outside: " + ", ".join(worst.outside_training))
-    if worst.nearest_training_problem:
-        words.append("nearest: " + _without_defaults(worst.nearest_training_problem))
-    return "; ".join(words)
+    return "; ".join([*words, "nearest: " + _without_defaults(worst.nearest_training_problem)])
 
 
 def _without_defaults(problem: str) -> str:
     return " ".join(dimension for dimension in problem.split() if dimension not in DEFAULTS)
 
 
-def published(results: Results) -> list[Table]:
-    """Return what the reference has published of its models for the operations that are shown."""
-    rows: list[tuple[Cell, ...]] = [
-        (name, *(float(value) for value in (theirs.mean, theirs.median, theirs.p10)))
-        for name, theirs in EFFICIENCY.items()
-        if name in {result.validation.operation for result in results.operations}
-    ]
-    caption = f"Published elsewhere, not comparable with {results.arch} ({results.device_kind}): {SOURCE}"
-    return [Table(caption, ("operation", "mean, %", "median, %", "p10, %"), tuple(rows))] if rows else []
-
-
 def best(results: Results) -> list[Table]:
-    """Return the fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
+    """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
     has_library = any(result.library_us for result in results.operations)
-    rows = [
-        (
-            f"{shape.network}: {shape.layer}" if shape.layer else shape.network, result.validation.operation,
-            _without_defaults(shape.problem), shape.candidate, shape.pipeline, float(shape.tflops),
-            1e3 * float(shape.latency_ms), "" if np.isnan(shape.runner_up) else float(shape.runner_up), int(shape.ran),
-            _ties(result, shape), *_pick(result, shape), *([_library_time(result, shape)] if has_library else []),
-        )
-        for result in results.operations
-        if result.measured
-        for shape in records(result.measured.shapes.sort_values(["network", "layer", "problem"], kind="stable"))
-    ]  # fmt: skip
-    header = (
-        "layer", "operation", "problem", "best candidate", "pipeline", "TFLOPS", "time, µs", "second best, %",
-        "candidates that ran", "of them tied with the best", "the model's pick", "pick, %",
-        *(["cuDNN, µs"] if has_library else []),
-    )  # fmt: skip
-    caption = f"The fastest candidate of each shape, {results.arch} ({results.device_kind})"
-    return [Table(caption, header, tuple(rows), True, ("operation", "pipeline"))] if rows else []
-
-
-def _ties(result: OperationResult, shape: Any) -> Cell:
-    pick = result.validation.picks.get(shape.problem_key)
-    return "" if pick is None or pick.ties is None else pick.ties
-
-
-def _pick(result: OperationResult, shape: Any) -> tuple[Cell, Cell]:
-    """Return the model's pick and its efficiency; of the best candidate only that it is the same."""
-    pick = result.validation.picks.get(shape.problem_key)
-    if pick is None:
-        return "", ""
-    return ("the best" if pick.candidate == shape.candidate else pick.candidate), pick.efficiency
-
-
-def _library_time(result: OperationResult, shape: Any) -> Cell:
-    return result.library_us.get(shape.problem_key, "")
-
-
-def resources(results: Results) -> list[Table]:
-    """Return how fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
-    tables = []
-    for result in results.operations:
-        if not result.measured:
-            continue
-        rows: list[tuple[Cell, ...]] = []
-        table = result.measured.resources
-        for column, name in _CODE.items():
-            for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
-                if len(part):
-                    mean, most = float(part["efficiency"].mean()), float(part["efficiency"].max())
-                    rows.append((words, len(part), float(part[column].median()), mean, most))
-        if rows:
-            header = ("candidates with", "candidates", "median of it", "mean efficiency, %", "best candidate, %")
-            tables.append(Table(f"What the code uses, and speed, {result.label}", header, tuple(rows)))
-    return tables
-
-
-_CODE = {
-    "vgpr_spills": "spilled registers",
-    "scratch_bytes": "scratch, bytes a lane",
-    "agprs": "accumulation registers",
-}
-"""Columns of ``Measured.resources`` that only a compiler knows, in words."""
-
-
-def support(results: Results) -> list[Table]:
-    """Return what became of the pairs of each pipeline, scheduler and option."""
+    rows = [row for result in results.operations for row in _best(result, has_library)]
     return [
-        Table(
-            f"Support and wins, {result.label}",
-            ("kernels", "options", "candidates", "pairs", "supported, %", "of these ran, %", "shapes won"),
-            tuple(
-                (
-                    kernels(group), group.options, int(group.candidates), int(group.pairs),
-                    float(group.supported), float(group.ok), int(group.wins),
-                )
-                for group in records(result.measured.groups)
-            ),
-        )
-        for result in results.operations
-        if result.measured
-    ]  # fmt: skip
-
-
-def failures(results: Results) -> list[Table]:
-    """Return how many pairs of each pipeline ended in which status."""
-    return [
-        Table(
-            f"Pairs by status, {result.label}",
-            ("pipeline", *(name.replace("_", " ") for name in result.measured.statuses.columns)),
-            tuple((str(name), *map(int, row)) for name, row in result.measured.statuses.iterrows()),
-        )
-        for result in results.operations
-        if result.measured
+        Table(table.caption, table.header, table.rows, True, ("operation", "pipeline"))
+        for table in _table(f"The fastest candidate of each shape, {results.label}", rows)
     ]
 
 
-def runs(results: Results) -> list[Table]:
-    """Return what the picks cost whole runs of networks."""
-    return [
-        Table(
-            f"Whole networks, {result.label}",
-            ("run", "layers", "picks that failed", "time of the best over time of the picks, %",
-             "the same of the noise floor, %", "efficiency weighted by FLOP, %", "of the noise floor, %",
-             "FLOP scored, %"),
-            tuple(
-                (f"{r.network}, {r.run}", r.n_layers, r.n_failed, r.end_to_end, r.noise_floor.best.end_to_end,
-                 r.flop_weighted, r.noise_floor.best.flop_weighted, r.flop_scored)
-                for r in result.validation.end_to_end or ()
-            ),
-        )
-        for result in results.operations
-        if result.validation.end_to_end
-    ]  # fmt: skip
+def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
+    if not result.measured:
+        return
+    for shape in records(result.measured.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
+        pick = result.validation.picks.get(shape.problem_key)
+        cells: dict[str, Cell] = {
+            "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
+            "operation": result.validation.operation,
+            "problem": _without_defaults(shape.problem),
+            "best candidate": shape.candidate,
+            "pipeline": shape.pipeline,
+            "TFLOPS": float(shape.tflops),
+            "time, µs": 1e3 * float(shape.latency_ms),
+            "second best, %": "" if np.isnan(shape.runner_up) else float(shape.runner_up),
+            "candidates that ran": int(shape.ran),
+            "of them tied with the best": pick.ties if pick else "",
+            "the model's pick": "the best"
+            if pick and pick.candidate == shape.candidate
+            else pick.candidate
+            if pick
+            else "",
+            "pick, %": pick.efficiency if pick else "",
+        }
+        library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
+        yield cells | library
 
 
-def distances(results: Results) -> list[Table]:
-    """Return the efficiency by octaves to the nearest training problem."""
-    return [
-        Table(
-            f"Efficiency by octaves to the nearest training problem, {result.label}",
-            ("octaves", "problems", *_percents(), FLOOR),
-            tuple(
-                (octaves(d), d.n_problems, *_row(d.efficiency), _floor(d.noise_floor))
-                for d in result.validation.by_distance or ()
-            ),
-        )
-        for result in results.operations
-        if result.validation.by_distance
-    ]
+@each_operation("What the code uses, and speed")
+def resources(result: OperationResult) -> Iterable[Row]:
+    """How fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
+    if not result.measured:
+        return
+    table = result.measured.resources
+    for column, name in BY_A_COMPILER.items():
+        for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
+            if len(part):
+                yield {
+                    "candidates with": words, "candidates": len(part), "median of it": float(part[column].median()),
+                    "mean efficiency, %": float(part["efficiency"].mean()),
+                    "best candidate, %": float(part["efficiency"].max()),
+                }  # fmt: skip
+
+
+@each_operation("Support and wins")
+def support(result: OperationResult) -> Iterable[Row]:
+    """What became of the pairs of each pipeline, scheduler and option."""
+    for group in records(result.measured.groups) if result.measured else ():
+        yield {
+            "kernels": kernels(group), "options": group.options, "candidates": int(group.candidates),
+            "pairs": int(group.pairs), "supported, %": float(group.supported), "of these ran, %": float(group.ok),
+            "shapes won": int(group.wins),
+        }  # fmt: skip
+
+
+@each_operation("Pairs by status")
+def failures(result: OperationResult) -> Iterable[Row]:
+    """How many pairs of each pipeline ended in which status."""
+    for name, counts in result.measured.statuses.iterrows() if result.measured else ():
+        yield {"pipeline": str(name), **{str(status).replace("_", " "): int(n) for status, n in counts.items()}}
+
+
+@each_operation("Whole networks")
+def runs(result: OperationResult) -> Iterable[Row]:
+    """What the picks cost whole runs of networks."""
+    for run in result.validation.end_to_end or ():
+        floor = run.noise_floor.best
+        yield {
+            "run": f"{run.network}, {run.run}", "layers": run.n_layers, "picks that failed": run.n_failed,
+            "time of the best over time of the picks, %": run.end_to_end,
+            "the same of the noise floor, %": floor.end_to_end,
+            "efficiency weighted by FLOP, %": run.flop_weighted, "of the noise floor, %": floor.flop_weighted,
+            "FLOP scored, %": run.flop_scored,
+        }  # fmt: skip
 
 
 def provenance(results: Results) -> list[Table]:
-    """Return where the numbers come from."""
-    return [
-        Table(
-            f"Provenance, {results.arch} ({results.device_kind})",
-            ("operation", "device", "kind of times", "training rows", "training problems", "validation problems",
-             "candidates", "candidates timed of those offered, mean, %", "resources", "LightGBM"),
-            tuple(_provenance(result) for result in results.operations),
-        )
-    ]  # fmt: skip
+    """Where the numbers come from."""
+    return _table(f"Provenance, {results.label}", (_provenance(result) for result in results.operations))
+
+
+def _provenance(result: OperationResult) -> Row:
+    validation, manifest = result.validation, result.manifest
+    known = result.measured.resources_from if result.measured else ()
+    return {
+        "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
+        "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
+        "validation problems": validation.n_problems, "candidates": validation.n_candidates,
+        "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
+        "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
+        "LightGBM": manifest.lightgbm,
+    }  # fmt: skip
 
 
 def recorded(results: Results) -> list[Table]:
-    """Return what a recording says of its making; nothing without one."""
-    caption = f"How the times were recorded, {results.arch} ({results.device_kind})"
-    rows = tuple(results.recorded_with.items())
-    return [Table(caption, ("what", "how"), rows)] if rows else []
-
-
-def _provenance(result: OperationResult) -> tuple[Cell, ...]:
-    validation, manifest = result.validation, result.manifest
-    known = result.measured.resources_from if result.measured else ()
-    return (
-        validation.operation, validation.device, validation.device_kind, manifest.training_rows,
-        manifest.unique_problems, validation.n_problems, validation.n_candidates,
-        "not known" if validation.oracle is None else validation.oracle.mean_coverage,
-        ", ".join(name.replace("_", " ") for name in known) or "not known", manifest.lightgbm,
-    )  # fmt: skip
+    """What a recording says of its making; nothing without one."""
+    rows = ({"what": what, "how": how} for what, how in results.recorded_with.items())
+    return _table(f"How the times were recorded, {results.label}", rows)
 
 
 def cross_validation(results: Results) -> list[Table]:
-    """Return what cross-validation on the training problems promised."""
-    return [
-        Table(
-            f"Cross-validation, {results.arch} ({results.device_kind})",
-            (
-                "operation", "training problems", "training rows", "out-of-fold mean, %", "out-of-fold p10, %",
-                "validation mean, %", "validation p10, %", "RMSE, lowest to highest fold", "R², lowest to highest fold",
-            ),
-            tuple(_training(result) for result in results.operations),
-        )
-    ]  # fmt: skip
+    """What cross-validation on the training problems promised."""
+    return _table(f"Cross-validation, {results.label}", (_training(result) for result in results.operations))
 
 
-def _training(result: OperationResult) -> tuple[Cell, ...]:
-    manifest, seen = result.manifest, result.manifest.out_of_fold_efficiency
-    unseen = result.validation.efficiency
-    return (
-        manifest.operation, manifest.unique_problems, manifest.training_rows, seen.mean, seen.p10, unseen.mean,
-        unseen.p10, _range([fold.rmse for fold in result.folds]), _range([fold.r2 for fold in result.folds]),
-    )  # fmt: skip
+def _training(result: OperationResult) -> Row:
+    manifest, seen, unseen = result.manifest, result.manifest.out_of_fold_efficiency, result.validation.efficiency
+    return {
+        "operation": manifest.operation, "training problems": manifest.unique_problems,
+        "training rows": manifest.training_rows, "out-of-fold mean, %": seen.mean, "out-of-fold p10, %": seen.p10,
+        "validation mean, %": unseen.mean, "validation p10, %": unseen.p10,
+        "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
+        "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
+    }  # fmt: skip
 
 
 def _range(values: list[float | None]) -> str:
@@ -466,22 +386,15 @@ def _range(values: list[float | None]) -> str:
     return f"{min(known):.3f} to {max(known):.3f}" if known else "a ranking has none"
 
 
-def _strata(result: OperationResult, title: str, strata: Mapping[str, Stratum]) -> Table:
-    return Table(
-        f"{title}, {result.label}",
-        ("part", "problems", *_percents(), FLOOR),
-        tuple((name, s.n_problems, *_row(s.efficiency), _floor(s.noise_floor)) for name, s in strata.items()),
-    )
-
-
 def _floor(known: Selectors[Summary] | None) -> Cell:
     """Mean of the best that a model can do, or of the selector that knows every true time."""
     return "" if known is None else known.best.mean
 
 
-def _percents() -> tuple[str, ...]:
-    return tuple(f"{name}, %" for name in SUMMARY)
+def _cells(summary: Summary) -> dict[str, Cell]:
+    return {f"{name}, %": value for name, value in summary.model_dump().items()}
 
 
-def _row(summary: Summary) -> tuple[float, ...]:
-    return tuple(getattr(summary, name) for name in SUMMARY)
+def _interval(ends: list[float]) -> str:
+    low, high = ends
+    return f"{low:.1f} to {high:.1f}"
