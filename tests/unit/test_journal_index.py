@@ -98,14 +98,11 @@ def test_lines_that_are_no_measurement_are_passed_over(tmp_path):
 @given(
     order=st.lists(st.sampled_from(range(4)), max_size=12),
     asked=st.sets(st.sampled_from(range(4))),
-    block=st.integers(200, 2000),
 )
-def test_exactly_the_lines_of_the_asked_kernels_are_read_in_their_order(order, asked, block, tmp_path_factory):
+def test_exactly_the_lines_of_the_asked_kernels_are_read_in_their_order(order, asked, tmp_path_factory):
     path = tmp_path_factory.mktemp("order") / "j.csv"
     append(path, *(measurement(n, problem_idx=place) for place, n in enumerate(order)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal_index, "BLOCK", block)
-        found = journal_index.of(path)
+    found = journal_index.of(path)
     lines = found.of(pa.array([KERNELS[n] for n in sorted(asked)], pa.string()).to_numpy(False).astype("S"))
     read = journal.read_lines(path, lines.tolist()).to_pylist()
     whole = journal.read(path)[0].to_pylist()

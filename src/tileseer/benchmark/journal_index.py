@@ -7,18 +7,15 @@ its lines, and where these begin and end. An index that does not fit its journal
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from array import array
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
 from tileseer.benchmark import journal
 from tileseer.core.atomic import write_bytes
 
-BLOCK = 1 << 24
-"""Bytes of a journal that are looked at together."""
 _ID = 16
 _KERNEL = np.dtype([("kernel", f"S{_ID}"), ("lines", "<i8")])
 _LINE = np.dtype([("begin", "<i8"), ("end", "<i8")])
@@ -65,42 +62,19 @@ def _read(path: Path, state: str) -> Index | None:
 
 
 def build(path: Path, size: int) -> Index:
-    """Index of the first ``size`` bytes of a journal."""
+    """Index of the first ``size`` bytes of a journal; lines without a kernel, or without an end, are left out."""
     journal.header(path)
+    found, places = bytearray(), array("q")
     with path.open("rb") as stream:
-        stream.readline()
-        parts = list(_lines(stream, size))
-    kernel = np.concatenate([part[0] for part in parts]) if parts else np.empty(0, f"S{_ID}")
-    lines = np.concatenate([part[1] for part in parts]) if parts else np.empty(0, _LINE)
+        end = len(stream.readline())
+        for line in stream:
+            begin, end = end, end + len(line)
+            fields = line.split(b",", _COMMAS + 1)
+            if len(fields) > _COMMAS + 1 and len(fields[_COMMAS]) == _ID and line.endswith(b"\n") and end <= size:
+                found += fields[_COMMAS]
+                places.extend((begin, end))
+    kernel = np.frombuffer(found, f"S{_ID}")
     names, counts = np.unique(kernel, return_counts=True)
     kernels = np.empty(len(names), _KERNEL)
     kernels["kernel"], kernels["lines"] = names, counts
-    return Index(kernels, lines[np.argsort(kernel, kind="stable")])
-
-
-def _lines(stream: BinaryIO, size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the kernel of some lines, and where they stand; not the last line if it has no end yet."""
-    at, rest = stream.tell(), b""
-    while block := stream.read(min(BLOCK, size - at - len(rest))):
-        text, _, rest = (rest + block).rpartition(b"\n")
-        if text:
-            kernel, lines = _found(np.frombuffer(text + b"\n", np.uint8))
-            lines["begin"] += at
-            lines["end"] += at
-            yield kernel, lines
-            at += len(text) + 1
-
-
-def _found(text: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Kernels of the lines of ``text``, and where these stand; lines without a kernel are left out."""
-    end = np.flatnonzero(text == ord("\n")) + 1
-    begin = np.concatenate([[0], end[:-1]])
-    commas = np.flatnonzero(text == ord(","))
-    before = np.searchsorted(commas, begin) + _COMMAS - 1
-    known = before < len(commas)
-    at = np.where(known, commas[np.minimum(before, len(commas) - 1)] if len(commas) else 0, 0) + 1
-    known &= at + _ID < end
-    lines = np.empty(int(known.sum()), _LINE)
-    lines["begin"], lines["end"] = begin[known], end[known]
-    kernel = text[at[known, None] + np.arange(_ID)]
-    return np.ascontiguousarray(kernel).view(f"S{_ID}").reshape(-1), lines
+    return Index(kernels, np.frombuffer(places, _LINE)[np.argsort(kernel, kind="stable")])

@@ -124,10 +124,14 @@ def _best_tflops(flops: np.ndarray, latency_ms: np.ndarray) -> float:
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
     """Journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
-    problems, candidates = batch.problems, batch.candidates
-    count = len(problem)
+    problems, candidates, count = batch.problems, batch.candidates, len(problem)
     with np.errstate(invalid="ignore"):
         tflops = flops[problem] / times.latency_ms * 1e-9
+    # What the device does not say of a pair is its status.
+    errors = pa.array(["" if status == "ok" else status for status in STATUSES]).take(pa.array(times.status))
+    # More digits than the clock has would only make the journal longer.
+    sentinel = pa.nulls(count) if times.sentinel is None else pa.array(np.round(times.sentinel, 5), from_pandas=True)
+    non_zero = pa.nulls(count) if times.non_zero is None else pa.array(times.non_zero, mask=times.non_zero < 0)
     columns = {
         "kernel": _take(candidates["kernel"], candidate),
         "problem_idx": problem,
@@ -135,9 +139,9 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         # A time that is missing has to be a null: NaN would be a number.
         "latency_ms": pa.array(times.latency_ms, from_pandas=True),
         "tflops": pa.array(tflops, from_pandas=True),
-        "non_zero": _non_zero(times, count),
+        "non_zero": non_zero,
         "status": _take(pd.Series(STATUSES), times.status),
-        "error": _errors(times),
+        "error": errors if times.error is None else pa.array(times.error, pa.string()),
         "samples": times.samples,
         "latency_cv": pa.array(times.latency_cv, from_pandas=True),
         "split_k": candidates["split_k"].to_numpy()[candidate],
@@ -148,29 +152,9 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         "device_kind": pa.repeat(batch.device.kind, count),
         "seed": np.full(count, batch.seed, np.int64),
         "measurement_id": pa.repeat(batch.measurement_id, count),
-        "sentinel": _sentinel(times, count),
+        "sentinel": sentinel,
     }
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
-
-
-def _errors(times: Times) -> pa.Array:
-    """Message of the device about each pair; the status where it gives none."""
-    if times.error is not None:
-        return pa.array(times.error, pa.string())
-    return _take(pd.Series(["" if status == "ok" else status for status in STATUSES]), times.status)
-
-
-def _non_zero(times: Times, count: int) -> pa.Array:
-    if times.non_zero is None:
-        return pa.nulls(count, pa.int64())
-    return pa.array(times.non_zero, pa.int64(), mask=times.non_zero < 0)
-
-
-def _sentinel(times: Times, count: int) -> pa.Array:
-    if times.sentinel is None:
-        return pa.nulls(count, pa.float64())
-    # More digits than the clock has would only make the journal longer.
-    return pa.array(np.round(times.sentinel, 5), from_pandas=True)
 
 
 def _take(values: pd.Series, index: np.ndarray) -> pa.Array:

@@ -18,7 +18,10 @@ from tileseer.core.errors import UserError, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
-_KINDS = {"model_type": "an object", "dict_type": "an object", "list_type": "a list", "tuple_type": "a list"}
+_REASONS = {
+    **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
+    **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
+}
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, is ten times as fast."""
 
@@ -86,8 +89,8 @@ def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
         known = _fields(model, place)
         advice = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
         return f"{field}: unknown field, of value {shown(fault['input'])}; {advice}"
-    kind = _KINDS.get(fault["type"])
-    reason = f"should be {kind}" if kind else fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    reason = _REASONS.get(fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item"))
     # A table's text has lists only.
     value = list(fault["input"]) if isinstance(fault["input"], tuple) else fault["input"]
     subject = "the key " if place != list(fault["loc"]) else ""

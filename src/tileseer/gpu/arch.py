@@ -59,18 +59,6 @@ def _three(what: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError
-    return text
-
-
-def _not_empty(items: tuple[Value, ...]) -> tuple[Value, ...]:
-    if not items:
-        raise wrong("should be a list of at least one [m, n, k]")
-    return items
-
-
 def _one_accumulator(pairs: tuple[Names, ...]) -> tuple[Names, ...]:
     operands = [pair[:2] for pair in pairs]
     for row, pair in enumerate(operands):
@@ -120,8 +108,8 @@ _Name = Annotated[
 ]
 _Text = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=80),
-    AfterValidator(_printable),
+    # Printable characters: no control, format or separator but the space.
+    StringConstraints(pattern=r"^([^\p{C}\p{Z}]| ){1,80}$"),
     expected("one line of 1 to 80 printable characters"),
 ]
 _CppType = Annotated[
@@ -134,7 +122,7 @@ Triple = Annotated[
 ]
 """Sizes along (m, n, k) of the GEMM."""
 Names = tuple[str, str, str]
-_Triples = Annotated[tuple[Triple, ...], LIST, AfterValidator(_not_empty), AfterValidator(distinct)]
+_Triples = Annotated[tuple[Triple, ...], LIST, Field(min_length=1), AfterValidator(distinct)]
 _Tiles = Annotated[dict[str, _Triples], BeforeValidator(_tile_keys)]
 _Names = Annotated[tuple[_Name, ...], LIST, AfterValidator(distinct), _SORTED]
 _Dtype = Annotated[str, _one_of("dtypes")]
