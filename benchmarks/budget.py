@@ -19,7 +19,8 @@ from tileseer.conv.operation import Operation
 from tileseer.devices.base import STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families import candidates
-from tileseer.families.ck_tile import kernel, sweep
+from tileseer.families.ck_tile import kernel
+from tileseer.families.ck_tile import rules as sweep
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import problem_sets
@@ -32,7 +33,7 @@ def world(operation, count):
     """Return problems, candidates and the simulated latency of every pair, NaN where it cannot run."""
     rules = sweep.load(CONFIG / "rule_sets/sweep.yaml")
     specs = ArchSpecs.load(CONFIG / "arch_specs.json")
-    kernels = sweep.enumerate_kernels(rules, specs, "gfx950", operation, [2]).kernels
+    kernels = sweep.swept(rules, specs, "gfx950", operation, [2]).kernels
     table = kernel.frame(kernels).assign(split_k=1)
     table["candidate"] = [candidates.label(name, 1) for name in table["kernel"]]
     entries = problem_sets.generate(CONFIG / "problems/training.yaml", operation, (2,), 1)

@@ -22,7 +22,7 @@ from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.hipcc import FLAGS, HipccToolchain
 from tileseer.core.cache import Cache
 from tileseer.core.tables import parsed
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import name, parse
 from tileseer.gpu import hardware

@@ -18,7 +18,8 @@ from tileseer.conv import problem
 from tileseer.conv.operation import Operation
 from tileseer.devices.simulated import load_coefficients
 from tileseer.families import candidates
-from tileseer.families.ck_tile import kernel, resources, sweep
+from tileseer.families.ck_tile import kernel, resources
+from tileseer.families.ck_tile import rules as sweep
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.model import features, model
@@ -35,7 +36,7 @@ def tables(operation: Operation):
     entries = problem_sets.generate(CONFIG / "problems/training.yaml", operation, (2, 3), seed=1)
     rules = sweep.load(CONFIG / "rule_sets/sweep.yaml")
     specs = ArchSpecs.load(CONFIG / "arch_specs.json")
-    pool = sweep.enumerate_kernels(rules, specs, product.arch, operation, [2, 3])
+    pool = sweep.swept(rules, specs, product.arch, operation, [2, 3])
     rows = kernel.frame(pool.kernels)[["kernel"]].assign(split_k=max(pool.split_k))
     table = candidates.with_fields(rows)
     estimate = resources.estimate(table, product, load_coefficients(CONFIG / "simulated_device.yaml"))

@@ -14,7 +14,7 @@ from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import reports_user_errors
 from tileseer.core.tables import Table, read
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import hardware

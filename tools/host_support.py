@@ -24,7 +24,9 @@ from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import reports_user_errors
 from tileseer.core.tables import Table, read
-from tileseer.families.ck_tile import ck_api, kernel, support
+from tileseer.families import support_rules
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import kernel, support
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import KernelConfig, parse
 from tileseer.gpu import hardware
@@ -149,7 +151,7 @@ def compare(
     frame = problem.frame(list(problems))
     candidates = kernel.frame(list(kernels)).assign(split_k=split_k)
     blocks, workspace = expected(frame, candidates, gpu)
-    verdicts = support.check(frame, candidates, kernels[0].variant)
+    verdicts = support_rules.check(frame, candidates, kernels[0].variant)
     rows = []
     for column, (name, one) in enumerate(zip(names, kernels, strict=True)):
         same = frame["ndim"].to_numpy() == one.ndim

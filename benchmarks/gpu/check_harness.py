@@ -59,9 +59,7 @@ PROBLEM = (8, 1, 64, 64, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1)
 def few(operation: Operation, count: int) -> list[str]:
     """Return the names of some kernels of the rule set, evenly through it."""
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    found = rules.enumerate_kernels(
-        rules.load(ROOT / "config/rule_sets/cutlass.yaml"), specs, ARCH, operation, [2, 3]
-    ).kernels
+    found = rules.swept(rules.load(ROOT / "config/rule_sets/cutlass.yaml"), specs, ARCH, operation, [2, 3]).kernels
     return [name(found[i]) for i in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)]
 
 

@@ -24,10 +24,10 @@ from tileseer.dataset.assembly import Chunk, write
 from tileseer.devices import registry
 from tileseer.devices.harness import details
 from tileseer.families.candidates import from_build
-from tileseer.families.ck_tile import sweep
+from tileseer.families.ck_tile import rules as sweep
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.gpu.coefficients import load_coefficients
 from tileseer.problems import problem_table
 from tileseer.problems.problem_sets import Entry
 from tileseer.settings.benchmark import GpuSettings
@@ -99,7 +99,7 @@ def named(libraries, tmp_path_factory):
     """The measuring driver, and three fake kernels under names of real ones, with these kernels."""
     rules = sweep.load(ROOT / "config/rule_sets/sweep.yaml")
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    kernels = sweep.enumerate_kernels(rules, specs, "gfx950", Operation("forward", "bf16"), [2]).kernels[:3]
+    kernels = sweep.swept(rules, specs, "gfx950", Operation("forward", "bf16"), [2]).kernels[:3]
     folder = tmp_path_factory.mktemp("named")
     source = (ROOT / "tests/bench/fake_kernels.cpp").read_text()
     for fake, kernel in zip(FAKES, kernels, strict=True):

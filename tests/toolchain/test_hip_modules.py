@@ -20,8 +20,8 @@ from tileseer.compile.libraries import Libraries, Objects
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
-from tileseer.families import emission
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import emit as emission
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.families.registration import header_file
 from tileseer.settings.compile import CkSettings, CompileSettings

@@ -22,7 +22,8 @@ from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import ck_api, support
+from tileseer.families import support_rules
+from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import kernel as kernels
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import parse
@@ -122,7 +123,7 @@ def test_the_library_and_our_rules_agree_on_what_can_run(machine):
     theirs = checks.verdicts(problems)
     candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)
     frame = problem.frame(problems)
-    ours = support.check(frame, candidates, "forward") == 0
+    ours = support_rules.check(frame, candidates, "forward") == 0
     assert theirs.any()
     assert not theirs.all()
     assert (theirs == ours).all()

@@ -22,7 +22,8 @@ from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
 from tileseer.devices.harness.process import Worker
 from tileseer.devices.harness.supervisor import problem_numbers
-from tileseer.families.cutlass import emit, rules, support
+from tileseer.families import support_rules
+from tileseer.families.cutlass import emit, rules
 from tileseer.families.cutlass.kernel import frame, parse
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
@@ -68,7 +69,7 @@ def test_the_rule_set_has_both_of_the_kernels():
     )
     for name in NAMES:
         operation = Operation("forward", parse(name).dtype)
-        found = rules.enumerate_kernels(rule_set, specs, "sm_90", operation, [2, 3]).kernels
+        found = rules.swept(rule_set, specs, "sm_90", operation, [2, 3]).kernels
         assert parse(name) in found
 
 
@@ -95,8 +96,8 @@ def test_the_library_lists_its_kernels_and_agrees_with_our_rules_without_a_gpu(l
         assert sorted(worker.ask(asked | {"do": "kernels"}, 60)["kernels"]) == sorted(NAMES)
         for name in NAMES:
             # The library does not ask for the data type: it gets addresses.
-            pool = frame([name]).assign(kernel=name, split_k=1, dtype="bf16")
-            ours = support.check(table, pool, "forward")[:, 0] == 0
+            pool = frame([parse(name)]).assign(split_k=1, dtype="bf16")
+            ours = support_rules.check(table, pool, "forward")[:, 0] == 0
             theirs = []
             for one in problems:
                 numbers = problem_numbers({field: getattr(one, field) for field in one.__dict__}, "forward", 1)

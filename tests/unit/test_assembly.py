@@ -22,10 +22,10 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import assembly, chunk_parts, schema
 from tileseer.devices.base import STATUSES, Times
 from tileseer.families import candidates
-from tileseer.families.ck_tile import sweep
+from tileseer.families.ck_tile import rules as sweep
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.gpu.coefficients import load_coefficients
 from tileseer.problems import problem_table
 from tileseer.problems.problem_sets import Entry
 from tileseer.support import support_table
@@ -59,7 +59,7 @@ def chunk(tmp_path):
     """Four kernels, of which one did not compile, and three problems, of which one has three channels."""
     rules = sweep.load(ROOT / "config/rule_sets/sweep.yaml")
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    kernels = sweep.enumerate_kernels(rules, specs, "gfx950", FORWARD, [2]).kernels[:4]
+    kernels = sweep.swept(rules, specs, "gfx950", FORWARD, [2]).kernels[:4]
     rows = kernel_table.table(kernels, [1], 1)
     toolchain = NoToolchain(
         hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x"),

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import ck_api, sweep
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import rules as sweep
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.gpu.coefficients import load_coefficients
 from tileseer.problems import problem_sets
 from tileseer.settings.config import check
 

@@ -11,8 +11,7 @@ from tileseer.families.ck_tile import depthwise, kernel
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set
 from tileseer.reference.full_set import Cell
-from tileseer.reference.named import Enumerator
-from tileseer.reference.rule_tables import RuleTables
+from tileseer.reference.named import Enumerator, RuleTables
 
 CONFIG = Path(__file__).parents[2] / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")

@@ -10,8 +10,10 @@ import pytest
 
 from tileseer.cli import codegen
 from tileseer.cli.main import main
-from tileseer.families.ck_tile import flags, kernel, library, single_kernel
-from tileseer.reference.named import parse_name
+from tileseer.families.ck_tile import flags, kernel
+from tileseer.families.ck_tile.names import parse as parse_name
+from tileseer.reference import emitted_folder as library
+from tileseer.reference import request as single_kernel
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "config"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer import families
 from tileseer.conv import problem as problem_tables
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, recording, schema
-from tileseer.devices import simulated_families
 from tileseer.devices.base import STATUSES
-from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.devices.simulated import SimulatedDevice, load_coefficients, sources
+from tileseer.families import registry, support_rules
 from tileseer.families.cutlass import emit, rules, support
 from tileseer.families.cutlass.kernel import (
     DTYPES,
@@ -68,7 +68,7 @@ def kernels(draw):
 
 
 def enumerated(operation: str) -> list[CutlassKernel]:
-    return rules.enumerate_kernels(RULES, SPECS, "sm_90", Operation.parse(operation), [2, 3]).kernels
+    return rules.swept(RULES, SPECS, "sm_90", Operation.parse(operation), [2, 3]).kernels
 
 
 @given(kernels())
@@ -100,7 +100,7 @@ def test_each_direction_has_enough_kernels(operation, least):
 
 def changed(**fields):
     base = next(k for k in enumerated("forward_bf16") if k.ndim == 2 and k.group_mode == "none")
-    return CutlassKernel(**{field: getattr(base, field) for field in base.__dataclass_fields__} | fields)
+    return replace(base, **fields)
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ def test_only_cuda_targets_are_emitted(arch):
 def verdicts(operation: str, **dims: int) -> dict[str, str]:
     """Return for each kernel of an operation the support rule that refuses one problem, or an empty text."""
     found = [name(kernel) for kernel in enumerated(operation)]
-    pool = frame(found).assign(kernel=found, split_k=1)
+    pool = frame([parse(name) for name in found]).assign(split_k=1)
     variant = Operation.parse(operation).variant
     problem = problem_tables.frame([Problem.from_dims(variant, "bf16", **dims)])
-    codes = support.check(problem, pool, variant)[0]
+    codes = support_rules.check(problem, pool, variant)[0]
     names = ["", *(rule.name for rule in support.RULES)]
     return dict(zip(found, (names[code] for code in codes), strict=True))
 
@@ -179,25 +179,25 @@ def test_a_strided_input_gradient_needs_a_kernel_for_strides():
 
 
 def test_split_k_needs_a_step_for_each_slice():
-    pool = frame([name(k) for k in enumerated("bwd_weight_bf16")])
+    pool = frame(enumerated("bwd_weight_bf16"))
     problem = problem_tables.frame([Problem.from_dims("bwd_weight", "bf16", N=1, C=64, K=64, Hi=16, Wi=16)])
-    runs = support.check(problem, pool.assign(split_k=16), "bwd_weight")[0] == 0
+    runs = support_rules.check(problem, pool.assign(split_k=16), "bwd_weight")[0] == 0
     assert not runs[pool["tile_k"] == 32].any()
     assert not runs.any()
-    assert (support.check(problem, pool.assign(split_k=8), "bwd_weight")[0] == 0)[pool["tile_k"] == 32].any()
+    assert (support_rules.check(problem, pool.assign(split_k=8), "bwd_weight")[0] == 0)[pool["tile_k"] == 32].any()
 
 
 def test_kernels_of_two_families_do_not_mix():
     ours = name(enumerated("forward_bf16")[0])
     with pytest.raises(UserError, match="one family"):
-        families.of_kernels([ours, "grouped_conv_fwd_bf16"])
-    assert families.of_kernels([ours]).name == families.of_arch("sm_90").name == "cutlass"
-    assert families.of_arch("gfx950").name == "ck_tile"
+        registry.of_kernels([ours, "grouped_conv_fwd_bf16"])
+    assert registry.of_kernels([ours]).name == registry.of_arch("sm_90").name == "cutlass"
+    assert registry.of_arch("gfx950").name == "ck_tile"
 
 
 def test_features_of_a_candidate_mean_what_they_say():
     names = [name(k) for k in enumerated("forward_bf16")]
-    pool = frame(names).assign(kernel=names, split_k=1, vgprs=200.0, lds_bytes=65536, occupancy=2.0)
+    pool = frame([parse(name) for name in names]).assign(split_k=1, vgprs=200.0, lds_bytes=65536, occupancy=2.0)
     problem = problem_tables.frame([Problem.from_dims("forward", "bf16", N=2, C=64, K=96, Hi=28, Wi=28, Y=3, X=3)])
     index = np.zeros(len(pool), int), np.arange(len(pool))
     wanted = ("tiles_m", "stages", "swizzle", "fill_n", "loads_a")
@@ -219,10 +219,10 @@ def test_the_recording_holds_every_pair_that_the_rules_allow(operation):
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
     assert kernels["kernel"].tolist() == [name(kernel) for kernel in enumerated(operation)]
     splits = sorted(pairs["split_k"].unique())
-    pool = frame(kernels["kernel"].tolist())
+    pool = frame([parse(name) for name in kernels["kernel"]])
     variant = Operation.parse(operation).variant
     for split in splits:
-        allowed = support.check(problems, pool.assign(split_k=split), variant) == 0
+        allowed = support_rules.check(problems, pool.assign(split_k=split), variant) == 0
         have = np.zeros_like(allowed)
         mine = pairs[pairs["split_k"] == split]
         have[mine["problem"], mine["kernel"]] = True
@@ -317,7 +317,7 @@ def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tm
     recorded = schema.load(tmp_path / "recorded.parquet")
     assert len(recorded.problems) > 50
     few = recorded.only(recorded.status == efficiency.OK)
-    device = simulated_families.simulated(H200, COEFFICIENTS, seed=1)
+    device = SimulatedDevice(H200, COEFFICIENTS, seed=1)
     times = device.measure(few.problems, few.candidates, few.problem, few.candidate)
     outcomes = {STATUSES[status] for status in times.status}
     assert outcomes <= {"ok", "crash"}
@@ -330,8 +330,10 @@ def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tm
 
 def test_the_simulated_device_knows_its_families_apart():
     mi355x = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    ours = simulated_families.simulated(mi355x, COEFFICIENTS, seed=1)
+    ours = SimulatedDevice(mi355x, COEFFICIENTS, seed=1)
     assert ours.identity() == SimulatedDevice(mi355x, COEFFICIENTS, seed=1).identity()
-    theirs = simulated_families.simulated(H200, COEFFICIENTS, seed=1)
+    theirs = SimulatedDevice(H200, COEFFICIENTS, seed=1)
     assert theirs.kind == "simulated"
-    assert theirs.identity() != SimulatedDevice(H200, COEFFICIENTS, seed=1).identity()
+    assert theirs.identity() != ours.identity()
+    told = "families/cutlass/simulated.py"
+    assert told in sources(registry.of_arch("sm_90")) and told not in sources(registry.of_arch("gfx950"))

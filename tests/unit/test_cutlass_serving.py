@@ -14,8 +14,9 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, from_frame
 from tileseer.core import documents, parquet
 from tileseer.dataset import recording, schema
-from tileseer.families import learning
 from tileseer.families.cutlass import kernel as cutlass
+from tileseer.families.registry import of_arch
+from tileseer.families.support_rules import check
 from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
 from tileseer.model.model import Model
@@ -24,7 +25,7 @@ from tileseer.serving import artefacts
 from tileseer.validation import evaluation, ranking
 
 H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
-RULES = {rule.name for rule in learning.of_arch("sm_90").rules}
+RULES = {rule.name for rule in of_arch("sm_90").part("support").RULES}
 SETTINGS = samples.SMALL.model_copy(update={"features": "cutlass"})
 
 
@@ -62,7 +63,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pr
     assert flags == picks.known.tolist()
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.15 and len(set(rows)) > 3
     assert picks.known.any() == bool(known)
-    runs = learning.check(data.problems, python.pool, operation.rpartition("_")[0], 32) == 0
+    runs = check(data.problems, python.pool, operation.rpartition("_")[0], 32) == 0
     assert (python.served.supported(data.problems[list(DIMS)].to_numpy(np.int64)) == runs).all()
 
 

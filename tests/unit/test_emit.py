@@ -17,7 +17,7 @@ from tileseer.configs import kernel_table
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.depthwise import name as depthwise_name
 from tileseer.families.ck_tile.emit import CHUNK_SIZE, Emitter, emission_digest, template_files

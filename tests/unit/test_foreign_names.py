@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import kernel
-from tileseer.families.ck_tile.foreign_names import FIRST_WAVES, TILES, is_depthwise, read
 from tileseer.families.ck_tile.kernel import PIPELINES, SCHEDULERS
+from tileseer.families.ck_tile.names import FIRST_WAVES, TILES
+from tileseer.families.names import read
 
 OURS = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
 
@@ -70,8 +71,9 @@ def test_the_generators_label_of_volumes_is_corrected_and_said():
 
 
 def test_a_depthwise_kernel_is_told_from_an_unknown_one():
-    assert is_depthwise("grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb1_sub2x2_vec8_8")
-    assert not is_depthwise(OURS)
+    name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb1_sub2x2_vec8_8"
+    assert read(name, "gfx950").kernel.kind == "depthwise"
+    assert read(OURS, "gfx950").kernel.kind == "implicit_gemm"
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
-from tileseer.families import emission
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import emit as ck_tile_emit
 from tileseer.families.ck_tile.kernel import frame as kernel_frames
 from tileseer.families.ck_tile.kernel import name
 from tileseer.gpu import hardware
@@ -309,7 +309,7 @@ def test_the_level_is_seen_in_the_tree(tmp_path, level):
 
 def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
     kernels = [KERNEL, replace(KERNEL, pipeline="wavelet")]
-    texts = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, "2025.11")
+    texts = ck_tile_emit.files(kernels, "gfx950", ROOT / "workflow/templates", API, "2025.11")
     files = {path: text.encode() for path, text in texts.items()} | {f"{name(KERNEL)}.hpp": b"CODE=1"}
     made = build.units(kernels, files, "gfx950", "bundle")
     table, _ = build.build(made, [[1], [1]], machine.toolchain())

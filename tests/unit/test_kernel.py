@@ -6,6 +6,7 @@ from kernel_samples import a_kernel
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import kernel as kernels
 from tileseer.families.ck_tile.kernel import KernelConfig, name, parse
+from tileseer.families.kernels import from_columns
 
 counts = st.integers(1, 4096)
 
@@ -145,4 +146,6 @@ def test_blocks_per_cu_follow_pipeline_and_buffering():
 
 def test_a_frame_keeps_order_and_every_field():
     given_kernels = [a_kernel(), a_kernel(split_image=True)]
-    assert kernels.from_frame(kernels.frame(given_kernels)) == given_kernels
+    table = kernels.frame(given_kernels)
+    columns = {field: table[field].tolist() for field in kernels.FIELDS}
+    assert from_columns(table["kernel"].tolist(), columns) == given_kernels

@@ -8,9 +8,9 @@ import pytest
 from tileseer.configs import kernel_filter
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import sweep
-from tileseer.families.ck_tile.sweep import Enumeration
+from tileseer.families.ck_tile import rules as sweep
 from tileseer.families.cutlass import rules as cutlass
+from tileseer.families.enumeration import Enumeration
 from tileseer.gpu.arch import ArchSpecs
 
 SPECS = ArchSpecs.load("config/arch_specs.json")
@@ -20,7 +20,7 @@ FORWARD = Operation("forward", "bf16")
 @pytest.fixture
 def found():
     rules = sweep.load("config/rule_sets/sweep.yaml")
-    return sweep.enumerate_kernels(rules, SPECS, "gfx950", FORWARD, [2, 3])
+    return sweep.swept(rules, SPECS, "gfx950", FORWARD, [2, 3])
 
 
 def test_what_is_left_out_is_listed_as_refused(found):

@@ -15,11 +15,11 @@ from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, flags, kernel, validity
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.names import parse as parse_name
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
-from tileseer.reference.named import Enumerator, enumerate_rule_set, parse_name
-from tileseer.reference.rule_tables import RuleTables
-from tileseer.reference.words import NDIMS, TABLE_SETS
+from tileseer.reference.named import Enumerator, RuleTables, enumerate_rule_set
+from tileseer.reference.request import NDIMS, TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"

@@ -20,9 +20,9 @@ from tileseer.core import parquet
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.families import registration
+from tileseer.families.coefficients import load_coefficients
 from tileseer.families.cutlass.kernel import parse
 from tileseer.gpu import hardware
-from tileseer.gpu.coefficients import load_coefficients
 from tileseer.settings.cache import CacheSettings
 from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 

@@ -8,11 +8,11 @@ import pytest
 
 from tileseer.cli.main import main
 from tileseer.conv.operation import DTYPES, VARIANTS
-from tileseer.families.ck_tile import ck_api, kernel, registry_key
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import kernel, registry_key
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.reference.named import Enumerator
-from tileseer.reference.rule_tables import RuleTables
+from tileseer.reference.named import Enumerator, RuleTables
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference-defects.md").read_text()

@@ -7,8 +7,8 @@ import pytest
 
 from tileseer.families.ck_tile import kernel, resources
 from tileseer.families.ck_tile.kernel import PIPELINES, KernelConfig
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
-from tileseer.gpu.coefficients import load_coefficients
 
 CONFIG = Path(__file__).parents[2] / "config"
 GPUS = hardware.load(CONFIG / "hardware.yaml")

@@ -7,7 +7,8 @@ from kernel_samples import a_kernel
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import kernel as kernels
-from tileseer.families.ck_tile import sweep, validity
+from tileseer.families.ck_tile import rules as sweep
+from tileseer.families.ck_tile import validity
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu.arch import ArchSpecs
 
@@ -17,7 +18,7 @@ SWEEP = ROOT / "config/rule_sets/sweep.yaml"
 
 
 def enumerated(arch, operation, ndims=(2,), rules=None):
-    return sweep.enumerate_kernels(rules or sweep.load(SWEEP), SPECS, arch, Operation.parse(operation), list(ndims))
+    return sweep.swept(rules or sweep.load(SWEEP), SPECS, arch, Operation.parse(operation), list(ndims))
 
 
 @pytest.mark.parametrize(
@@ -121,8 +122,8 @@ def test_every_kernel_of_the_pool_round_trips_through_its_name():
 
 def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
     rules, weight = sweep.load(SWEEP), Operation.parse("bwd_weight_bf16")
-    strict = sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ())
-    asked = sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ("half_zero_output",))
+    strict = sweep.swept(rules, SPECS, "gfx950", weight, [2], ())
+    asked = sweep.swept(rules, SPECS, "gfx950", weight, [2], ("half_zero_output",))
     assert len(asked.kernels) == 240 and set(strict.kernels) < set(asked.kernels)
     gone = set(asked.kernels) - set(strict.kernels)
     assert {(kernel.scheduler, kernel.pipeline) for kernel in gone} == {("interwave", "mem")}
@@ -131,4 +132,4 @@ def test_kernels_with_a_known_defect_are_left_out_unless_they_are_asked_for():
         row.reason for row in flagged
     )
     with pytest.raises(UserError, match="unknown flag 'slow'"):
-        sweep.enumerate_kernels(rules, SPECS, "gfx950", weight, [2], ("slow",))
+        sweep.swept(rules, SPECS, "gfx950", weight, [2], ("slow",))

@@ -12,7 +12,7 @@ from tileseer.client.selection import Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import support
+from tileseer.families import support_rules
 from tileseer.model import model_files
 from tileseer.model.model import read_trees
 from tileseer.publish import model_folder
@@ -38,7 +38,7 @@ def selector(models):
 def test_ranks_supported_candidates_by_score(selector):
     wanted = Problem.from_dims("forward", "bf16", **LAYER)
     ranked = selector.rank(wanted)
-    verdicts = support.check(problem.frame([wanted]), selector.pool, "forward")[0]
+    verdicts = support_rules.check(problem.frame([wanted]), selector.pool, "forward")[0]
     assert set(ranked["candidate"]) == set(selector.pool["candidate"][verdicts == 0])
     assert (ranked["score"].diff().dropna() <= 0).all()
     assert ranked["rank"].tolist() == list(range(1, len(ranked) + 1))

@@ -16,7 +16,7 @@ import yaml
 from tileseer.cli import main
 from tileseer.conv.problem import DIMS
 from tileseer.core.tables import checked
-from tileseer.families.ck_tile.sweep import SweepRules
+from tileseer.families.ck_tile.rules import SweepRules
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

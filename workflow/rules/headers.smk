@@ -1,9 +1,11 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tileseer.families import emission
+from tileseer.families.registry import FAMILIES
 
 TEMPLATES = source("workflow/templates")
 TEMPLATES_CONTENT = digest_of_all(
-    path.as_posix() for path in emission.template_files(Path(TEMPLATES))
+    path.as_posix()
+    for family in FAMILIES
+    for path in family.part("emit").template_files(Path(TEMPLATES))
 )
 
 

@@ -13,8 +13,8 @@ from tileseer.compile.registry import Target, Trees, make
 from tileseer.configs import kernel_table
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import reports_user_errors
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
-from tileseer.gpu.coefficients import load_coefficients
 from tileseer.settings.cache import CacheSettings
 from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 

@@ -11,8 +11,8 @@ from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import reports_user_errors
-from tileseer.families import rule_sets
-from tileseer.families.ck_tile.sweep import rejected_text
+from tileseer.families.enumeration import rejected_text
+from tileseer.families.registry import of_arch
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.settings.configs import ConfigsSettings
 
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
 
     settings = ConfigsSettings.from_json(args.settings)
     specs = ArchSpecs.load(args.arch_specs)
-    result = rule_sets.enumerate_kernels(settings, specs, args.arch, args.operation)
+    result = of_arch(args.arch).part("rules").enumerate_kernels(settings, specs, args.arch, args.operation)
     if settings.filter:
         result = kernel_filter.narrowed(result, settings.filter, "configs.filter")
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)

@@ -9,8 +9,7 @@ from pathlib import Path
 from tileseer.configs import kernel_table
 from tileseer.core import bundle
 from tileseer.core.errors import reports_user_errors
-from tileseer.families import emission
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.registry import of_arch
 
 
 @reports_user_errors
@@ -22,12 +21,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--arch", required=True)
     parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
     parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
-    parser.add_argument("--level", default=ck_api.NEWEST, help="level of the CK Tile API")
+    parser.add_argument("--level", default="", help="level of the API; the newest by default")
     parser.add_argument("--output", required=True, type=Path, help="bundle (tar) to write")
     args = parser.parse_args(argv)
 
     kernels = kernel_table.kernels(kernel_table.read_chunk(args.configs, args.chunk))
-    bundle.write(args.output, emission.files(kernels, args.arch, args.templates, args.api, args.level))
+    emit = of_arch(args.arch).part("emit")
+    bundle.write(args.output, emit.files(kernels, args.arch, args.templates, args.api, args.level))
     print(f"chunk {args.chunk}: {len(kernels)} kernels for {args.arch}")
 
 

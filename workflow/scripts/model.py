@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tileseer import families
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import schema
+from tileseer.families.registry import FAMILIES, of_arch
 from tileseer.gpu import hardware
 from tileseer.model import features, model_files, trainer
 from tileseer.settings.model import ModelSettings
@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> None:
     measurements = schema.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
     settings = ModelSettings.from_json(args.settings)
-    if settings.features == families.CK_TILE.features:
-        settings = settings.model_copy(update={"features": families.of_arch(measurements.arch).features})
+    if settings.features == FAMILIES[0].features:
+        settings = settings.model_copy(update={"features": of_arch(measurements.arch).features})
     if settings.prior is None:
         # A correction of a prior has the features of the prior.
         settings = settings.model_copy(

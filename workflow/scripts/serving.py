@@ -10,7 +10,7 @@ from tileseer.conv import layers
 from tileseer.core import parquet
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import schema
-from tileseer.gpu.coefficients import load_coefficients
+from tileseer.families.coefficients import load_coefficients
 from tileseer.model import model_files
 from tileseer.model.model import Model
 from tileseer.serving import artefacts

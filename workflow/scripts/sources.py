@@ -10,8 +10,7 @@ from tileseer.configs import kernel_table
 from tileseer.core import bundle, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import reports_user_errors
-from tileseer.families import emission
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.registry import of_arch
 
 
 @reports_user_errors
@@ -23,12 +22,13 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--bundles", required=True, type=Path, nargs="+", help="bundles of all chunks")
     parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
     parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
-    parser.add_argument("--level", default=ck_api.NEWEST, help="level of the CK Tile API")
+    parser.add_argument("--level", default="", help="level of the API; the newest by default")
     parser.add_argument("--output", required=True, type=Path, help="folder to write")
     args = parser.parse_args(argv)
 
     kernels = kernel_table.kernels(parquet.read(args.configs))
-    collections = emission.collection_files(kernels, args.arch, args.templates, args.api, args.level)
+    emit = of_arch(args.arch).part("emit")
+    collections = emit.collection_files(kernels, args.arch, args.templates, args.api, args.level)
     bundle.unpack(args.bundles, args.output)
     for name, text in collections.items():
         write_text(args.output / name, text)

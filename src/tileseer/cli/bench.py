@@ -21,10 +21,11 @@ from tileseer.devices.base import STATUSES
 from tileseer.devices.harness.library_check import launch_options, supporting
 from tileseer.devices.harness.supervisor import Outcome, Request, Supervisor, libraries, problem_numbers
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
-from tileseer.families.ck_tile import kernel, sweep
+from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.settings.benchmark import BenchmarkSettings, GpuSettings
+from tileseer.settings.configs import ConfigsSettings
 
 QUICK = "N=8,C=64,K=64,Hi=28,Wi=28,Y=3,X=3,pad_h=1,pad_w=1"
 Row = tuple[str, str, float, int, str]
@@ -71,8 +72,10 @@ def run(args: argparse.Namespace) -> int:
 def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row]]:
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     operation = Operation(args.variant, args.dtype)
-    rules = sweep.load(find(args.config / "rule_sets/sweep.yaml"))
-    found = sweep.enumerate_kernels(rules, specs, args.arch, operation, [problem.ndim]).kernels
+    family = of_arch(args.arch)
+    rule_set = str(find(args.config / "rule_sets" / family.rule_set))
+    settings = ConfigsSettings(rule_set=rule_set, include_flagged=["all"], ndims=[problem.ndim])
+    found = family.part("rules").enumerate_kernels(settings, specs, args.arch, operation).kernels
     # Evenly through the rule set, so that few kernels are of many kinds.
     few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
     if not few:
@@ -84,7 +87,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
     device = SimulatedDevice(gpu, load_coefficients(find(args.config / "simulated_device.yaml")), seed=1)
-    table = kernel.frame(few).assign(split_k=1)
+    table = family.part("kernel").frame(few).assign(split_k=1)
     rows: list[Row] = []
     with Progress("bench", len(table), "kernels") as progress:
         for number, name in enumerate(table["kernel"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,8 @@ from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.families.ck_tile import library, single_kernel
-from tileseer.reference.words import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
+from tileseer.reference import emitted_folder, request
+from tileseer.reference.request import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
 
 if TYPE_CHECKING:
     # Imported where they are used: an emission that finds nothing to do is over before pydantic is imported.
@@ -80,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
 
     options.add_json(parser)
-    single_kernel.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
+    request.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
     parser.epilog = "One request: full-tests and tiny are drawn from all that is asked for together."
 
 
@@ -101,19 +102,22 @@ def run(args: argparse.Namespace) -> int:
     if args.list_names:
         sys.stdout.writelines(f"{name}\n" for name in sorted({item.name for _, item in items}))
         return 0
-    from tileseer.reference import listing
+    if args.format == "json":
+        records = [item.record(arch) for arch, item in items]
+        print(json.dumps(records, indent=1, sort_keys=True))
+    else:
+        from tileseer.reference.named import COLUMNS
 
-    sys.stdout.writelines([listing.as_json(items)] if args.format == "json" else listing.as_tsv(items))
+        rows = [COLUMNS, *(item.row(arch).values() for arch, item in items)]
+        sys.stdout.writelines("\t".join(row) + "\n" for row in rows)
     return 0
 
 
 def _print_list(args: argparse.Namespace, items: Sequence[tuple[str, Enumerated]]) -> int:
-    from tileseer.reference import listing
-
     if args.list_names:
         options.print_json("codegen", {"names": sorted({item.name for _, item in items})})
     else:
-        options.print_json("codegen", {"configs": listing.rows(items)})
+        options.print_json("codegen", {"configs": [item.record(arch) for arch, item in items]})
     return 0
 
 
@@ -122,8 +126,7 @@ class _Tables:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from tileseer.gpu.arch import ArchSpecs
-        from tileseer.reference.named import Enumerator
-        from tileseer.reference.rule_tables import RuleTables
+        from tileseer.reference.named import Enumerator, RuleTables
 
         self.specs: ArchSpecs = ArchSpecs.load(find(args.config / "arch_specs.json"))
         self.enumerator = Enumerator(self.specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
@@ -145,7 +148,7 @@ def _words(args: argparse.Namespace) -> _Words:
 
 
 def _asked(args: argparse.Namespace) -> str:
-    return "one kernel" if single_kernel.given(args) else args.rule_set or DEFAULT_RULE_SET
+    return "one kernel" if request.given(args) else args.rule_set or DEFAULT_RULE_SET
 
 
 def _archs(args: argparse.Namespace) -> list[str]:
@@ -155,7 +158,7 @@ def _archs(args: argparse.Namespace) -> list[str]:
 
 
 def _refuse_options_without_effect(args: argparse.Namespace) -> None:
-    fields = single_kernel.given(args)
+    fields = request.given(args)
     faults = (
         (args.format and not args.list_configs, "--format is for --list-configs"),
         (args.format and args.json, "--format says how lists look without --json: leave out one"),
@@ -187,12 +190,12 @@ def _refuse_options_without_effect(args: argparse.Namespace) -> None:
 
 
 def _first_option(fields: dict[str, Any]) -> str:
-    return single_kernel.option_of(next(iter(fields))) if fields else ""
+    return request.option_of(next(iter(fields))) if fields else ""
 
 
 def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumerated]:
     """Return the kernels of the request on one arch, the filter applied if it is asked for."""
-    fields = single_kernel.given(args)
+    fields = request.given(args)
     if fields:
         items = list(_single(args, fields, tables.specs, arch))
     else:
@@ -203,29 +206,24 @@ def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumer
     if args.filter is None:
         return items
     from tileseer.configs import kernel_filter
-    from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-    from tileseer.families.ck_tile.kernel import KernelConfig
+    from tileseer.reference.named import KINDS
 
-    wanted = kernel_filter.parse(args.filter, (KernelConfig, DepthwiseConfig), "--filter")
+    wanted = kernel_filter.parse(args.filter, KINDS, "--filter")
     return [item for item in items if kernel_filter.keeps(wanted, item.kernel)]
 
 
 def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> Iterator[Enumerated]:
     """Yield the kernel of the fields for each direction, ndim and data type of the request."""
-    from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
-    from tileseer.reference.named import judged
+    from tileseer.reference.named import judged, single
 
     specs.arch(arch)
-    values = single_kernel.kernel_fields(fields)
+    values = request.kernel_fields(fields)
     words = _words(args)
     unknown = [word for word in words.variants if word not in VARIANTS]
     if unknown:
         raise UserError(f"{unknown[0]} kernels have other fields than these options: use a rule set")
-    for variant in words.variants:
-        for ndim in words.ndims:
-            for dtype in words.dtypes:
-                kernel = KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS[ndim][0], ndim=ndim, **values)
-                yield judged(kernel, arch, specs)
+    for kernel in single(values, words.variants, words.ndims, words.dtypes):
+        yield judged(kernel, arch, specs)
 
 
 def _count(args: argparse.Namespace) -> int:
@@ -274,34 +272,32 @@ def _emit(args: argparse.Namespace) -> int:
 def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     """Emit the kernels of one arch; return what ``--json`` says of it, and print the same without it."""
     chunk_size = args.chunk_size or DEFAULT_CHUNK_SIZE
-    request = _request_digest(args, arch, chunk_size)
-    if request and not args.verbose and library.is_current(folder, request):
+    asked = _request_digest(args, arch, chunk_size)
+    if asked and not args.verbose and emitted_folder.is_current(folder, asked):
         if not args.json:
             print(f"{arch}: nothing changed in {folder}")
         return {"arch": arch, "folder": folder, "changed": False}
-    from tileseer.families.ck_tile import flags
-    from tileseer.families.ck_tile.ck_api import NEWEST
-    from tileseer.families.ck_tile.emit import Emitter, name
+    from tileseer.reference.named import check_flags
 
-    flags.check_names(args.include_flagged)
+    check_flags(args.include_flagged)
     items = _listed(args, _Tables(args), arch)
-    chosen = [item.built_as for item in items if flags.is_built(item.flags, args.include_flagged)]
-    built = {name(kernel): kernel for kernel in chosen}
-    left_out = [item for item in items if not flags.is_built(item.flags, args.include_flagged)]
-    if single_kernel.given(args) and left_out:
+    chosen = [item.kernel.built_as for item in items if item.is_built(args.include_flagged)]
+    built = {kernel.name: kernel for kernel in chosen}
+    left_out = [item for item in items if not item.is_built(args.include_flagged)]
+    if request.given(args) and left_out:
         raise UserError("\n".join(_refusals(left_out)))
     if not built:
         raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = Emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or NEWEST)
+    emitter = emitted_folder.emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api)
     kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
     if not kernels:
         raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
     processes = args.processes or len(os.sched_getaffinity(0))
-    written = library.emit(folder, kernels, arch, emitter, chunk_size, processes)
-    if request:
-        library.remember(folder, request)
+    written = emitted_folder.emit(folder, kernels, arch, emitter, chunk_size, processes)
+    if asked:
+        emitted_folder.remember(folder, asked)
     if args.verbose:
-        sys.stdout.writelines(f"{stem}\n" for stem in sorted(map(name, kernels)))
+        sys.stdout.writelines(f"{stem}\n" for stem in sorted(kernel.name for kernel in kernels))
     if not args.json:
         print(
             f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
@@ -340,6 +336,6 @@ def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str
     asked = {
         "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,
         "datatype": args.datatype, "arch_filtered": args.arch_filtered, "flagged": sorted(args.include_flagged),
-        "filter": args.filter, "fields": single_kernel.given(args), "ck_api": args.ck_api,
+        "filter": args.filter, "fields": request.given(args), "ck_api": args.ck_api,
     }  # fmt: skip
-    return f"{library.digest_of_files(inputs)} {asked}"
+    return f"{emitted_folder.digest_of_files(inputs)} {asked}"

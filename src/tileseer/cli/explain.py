@@ -10,15 +10,10 @@ from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.families.ck_tile import explanation, single_kernel
-from tileseer.families.ck_tile.ck_api import load as load_api
-from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.families.ck_tile.emit import name
-from tileseer.families.ck_tile.explanation import Verdict
-from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.reference.named import parse_name
-from tileseer.reference.words import NDIMS
+from tileseer.reference import explanation, named, request
+from tileseer.reference.explanation import Verdict
+from tileseer.reference.request import NDIMS
 
 DEFAULT_NDIM = 2
 
@@ -45,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fields.add_argument("--variant", choices=VARIANTS)
     fields.add_argument("--ndim", type=int, choices=NDIMS, help=f"default: {DEFAULT_NDIM}")
     fields.add_argument("--dtype", "--datatype", dest="datatype", choices=DTYPES)
-    single_kernel.configure(fields)
+    request.configure(fields)
     config.set_defaults(explain=_explain_config)
 
 
@@ -87,8 +82,8 @@ def _explain_config(args: argparse.Namespace) -> int:
     """Show every rule with pass or FAIL and the reason; the last line says whether a build has the kernel."""
     kernel = _kernel(args)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    verdicts = explanation.explain(kernel, args.arch, specs, load_api(find(args.config / "ck_api.yaml")))
-    title = name(kernel)
+    verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"))
+    title = kernel.name
     if args.json:
         rows = [asdict(verdict) for verdict in verdicts]
         content = {"kernel": title, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
@@ -98,18 +93,17 @@ def _explain_config(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kernel(args: argparse.Namespace) -> KernelConfig | DepthwiseConfig:
-    fields = single_kernel.given(args)
+def _kernel(args: argparse.Namespace) -> named.AnyKernel:
+    fields = request.given(args)
     by_fields = fields or args.variant or args.ndim or args.datatype
     if args.name and by_fields:
         raise UserError("give the kernel by its name or by its fields, not both")
     if args.name:
-        return parse_name(args.name)
+        return explanation.kernel_of(args.name)
     if not args.variant or not args.datatype:
         raise UserError("which kernel? give its name, or --variant, --dtype and the fields that matter")
-    ndim = args.ndim or DEFAULT_NDIM
-    values = single_kernel.kernel_fields(fields)
-    return KernelConfig(variant=args.variant, dtype=args.datatype, layout=LAYOUTS[ndim][0], ndim=ndim, **values)
+    values = request.kernel_fields(fields)
+    return named.single(values, [args.variant], [args.ndim or DEFAULT_NDIM], [args.datatype])[0]
 
 
 def _lines(verdicts: list[Verdict]) -> list[str]:

@@ -14,7 +14,7 @@ from tileseer.compile import ck_tree, compiler, cutlass_tree
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.lock import holder, lock_folder
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.registry import of_toolchain
 from tileseer.settings.config import Config
 
 PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
@@ -81,7 +81,7 @@ def _level(config: Config, api_table: Path, compiles: bool) -> str:
     try:
         return ck_tree.level(config.ck, api_table, compiles)
     except UserError:
-        return f"{ck_api.NEWEST} (no tree to look at)"
+        return f"{of_toolchain('hipcc').part('api').NEWEST} (no tree to look at)"
 
 
 def _resources(config: Config) -> Finding:

@@ -10,16 +10,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer import families
 from tileseer.client.selection import Selector
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.families import candidates, learning
-from tileseer.families.ck_tile import resources
-from tileseer.families.ck_tile.foreign_names import Named, is_depthwise, read
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families import candidates
+from tileseer.families.coefficients import Coefficients
+from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.names import Named, read
+from tileseer.families.registry import of_arch
+from tileseer.families.support_rules import check
 from tileseer.model import features, model_files
 from tileseer.model.model import OFFSET
 from tileseer.problems import foreign_problems
@@ -98,12 +99,12 @@ def understood(path: Path, named: Sequence[tuple[int, str]], arch: str) -> dict[
     """
     found: dict[str, Named] = {}
     for line, name in named:
-        if name not in found and not is_depthwise(name):
+        if name not in found:
             try:
                 found[name] = read(name, arch)
             except UserError as error:
                 raise UserError(f"{path}, line {line}: {error}") from error
-    return found
+    return {name: one for name, one in found.items() if isinstance(one.kernel, GemmKernel)}
 
 
 def every_pair(problems: Path, kernels: Path, arch: str) -> tuple[Pairs, list[str]]:
@@ -210,7 +211,7 @@ def _score_operation(
     pool, in_pool = _pool(selector, [pairs.kernels[i] for i in used])
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=wanted.variant, dtype=wanted.dtype, ndim=np.where(_is_3d(problems), 3, 2))
-    verdicts = learning.check(problems, pool, wanted.variant, selector.hardware.wave_size)
+    verdicts = check(problems, pool, wanted.variant, selector.hardware.wave_size)
     verdict = verdicts[local_problem, local_name]
     values.rule[rows] = verdict
     values.supported[rows] = verdict == 0
@@ -227,7 +228,8 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     )
     known = selector.pool.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
-    if families.of_arch(selector.spec.arch) is families.CK_TILE:
+    resources = of_arch(selector.spec.arch).part("resources")
+    if resources.FORMULAS:
         coefficients = documents.read(selector.folder / model_files.ESTIMATES, Coefficients)
         estimate = resources.estimate(table, selector.hardware, coefficients)
     else:
@@ -236,7 +238,8 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     for column in candidates.RESOURCES:
         table[column] = np.where(in_pool, own[column].to_numpy(float), estimate[column].to_numpy(float))
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
-    for column in features.CODE if selector.spec.feature_set == features.COMPILED else ():
+    known_code = set(features.CODE).intersection(features.feature_set(selector.spec.feature_set).names)
+    for column in sorted(known_code):
         table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
     table[OFFSET] = np.where(in_pool, own[OFFSET].to_numpy(float), 0.0)
     return table, in_pool
@@ -249,7 +252,7 @@ def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:
     """
     pool = selector.pool
     same = np.zeros((len(table), len(pool)), np.int64)
-    for field in (*learning.of_arch(selector.spec.arch).fields, "split_k"):
+    for field in (*of_arch(selector.spec.arch).part("kernel").FIELDS, "split_k"):
         same += table[field].to_numpy()[:, None] == pool[field].to_numpy()[None, :]
     return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
@@ -294,7 +297,7 @@ def _table(pairs: Pairs, operations: list[str], values: _Values, index: publishe
         "assumed": word([n.assumed for n in pairs.kernels], pairs.name),
         "in_pool": values.in_pool,
         "supported": values.supported,
-        "rule": word(["", *(rule.name for rule in learning.of_arch(index.arch).rules)], values.rule),
+        "rule": word(["", *(rule.name for rule in of_arch(index.arch).part("support").RULES)], values.rule),
         "score": values.score,
         "rank": values.rank,
         "model_operation": word(values.model.tolist(), np.arange(len(every))),

@@ -8,7 +8,7 @@ from pathlib import Path
 from tileseer.compile.compiler import brought, rocm_folders
 from tileseer.compile.header_tree import HeaderTree, find_root
 from tileseer.core.checkout import source_of
-from tileseer.families.ck_tile import ck_api
+from tileseer.families.registry import of_toolchain
 from tileseer.settings.compile import CkSettings
 
 HOW = "run `make toolchain`, or set ck.root to the top folder of a Composable Kernel tree"
@@ -30,8 +30,8 @@ def level(settings: CkSettings, table: Path, compiles: bool) -> str:
     if settings.api != "auto":
         return settings.api
     if not compiles and not settings.root:
-        return ck_api.NEWEST
-    return ck_api.detect(table, find(settings))
+        return of_toolchain("hipcc").part("api").NEWEST
+    return of_toolchain("hipcc").part("api").detect(table, find(settings))
 
 
 def commit(root: Path) -> str | None:

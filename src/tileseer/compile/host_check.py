@@ -22,8 +22,8 @@ from tileseer.compile.header_tree import HeaderTree
 from tileseer.conv.problem import Problem
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.registry import of_arch
 from tileseer.settings.cache import CacheSettings
 from tileseer.settings.compile import CkSettings, CompileSettings
 
@@ -35,42 +35,6 @@ _STAND_IN = ("-O1", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-o
 _LIBRARY_FORMAT = "host-check-1"
 NUMBERS = 19
 """Numbers that describe a problem to the compiled check."""
-_NO_WORKSPACE = "0"
-_PER_KERNEL = """
-extern "C" int supports_{index}(const long* problem, int split_k)
-{{
-    return ns_{name}::{name}_Launcher::is_supported(param(problem, {ndim}), split_k);
-}}
-
-// three: blocks of the grid, threads of a block, bytes of the workspace.
-extern "C" void launch_{index}(const long* problem, int split_k, long* three)
-{{
-    using Launcher = ns_{name}::{name}_Launcher;
-    const auto shape = param(problem, {ndim});
-    const typename Launcher::HostArgs args(shape, nullptr, nullptr, {{}}, nullptr, split_k);
-    const dim3 grid  = Launcher::Kernel::GridSize(Launcher::Kernel::MakeKernelArgs(args));
-    const dim3 block = Launcher::Kernel::BlockSize();
-    three[0]         = long{{1}} * grid.x * grid.y * grid.z;
-    three[1]         = long{{1}} * block.x * block.y * block.z;
-    three[2]         = static_cast<long>({workspace});
-}}
-"""
-_COMMON = """
-namespace {
-
-// problem: G, N, K and C of a group, then three axes each of filter, input, strides, dilations, pads.
-ck_tile::conv::ConvParam param(const long* problem, int ndim)
-{
-    const auto axes = [&](int list) {
-        const long* first = problem + 4 + 3 * list + (3 - ndim);
-        return std::vector<ck_tile::long_index_t>(first, first + ndim);
-    };
-    return {ck_tile::long_index_t{ndim}, problem[0], problem[1], problem[2], problem[3],
-            axes(0), axes(1), axes(2), axes(3), axes(4), axes(4)};
-}
-
-} // namespace
-"""
 
 
 @dataclass(frozen=True)
@@ -189,7 +153,7 @@ class HostCompiler:
 
     def _library(self, units: Sequence[CompileUnit], folder: Path) -> compiler.Run:
         """Put the checks of the units into ``folder``/unit.so: out of the cache, or compiled."""
-        text = _text([unit.kernel for unit in units])
+        text = of_arch(units[0].arch).part("build").host_source([unit.kernel for unit in units])
         headers = [part for unit in units for part in (unit.header, self._tree.digest(unit.header))]
         key = caches.key(_LIBRARY_FORMAT, self._compiler.version, *HOST_PASS, text, *headers)
 
@@ -257,22 +221,3 @@ def _numbers(problem: Problem) -> list[int]:
 def _axes() -> list[tuple[str, ...]]:
     lists = [("Z", "Y", "X"), ("Di", "Hi", "Wi")]
     return lists + [tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride", "dilation", "pad")]
-
-
-def _text(kernels: Sequence[GemmKernel]) -> str:
-    ours = [kernel for kernel in kernels if isinstance(kernel, KernelConfig)]
-    if len(ours) < len(kernels):
-        raise UserError("support.source is library, which is for kernels of CK Tile (gfx...); write rules")
-    includes = "".join(f'#include "{kernel.name}.hpp"\n' for kernel in kernels)
-    checks = (
-        _PER_KERNEL.format(index=i, name=kernel.name, ndim=kernel.ndim, workspace=_workspace(kernel))
-        for i, kernel in enumerate(ours)
-    )
-    return includes + _COMMON + "".join(checks)
-
-
-def _workspace(kernel: KernelConfig) -> str:
-    """Return the C++ expression of the workspace that a launch wants from its caller."""
-    if kernel.streamk != "none":
-        return "Launcher::workspace_bytes(args)"
-    return "Launcher::workspace_bytes(shape)" if kernel.two_stage else _NO_WORKSPACE

@@ -7,15 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer import families
 from tileseer.compile import ck_tree, compiler, cutlass_tree
 from tileseer.compile.base import Toolchain
 from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.none import NoToolchain
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
-from tileseer.families import Family
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
+from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.cache import CacheSettings
 from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
@@ -49,16 +48,14 @@ class Target:
 class Kit:
     """What a compiling toolchain consists of."""
 
-    family: Family
-    """Whose kernels it compiles."""
     headers: str
     """Folder of the tree that kernels include."""
     tree: Callable[[Trees], HeaderTree]
 
 
 KITS = {
-    "hipcc": Kit(families.CK_TILE, "ck_tile", lambda trees: ck_tree.tree(trees.ck)),
-    "nvcc": Kit(families.CUTLASS, "cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
+    "hipcc": Kit("ck_tile", lambda trees: ck_tree.tree(trees.ck)),
+    "nvcc": Kit("cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
 }
 
 
@@ -79,12 +76,10 @@ def make(settings: CompileSettings, target: Target) -> Toolchain:
 
 def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
     """Headers that kernels of an arch are compiled against; ``UserError`` for an arch of another vendor."""
-    kit = KITS[settings.toolchain]
-    family = families.of_arch(arch)
-    if family is not kit.family:
-        right = next(name for name, other in KITS.items() if other.family is family)
+    right = of_arch(arch).toolchain
+    if settings.toolchain != right:
         raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
-    return kit.tree(trees)
+    return KITS[right].tree(trees)
 
 
 def store_of(settings: CacheSettings) -> Cache:

@@ -40,7 +40,18 @@ def _imports(path: Path, source: Path) -> set[Path]:
             names.add(node.module)
             # ``from tileseer.devices import simulated`` may name a module or a member.
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "part":
+            # ``family.part("emit")`` imports that module of a family that only the run knows: all of them.
+            subject = node.args[0]
+            if isinstance(subject, ast.Constant) and isinstance(subject.value, str):
+                names.update(f"{PACKAGE}.families.{folder}.{subject.value}" for folder in _families(source))
     return {file for name in names if name.split(".")[0] == PACKAGE for file in _files(name, source)}
+
+
+@cache
+def _families(source: Path) -> list[str]:
+    """Folders of the kernel families."""
+    return sorted(path.parent.name for path in source.glob(f"{PACKAGE}/families/*/__init__.py"))
 
 
 def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:

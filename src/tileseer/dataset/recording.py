@@ -31,7 +31,8 @@ from tileseer.core.tables import Table, checked
 from tileseer.dataset.schema import BETWEEN_RUNS, CODE, NAME, SCHEMA, SCHEMA_VERSION
 from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
-from tileseer.families import learning
+from tileseer.families.registry import of_kernels
+from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
 
 FILE = "recording.json"
@@ -178,8 +179,8 @@ def _rows(
 ) -> pa.Table:
     """One row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
-    family = learning.of_kernels(candidates["kernel"].tolist())
-    verdicts = family.check(problems, candidates, operation.variant, hardware.wave_size)
+    rules = of_kernels(candidates["kernel"].tolist()).part("support").RULES
+    verdicts = check(problems, candidates, operation.variant, hardware.wave_size)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
     p, q = np.nonzero(same)
     measured = _position(problems, candidates, pairs)[p, q]
@@ -191,7 +192,7 @@ def _rows(
     ok = status == "ok"
     milliseconds = np.where(ok, pairs["median_us"].to_numpy(np.float64)[at] / 1000.0, np.nan)
     flops = implicit_gemm(problems, operation.variant)["flops"].to_numpy()[p]
-    names = ["", *(rule.name for rule in family.rules)]
+    names = ["", *(rule.name for rule in rules)]
     reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
     # A recording from before the workflow's harness has no sentinel.
     drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)

@@ -12,20 +12,12 @@ import pandas as pd
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core import content_hash
-from tileseer.families.ck_tile.kernel import SPECIALIZATIONS, STREAMK
-from tileseer.gpu.coefficients import Coefficients, Deviation, Noise
+from tileseer.families.coefficients import Coefficients, Deviation, Noise
 
 _DIMS = (
     "N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",
     "dilation_d", "dilation_h", "dilation_w",
 )  # fmt: skip
-_SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
-_FLAGS = (
-    "vec_a", "vec_b", "vec_c", "num_groups_to_merge", "double_smem_buffer", "two_stage", "split_image",
-    "explicit_gemm",
-)  # fmt: skip
-_RARE = {"num_wave_groups": 1, "pad_m": True, "pad_n": True, "pad_k": True}
-"""Kernel fields without a formula; other values than these make another kernel to the deviation."""
 _PAIR_STREAM, _SESSION_STREAM = 12345, np.uint64(0x5851F42D4C957F2D)
 _SEED_STRIDE = 2654435761
 
@@ -35,26 +27,6 @@ def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
     direction = np.full(len(problems), VARIANTS.index(variant))
     columns = [problems[name].to_numpy() for name in _DIMS]
     return content_hash.rows(*columns, _codes(problems["dtype"], DTYPES), direction)
-
-
-def kernel_ids(candidates: pd.DataFrame, pipeline_code: np.ndarray) -> np.ndarray:
-    """Return the content hash of each of Q candidates, uint64 [Q]; names of one pipeline share ``pipeline_code``."""
-    value = {name: candidates[name].to_numpy() for name in (*_SIZES, *_FLAGS)}
-    streamk = _codes(candidates["streamk"], STREAMK) + 2 * candidates["streamk_persistent"].to_numpy(np.int64)
-    ids = content_hash.rows(
-        *(value[name] for name in _SIZES),
-        pipeline_code,
-        candidates["scheduler"].to_numpy(object) == "interwave",
-        *(value[name] for name in _FLAGS),
-        streamk,
-        _codes(candidates["specialization"], SPECIALIZATIONS),
-        candidates["epilogue"].to_numpy(object) != "cshuffle",
-        candidates["split_k"].to_numpy(),
-        _codes(candidates["dtype"], DTYPES),
-    )
-    rare = [candidates[name].to_numpy(np.int64) for name in _RARE]
-    unusual = np.logical_or.reduce([column != usual for column, usual in zip(rare, _RARE.values(), strict=True)])
-    return np.where(unusual, content_hash.rows(ids.view(np.int64), *rare), ids)
 
 
 def device_bits(name: str) -> np.uint64:

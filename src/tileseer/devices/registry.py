@@ -18,8 +18,8 @@ from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Supervisor
 from tileseer.devices.harness.telemetry import Board, boards, of_board
 from tileseer.devices.recorded import RecordedDevice
-from tileseer.devices.simulated_families import simulated
-from tileseer.gpu.coefficients import load_coefficients
+from tileseer.devices.simulated import SimulatedDevice
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.benchmark import BenchmarkSettings, GpuSettings, LockSettings
 
@@ -68,7 +68,7 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 @contextmanager
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
-    yield simulated(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+    yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
 
 
 @contextmanager

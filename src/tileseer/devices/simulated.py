@@ -1,4 +1,4 @@
-"""A simulated AMD GPU. Every time that it returns is SIMULATED and says so.
+"""A simulated GPU. Every time that it returns is SIMULATED and says so.
 
 The model is fitted for one GPU, data type and direction and assumed for everything else; see
 docs/simulated-device.md for what may and may not be read into its numbers.
@@ -19,8 +19,9 @@ from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.core.errors import UserError
 from tileseer.devices import deviation, timing
 from tileseer.devices.base import STATUSES, Times
-from tileseer.families.ck_tile import kernel_cost, resources, support
-from tileseer.gpu.coefficients import Coefficients, load_coefficients
+from tileseer.families.coefficients import Coefficients, load_coefficients
+from tileseer.families.family import Family
+from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 
 __all__ = ["Coefficients", "SimulatedDevice", "load_coefficients"]
@@ -31,11 +32,15 @@ OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported",
 _CHUNK = 1 << 14
 """Pairs evaluated together; small enough for the caches, without influence on the results."""
 _SOURCES = (
-    "conv/implicit_gemm.py", "families/ck_tile/resources.py", "families/ck_tile/support.py",
-    "families/ck_tile/kernel_cost.py", "gpu/coefficients.py", "core/content_hash.py", "devices/deviation.py",
-    "devices/simulated.py", "devices/timing.py",
+    "conv/implicit_gemm.py", "core/content_hash.py", "devices/deviation.py", "devices/simulated.py",
+    "devices/timing.py", "families/simulation.py",
 )  # fmt: skip
-"""Modules that a stored time depends on."""
+"""Modules that a stored time depends on, besides those of the family."""
+
+
+def sources(family: Family) -> tuple[str, ...]:
+    """Files, below the package, that a stored time of the family's kernels depends on."""
+    return tuple(sorted((*_SOURCES, *family.part("simulated").SOURCES)))
 
 
 class SimulatedDevice:
@@ -49,6 +54,7 @@ class SimulatedDevice:
         if seed < 0 or repeats < 1:
             raise UserError(f"simulated device: seed is {seed} and repeats {repeats}; use at least 0 and 1")
         self.name = hardware.name
+        self._family = of_arch(hardware.arch)
         self._hardware = hardware
         self._coefficients = coefficients
         self._seed = seed
@@ -62,7 +68,7 @@ class SimulatedDevice:
             "hardware": self._hardware.model_dump(),
             "seed": self._seed,
             "repeats": self._repeats,
-            "sources": {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in _SOURCES},
+            "sources": {name: hashlib.sha256((root / name).read_bytes()).hexdigest() for name in sources(self._family)},
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -109,7 +115,7 @@ class SimulatedDevice:
         times = np.full(shape, np.nan)
         if times.size == 0:
             return times
-        model = _Model(problems, candidates, self._hardware, self._coefficients)
+        model = _Model(problems, candidates, self._family, self._hardware, self._coefficients)
         p, q = (index.ravel().astype(np.int32) for index in np.indices(shape, dtype=np.int32))
         flat = times.reshape(-1)
         for at in model.runnable(p, q):
@@ -123,14 +129,19 @@ class SimulatedDevice:
         """Return the model of the rows that occur and the indices into those, so that few pairs cost little."""
         problems, p = _used_rows(problems, problem_index)
         candidates, q = _used_rows(candidates, candidate_index)
-        return _Model(problems, candidates, self._hardware, self._coefficients), p, q
+        return _Model(problems, candidates, self._family, self._hardware, self._coefficients), p, q
 
 
 class _Model:
     """Terms of problems and candidates, and from them the noise-free time of pairs."""
 
     def __init__(
-        self, problems: pd.DataFrame, candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients
+        self,
+        problems: pd.DataFrame,
+        candidates: pd.DataFrame,
+        family: Family,
+        hardware: Hardware,
+        coefficients: Coefficients,
     ) -> None:
         variants = problems["variant"].unique()
         if len(variants) != 1:
@@ -138,13 +149,15 @@ class _Model:
         self._variant = str(variants[0])
         self._hardware = hardware
         self._coefficients = coefficients
-        need = resources.estimate(candidates, hardware, coefficients)
-        self._fits = (need["fault"] == "").to_numpy(bool)
-        self._verdicts, self._classes = support.check_classes(
-            problems, candidates, self._variant, wave_size=hardware.wave_size
-        )
         self._set_problems(problems)
-        self._set_candidates(candidates, need)
+        kernels = family.part("simulated").terms(problems, candidates, self._variant, hardware, coefficients)
+        law = coefficients.deviation
+        self._fits, self._verdicts, self._classes = kernels.fits, kernels.verdicts, kernels.classes
+        self._kernel_terms = {name: kernels.columns[name].astype(np.float32) for name in timing.KERNEL_TERMS}
+        self._kernel_ids = kernels.ids
+        self._device_bits = deviation.device_bits(hardware.name)
+        self._kernel_deviation = deviation.kernel_deviation(self._device_bits, kernels.ids, law)
+        self._kernel_waves = deviation.kernel_waves(kernels.shape, law)
 
     def runnable(self, p: np.ndarray, q: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the positions of the pairs (rows ``p``, ``q``) that can run, in chunks."""
@@ -178,29 +191,6 @@ class _Model:
             size["bytes_read"] / size["bytes_written"], size["run_a"], size["run_c"], 1 + size["sub_gemms"],
         )  # fmt: skip
         self._problem_waves = deviation.problem_waves(np.log2(np.stack(shape)), self._coefficients.deviation)
-
-    def _set_candidates(self, candidates: pd.DataFrame, need: pd.DataFrame) -> None:
-        cost = kernel_cost.block_cost(candidates, need, self._variant, self._hardware, self._coefficients)
-        flags = {name: candidates[name].to_numpy(bool) for name in ("two_stage", "split_image")}
-        columns = {
-            **{name: candidates[name].to_numpy() for name in timing.KERNEL_TERMS if name in candidates},
-            **cost,
-            **flags,
-            "occupancy": need["occupancy"].to_numpy(),
-            "streamk": (candidates["streamk"] != "none").to_numpy(),
-        }
-        self._kernel_terms = {name: columns[name].astype(np.float32) for name in timing.KERNEL_TERMS}
-        codes = kernel_cost.pipeline_codes(candidates, self._coefficients)
-        law = self._coefficients.deviation
-        self._kernel_ids = deviation.kernel_ids(candidates, codes)
-        self._device_bits = deviation.device_bits(self._hardware.name)
-        self._kernel_deviation = deviation.kernel_deviation(self._device_bits, self._kernel_ids, law)
-        tiles = (np.log2(candidates[f"tile_{axis}"].to_numpy(np.float64)) for axis in "mnk")
-        shape = (
-            *tiles, np.log2(need["waves_per_simd"] * 4), need["occupancy"], codes * 0.7,
-            np.log2(need["loads_a"]), np.log2(need["loads_b"]), resources.double_lds(candidates),
-        )  # fmt: skip
-        self._kernel_waves = deviation.kernel_waves(np.stack(shape).astype(np.float64), law)
 
 
 def _used_rows(table: pd.DataFrame, index: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 
 MEGABYTE = 1e6

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.families import learning
+from tileseer.conv.implicit_gemm import element_bytes
+from tileseer.families.registry import of_kernels
 
 RESOURCES = ("vgprs", "lds_bytes", "occupancy")
+VECTOR_BYTES = 16
+"""The widest load or store of a lane."""
 
 
 def label(kernel: str, split_k: int) -> str:
-    """Return how a candidate is written: the kernel's name, and the split-K where there is one."""
+    """How a candidate is written: the kernel's name, and the split-K where there is one."""
     return kernel if split_k == 1 else f"{kernel}@splitk{split_k}"
 
 
 def from_build(build: pa.Table) -> pd.DataFrame:
-    """Return one row a candidate of a build table, in its order.
+    """One row a candidate of a build table, in its order.
 
     Columns: ``candidate``, ``split_k``, the columns of the build and every field of the family's kernels.
     """
@@ -28,6 +32,14 @@ def from_build(build: pa.Table) -> pd.DataFrame:
 def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
     """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all."""
     names = rows["kernel"].tolist()
-    fields = learning.of_kernels(names).frame(names)
+    family = of_kernels(names).part("kernel")
+    fields = family.frame([family.parse(name) for name in names]).drop(columns="kernel")
     labels = [label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
     return pd.concat([pd.Series(labels, name="candidate", dtype="object"), rows.reset_index(drop=True), fields], axis=1)
+
+
+def capped_vectors(candidates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Elements of one access of A, B and C, at most 16 bytes each, float64 [Q] each."""
+    widest = VECTOR_BYTES / element_bytes(candidates["dtype"])
+    a, b, c = (np.minimum(candidates[f"vec_{x}"].to_numpy(np.float64), widest) for x in "abc")
+    return a, b, c

@@ -77,6 +77,8 @@ class FeatureSet:
     """Precision of pair features and of the matrix."""
     order: tuple[str, ...] = ()
     """Names in matrix order; by default problem, candidate, pair."""
+    with_code: str = ""
+    """Name of the set that adds ``CODE``; empty if there is none."""
 
     @property
     def every(self) -> tuple[Feature, ...]:
@@ -96,18 +98,37 @@ class FeatureSet:
 
 
 def column(name: str) -> Callable[[Columns], np.ndarray]:
-    """Return what reads a table column as it is."""
+    """What reads a table column as it is."""
     return lambda columns: columns[name]
 
 
 def raw(unit: str, **meanings: str) -> tuple[Feature, ...]:
-    """Return features that are a table column as it is."""
+    """Features that are a table column as it is."""
     return tuple(Feature(name, unit, meaning, column(name)) for name, meaning in meanings.items())
 
 
 def only(table: pd.DataFrame, name: str) -> str:
-    """Return the one value of a column; a ``UserError`` when there are several."""
+    """The one value of a column; a ``UserError`` when there are several."""
     values = sorted(table[name].unique())
     if len(values) != 1:
         raise UserError(f"features: one {name} at a time, not {values}; split the table first")
     return str(values[0])
+
+
+CODE = (
+    Feature("agprs", "registers", "accumulation registers of a lane", column("agprs")),
+    Feature("sgprs", "registers", "scalar registers of a wave", column("sgprs")),
+    Feature("scratch_bytes", "B", "private memory of a lane", column("scratch_bytes")),
+    Feature("vgpr_spills", "registers", "vector registers that did not fit", column("vgpr_spills")),
+    Feature("code_bytes", "B", "machine code of the kernel", column("code_bytes")),
+    *raw(
+        "instructions",
+        n_mfma="matrix instructions in the code; a loop counts once, here and below",
+        n_buffer_loads="loads from global memory",
+        n_buffer_stores="stores and atomics to global memory",
+        n_lds_reads="reads of LDS",
+        n_lds_writes="writes to LDS",
+        n_barriers="barriers",
+    ),
+)
+"""Features of candidates that only a compiler knows."""

@@ -1,6 +1,6 @@
 """What the kernels of every family have in common: they are implicit GEMMs, cut into tiles.
 
-A family's kernel is a frozen dataclass with ``GemmKernel`` as its base. Fields that mean the same have the same names
+Fields that mean the same have the same names
 in all families, so that rules, features and tables need one definition.
 """
 
@@ -10,7 +10,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 from tileseer.core.errors import UserError
 from tileseer.core.grammar import Part, broken
@@ -18,7 +18,7 @@ from tileseer.core.grammar import Part, broken
 if TYPE_CHECKING:
     import pandas as pd
 
-Kernel = TypeVar("Kernel", bound="GemmKernel")
+AnyKernel = TypeVar("AnyKernel", bound="Kernel")
 
 SIZES = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k")
 """The sizes that every kernel has, in the order in which names tell them."""
@@ -28,16 +28,30 @@ SHORT_VARIANTS = {"forward": "fwd", "bwd_data": "bwd_data", "bwd_weight": "bwd_w
 LONG_VARIANTS = {short: variant for variant, short in SHORT_VARIANTS.items()}
 
 
-class GemmKernel(ABC):
-    """One implicit-GEMM convolution kernel of some family, as it is compiled.
+class Kernel(ABC):
+    """One convolution kernel of some family, as it is compiled: a frozen dataclass."""
+
+    variant: str
+    dtype: str
+    ndim: int
+    kind: ClassVar[str] = "implicit_gemm"
+    """A family may have other kinds; models know implicit GEMMs only."""
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {}
+    """Words and numbers that a field may have."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The kernel's name, which says every field."""
+
+
+class GemmKernel(Kernel):
+    """An implicit GEMM that is cut into tiles.
 
     Tiles, waves (of 64 or 32 lanes) and warp tiles (the matrix instruction) are (m, n, k) of the GEMM; vectors are
     elements a load or store of A, B, C.
     """
 
-    variant: str
-    dtype: str
-    ndim: int
     tile_m: int
     tile_n: int
     tile_k: int
@@ -50,11 +64,6 @@ class GemmKernel(ABC):
     vec_a: int
     vec_b: int
     vec_c: int
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The kernel's name, which says every field."""
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -77,9 +86,9 @@ class GemmKernel(ABC):
         return self.vec_a, self.vec_b, self.vec_c
 
 
-def check_fields(kernel: GemmKernel, what: str, choices: Mapping[str, Sequence[object]], counts: Sequence[str]) -> None:
+def check_fields(kernel: Kernel, what: str, counts: Sequence[str]) -> None:
     """Raise ``UserError`` where a field is none of its choices, or a count is no positive int."""
-    for field, allowed in choices.items():
+    for field, allowed in kernel.choices.items():
         if getattr(kernel, field) not in allowed:
             known = ", ".join(map(str, allowed))
             raise UserError(f"{what}: {field} is {getattr(kernel, field)!r}; use one of {known}")
@@ -90,19 +99,19 @@ def check_fields(kernel: GemmKernel, what: str, choices: Mapping[str, Sequence[o
 
 
 def sizes(values: Sequence[int]) -> dict[str, int]:
-    """Return tile, waves and warp tile, (m, n, k) each and one after another, by the names of their fields."""
+    """Tile, waves and warp tile, (m, n, k) each and one after another, by the names of their fields."""
     return dict(zip(SIZES, values, strict=True))
 
 
-def field_types(kernel: type[GemmKernel]) -> dict[str, str]:
-    """Return the name of the type of each field of a family's kernels: ``str``, ``int`` or ``bool``, in field order."""
+def field_types(kernel: type[Kernel]) -> dict[str, str]:
+    """Name of the type of each field: ``str``, ``int`` or ``bool``, in field order."""
     return {field.name: str(field.type) for field in fields(cast(Any, kernel))}
 
 
 def parsed(
-    text: str, grammar: re.Pattern[str], parts: Sequence[Part], kernel_of: Callable[[re.Match[str]], Kernel]
-) -> Kernel:
-    """Return the kernel called ``text``; any text that is not exactly its name is a ``UserError``.
+    text: str, grammar: re.Pattern[str], parts: Sequence[Part], kernel_of: Callable[[re.Match[str]], AnyKernel]
+) -> AnyKernel:
+    """Kernel called ``text``; any text that is not exactly its name is a ``UserError``.
 
     ``grammar`` is compiled of ``parts``, and ``kernel_of`` makes the kernel of what it finds.
     """
@@ -116,27 +125,28 @@ def parsed(
 
 
 def sizes_behind(match: re.Match[str], group: str) -> dict[str, int]:
-    """Return the sizes that ``SIZE_PARTS`` found right behind a group."""
+    """Sizes that ``SIZE_PARTS`` found right behind a group."""
     first = match.re.groupindex[group] + 1
     return sizes([int(match.group(first + i)) for i in range(len(SIZES))])
 
 
-def frame_of(kernels: Sequence[GemmKernel], fields: Sequence[str]) -> pd.DataFrame:
-    """Return one row a kernel with some of its fields."""
+def frame_of(kernels: Sequence[Kernel], fields: Sequence[str]) -> pd.DataFrame:
+    """One row a kernel: ``kernel`` (its name) and some of its fields and properties."""
     # Imported here: pandas takes half a second, and most stages know kernels without it.
     import pandas as pd
 
-    return pd.DataFrame([[getattr(kernel, field) for field in fields] for kernel in kernels], columns=list(fields))
+    rows = [[kernel.name, *(getattr(kernel, field) for field in fields)] for kernel in kernels]
+    return pd.DataFrame(rows, columns=["kernel", *fields])
 
 
 def either(values: Sequence[str]) -> str:
-    """Return a pattern of any of the words."""
+    """Pattern of any of the words."""
     # Longest first: one may be the beginning of another.
     return "|".join(sorted(values, key=len, reverse=True))
 
 
 def choice(what: str, group: str, values: Sequence[str]) -> Part:
-    """Return the part of a name that is one of some words, with the ``_`` behind it."""
+    """Part of a name that is one of some words, with the ``_`` behind it."""
     return Part(f"{what} ({', '.join(values)})", rf"(?P<{group}>{either(values)})_")
 
 

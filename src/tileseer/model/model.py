@@ -18,7 +18,8 @@ from tileseer.core import documents, parquet, seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
-from tileseer.families import learning
+from tileseer.families.registry import of_arch
+from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import booster_text, features, model_files
 from tileseer.model.schema import FeatureSpec, Origin
@@ -91,7 +92,7 @@ class Model:
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
         """Which candidates can run which of P problems, bool [P, Q]."""
-        return learning.check(problems, self.pool, self.spec.variant, self.hardware.wave_size) == 0
+        return check(problems, self.pool, self.spec.variant, self.hardware.wave_size) == 0
 
     def predict(
         self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
@@ -163,14 +164,15 @@ def read_trees(path: Path, feature_set: str, names: Sequence[str]) -> lightgbm.B
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """The candidates that a model chooses from: kernels of the arch's family, as their names say."""
-    family = learning.of_arch(arch)
-    pool = read_table(path, ("candidate", "kernel", "split_k", OFFSET, *family.fields))
+    family = of_arch(arch)
+    kernels = family.part("kernel")
+    pool = read_table(path, ("candidate", "kernel", "split_k", OFFSET, *kernels.FIELDS))
     names = pool["kernel"].astype(str).tolist()
-    foreign = next((name for name in names if not name.startswith(family.family.prefix)), None)
+    foreign = next((name for name in names if not name.startswith(family.prefix)), None)
     if foreign is not None:
         raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
-    named = family.frame(names)
-    for field in family.fields:
+    named = kernels.frame([kernels.parse(name) for name in names])
+    for field in kernels.FIELDS:
         wrong = pool[field].to_numpy() != named[field].to_numpy()
         if wrong.any():
             row = int(wrong.argmax())

@@ -10,15 +10,30 @@ from typing import Any, cast
 from tileseer.conv.operation import Variant
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.enumeration import tile_divides
 from tileseer.gpu.arch import ArchSpecs, Triple
 from tileseer.reference import reference_filter
 from tileseer.reference.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, VariantRules
-from tileseer.reference.pairs import Pair, pairs_of, tile_divides, warp_tile_k
-from tileseer.reference.vectors import vectors_fit
 
 LARGEST_FILTER3X3_TILE = 4096
 """Elements of C a block: above it there is no 3x3 specialisation."""
 UNSPECIALIZED_TILE_K = 8
+WIDE, NARROW = 32, 16
+"""Usual sides of a square warp tile."""
+WAVES_K = (1, 2)
+WIDTHS = (1, 2, 4, 8, 16)
+MAX_BYTES = 32
+THREADS_A_WAVE = 64
+"""The reference assumes waves of 64 on every arch; so do the lists that this reproduces."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A wave layout (m, n, k) and the m and n of a warp tile; the warp tile's k depends on the kernel."""
+
+    waves: Triple
+    warp_m: int
+    warp_n: int
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,7 @@ class Cell:
 
     @property
     def is_float(self) -> bool:
-        """Tell whether the data type is of the class ``float``."""
+        """Whether the data type is of the class ``float``."""
         return CLASS_OF[self.dtype] == "float"
 
 
@@ -46,20 +61,23 @@ class _Job:
 
 
 def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelConfig]:
-    """Return the implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
+    """The implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
     variant = rules.variants.get(cast(Variant, cell.variant))
     kernels: dict[KernelConfig, None] = {}
     if variant is None:
         return []
     for job in _jobs(cell, variant, specs):
         for kernel in _of_job(cell, job, rules, variant, specs):
-            if tile_divides(kernel) and not reference_filter.config_fault(kernel, cell.arch, specs, tagged=True)[0]:
+            if (
+                not tile_divides(kernel, cell.arch, specs)
+                and not reference_filter.config_fault(kernel, cell.arch, specs, tagged=True)[0]
+            ):
                 kernels[kernel] = None
     return list(kernels)
 
 
 def depthwise_kernels(dtypes: list[str], rules: FullRules) -> list[DepthwiseConfig]:
-    """Return the depthwise kernels, data types innermost; they do not depend on the arch."""
+    """The depthwise kernels, data types innermost; they do not depend on the arch."""
     return [
         DepthwiseConfig(dtype, *row.tile, row.filter, *row.stride, *row.sub_tile, row.batches, *row.vectors)
         for row in rules.depthwise
@@ -124,3 +142,67 @@ def _specializations(variant: str, tile: Triple) -> tuple[str, ...]:
         return ("default",)
     known = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0")
     return (*known, "filter3x3") if tile[0] * tile[1] <= LARGEST_FILTER3X3_TILE else known
+
+
+def pairs_of(row: TileRow, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair]:
+    """The pairs of the table that the arch can build, or all that tile the block if it can build none."""
+    possible = structural_pairs(row.tile, arch, dtype, specs)
+    wanted = [Pair(wave, side, side) for wave in row.waves for side in _sides(row, wave)]
+    return [pair for pair in wanted if pair in possible] or possible
+
+
+def structural_pairs(tile: Triple, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair]:
+    """Every pair that tiles m and n of the block with waves and warp tiles of the arch, in table order."""
+    found: dict[Pair, None] = {}
+    allowed = set(specs.waves(arch))
+    for warp_m, warp_n, _ in specs.warp_tiles(arch, dtype):
+        for waves_m in _wave_counts(tile[0], warp_m):
+            for waves_n in _wave_counts(tile[1], warp_n):
+                for waves_k in WAVES_K:
+                    if (waves_m, waves_n, waves_k) in allowed:
+                        found[Pair((waves_m, waves_n, waves_k), warp_m, warp_n)] = None
+    return list(found)
+
+
+def warp_tile_k(kernel_tile: Triple, pair: Pair, is_float: bool, small: bool) -> int:
+    """K of the warp tile; ``small`` asks for the form that stream-K and some wavelet kernels use."""
+    tile_k, wide = kernel_tile[2], pair.warp_m == WIDE
+    if small:
+        return min(8 if wide else 16, tile_k // 4 if is_float else tile_k)
+    if is_float:
+        return min(4 if tile_k <= 16 else 8, tile_k)
+    return min(16 if wide else 32, tile_k)
+
+
+def _sides(row: TileRow, wave: Triple) -> list[int]:
+    """M = n of the warp tile: the table's exception, else 32 where that fits both sides of a wave's share."""
+    if wave in row.warp_tile:
+        return row.warp_tile[wave]
+    fits = all(size % (waves * WIDE) == 0 for size, waves in zip(row.tile[:2], wave[:2], strict=True))
+    return [WIDE if fits else NARROW]
+
+
+def _wave_counts(size: int, warp: int) -> Iterator[int]:
+    """Yield the waves that share ``size``, from most to fewest: the repeats of each divide what is there."""
+    if size % warp == 0:
+        warps = size // warp
+        yield from (warps // repeats for repeats in range(1, warps + 1) if warps % repeats == 0)
+
+
+def vectors_fit(vectors: Triple, tile: Triple, waves: Triple, element_bytes: float) -> bool:
+    """Whether the threads of a block can load A (m, k) and B (n, k) evenly and store rows of C in vectors.
+
+    The elements of A or B a thread loads must be a multiple of the vector, or the vector a multiple of them.
+    """
+    threads = THREADS_A_WAVE * waves[0] * waves[1] * waves[2]
+    (rows_a, rows_b, depth), (vec_a, vec_b, vec_c) = tile, vectors
+    if rows_a * depth % threads or rows_b * depth % threads:
+        return False
+    if any(width not in WIDTHS or width * element_bytes > MAX_BYTES for width in vectors):
+        return False
+    share_a, share_b = rows_a * depth // threads, rows_b * depth // threads
+    return _commensurate(share_a, vec_a) and _commensurate(share_b, vec_b) and rows_b % vec_c == 0
+
+
+def _commensurate(share: int, width: int) -> bool:
+    return share % width == 0 or width % share == 0

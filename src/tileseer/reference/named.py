@@ -7,23 +7,52 @@ reference's architecture filter would refuse it, and why we would not build it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, Self, cast
 
 from tileseer.conv.operation import DTYPES, Variant
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import depthwise, flags, kernel
+from tileseer.core.tables import read
+from tileseer.families.ck_tile import depthwise, flags
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.flags import Flag
-from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set, full_set, reference_filter, sampling
+from tileseer.reference.builder_tables import BuilderRules
 from tileseer.reference.full_set import Cell
-from tileseer.reference.named_tables import Sample, SampledSet
-from tileseer.reference.rule_tables import RuleTables
-from tileseer.reference.words import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
+from tileseer.reference.named_tables import DefaultRules, FullRules, Sample, SampledSet
+from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
+
+AnyKernel = KernelConfig | DepthwiseConfig
+KINDS = (KernelConfig, DepthwiseConfig)
+"""Of kernels that a rule set may have, for filter expressions."""
+COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
+"""``arch_filter`` is ``pass`` or the rule that refuses; ``flags`` are separated by commas, their reasons by ``; ``.
+
+``built_as`` is the name with the label of the true layout, under which the kernel is emitted.
+"""
+
+
+@dataclass(frozen=True)
+class RuleTables:
+    """The tables of all named rule sets."""
+
+    default: DefaultRules
+    full: FullRules
+    builder: BuilderRules
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read the files of ``directory`` (config/rule_sets); a ``UserError`` names file, field and value."""
+        folder = Path(directory)
+        return cls(
+            read(folder / "default.yaml", DefaultRules),
+            read(folder / "full.yaml", FullRules),
+            read(folder / "builder.yaml", BuilderRules),
+        )
 
 
 @dataclass(frozen=True)
@@ -33,21 +62,36 @@ class Enumerated:
     ``flags`` say why the kernel is not built unless that is asked for.
     """
 
-    kernel: KernelConfig | DepthwiseConfig
-    name: str
-    rule: str
-    reason: str
+    kernel: AnyKernel
+    rule: str = ""
+    reason: str = ""
     flags: tuple[Flag, ...] = ()
 
     @property
-    def built_as(self) -> KernelConfig | DepthwiseConfig:
-        """The kernel that is emitted: the same, with the label of its true layout."""
-        return self.kernel if isinstance(self.kernel, DepthwiseConfig) else kernel.with_true_layout(self.kernel)
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.kernel.name
 
     @property
     def passes_arch_filter(self) -> bool:
-        """Tell whether the reference's architecture filter keeps the kernel."""
+        """Whether the reference's architecture filter keeps the kernel."""
         return not self.rule
+
+    def is_built(self, included: Collection[str]) -> bool:
+        """Whether a build has the kernel when the flags ``included`` are asked for."""
+        return flags.is_built(self.flags, included)
+
+    def row(self, arch: str) -> dict[str, str]:
+        """The columns of a list, ``COLUMNS``."""
+        values = (
+            self.name, arch, self.rule or "pass", self.reason, ",".join(flag.name for flag in self.flags),
+            "; ".join(flag.reason for flag in self.flags), self.kernel.built_as.name,
+        )  # fmt: skip
+        return dict(zip(COLUMNS, values, strict=True))
+
+    def record(self, arch: str) -> dict[str, Any]:
+        """The same with the kind of the kernel and its fields."""
+        return self.row(arch) | {"family": self.kernel.kind, "fields": asdict(self.kernel)}
 
 
 def enumerate_rule_set(
@@ -60,7 +104,7 @@ def enumerate_rule_set(
     tables: RuleTables,
     ck_root: Path | None = None,
 ) -> list[Enumerated]:
-    """Return the kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+    """Kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
 
     Order and, for the samples, content depend on the request as a whole. ``ck_root`` is the Composable Kernel
     checkout that ``profiler`` and ``tests`` are read from.
@@ -68,22 +112,32 @@ def enumerate_rule_set(
     return Enumerator(specs, tables, ck_root).enumerate(name, arch, variants, ndims, dtypes)
 
 
-def parse_name(text: str) -> KernelConfig | DepthwiseConfig:
-    """Return the kernel called ``text``, of either family; any other text is a ``UserError``."""
-    is_depthwise = text.startswith("grouped_conv_fwd_depthwise_")
-    return depthwise.parse(text) if is_depthwise else kernel.parse(text)
+def check_flags(names: Collection[str]) -> None:
+    """Refuse a flag that does not exist."""
+    flags.check_names(names)
 
 
-def judged(config: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -> Enumerated:
-    """Return an implicit-GEMM kernel with the verdict of the filter and its flags.
+def judged(kernel: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -> Enumerated:
+    """An implicit-GEMM kernel with the verdict of the filter and its flags.
 
     ``lossy`` is the pipeline that an instance file asked for in place of the kernel's.
     """
-    found = flags.of(config, arch, specs)
+    found = flags.of(kernel, arch, specs)
     if lossy:
-        found = (*found, flags.replaced_pipeline(config, lossy))
-    rule, reason = reference_filter.arch_fault(config, arch, specs)
-    return Enumerated(config, kernel.name(config), rule, reason, found)
+        found = (*found, flags.replaced_pipeline(kernel, lossy))
+    return Enumerated(kernel, *reference_filter.arch_fault(kernel, arch, specs), found)
+
+
+def single(
+    fields: dict[str, Any], variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+) -> list[KernelConfig]:
+    """The kernel of ``fields`` for each direction, dimensionality and data type."""
+    return [
+        KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS[ndim][0], ndim=ndim, **fields)
+        for variant in variants
+        for ndim in ndims
+        for dtype in dtypes
+    ]
 
 
 class Enumerator:
@@ -99,7 +153,7 @@ class Enumerator:
     def enumerate(
         self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[Enumerated]:
-        """Return what ``enumerate_rule_set`` says."""
+        """Kernels of a set for one request; see ``enumerate_rule_set``."""
         _check("rule set", [name], RULE_SETS)
         _check("variant", variants, REQUESTED_VARIANTS)
         _check("ndim", ndims, NDIMS)
@@ -189,17 +243,13 @@ class Enumerator:
 
     def _judged_depthwise(self, config: DepthwiseConfig, arch: str) -> Enumerated:
         # The architecture filter of the reference does not look at depthwise kernels.
-        return Enumerated(config, depthwise.name(config), "", "", flags.of(config, arch, self._specs))
+        return Enumerated(config, flags=flags.of(config, arch, self._specs))
 
 
 def _drawn(items: list[Enumerated], sample: Sample) -> list[Enumerated]:
     if sample.every is not None:
-        return sampling.every_nth(items, _kernel_of, sample.every)
-    return sampling.in_turn(items, _kernel_of, sample.at_least or 0)
-
-
-def _kernel_of(item: Enumerated) -> KernelConfig | DepthwiseConfig:
-    return item.kernel
+        return sampling.every_nth(items, sample.every)
+    return sampling.in_turn(items, sample.at_least or 0)
 
 
 def _check(what: str, values: Sequence[object], allowed: Sequence[object]) -> None:

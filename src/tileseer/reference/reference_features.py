@@ -17,14 +17,10 @@ import pandas as pd
 
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
-from tileseer.families.cutlass import features as cutlass
 from tileseer.families.feature_table import Columns, Feature, FeatureSet, Pairs, column, only, raw
+from tileseer.families.registry import of_kernels
 from tileseer.gpu.hardware import Hardware
 
-PIPELINE_CODES = {
-    "compv3": 0, "compv4": 1, "compv5": 2, "mem": 3, "preshufflev2": 4, "basic_v1": 5, "compv6": 6,
-}  # fmt: skip
-"""The reference's codes of its one categorical feature; every other pipeline has the code 0 there."""
 COMPV4_LDS = 32768
 """LDS bytes that the reference grants compv4, whatever the device."""
 
@@ -77,8 +73,8 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """Return the reference's fields of a kernel, float64 [Q] by name."""
-    if "iterator" in candidates:
-        candidates = cutlass.in_reference_words(candidates)
+    family = of_kernels(candidates["kernel"].tolist()).part("features")
+    candidates = family.in_reference_words(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.
     pipeline, names = pd.factorize(candidates["pipeline"])
 
@@ -90,7 +86,7 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
         "block_size": tile["m"],
         "gemm_m_per_block": tile["n"],
         "gemm_n_per_block": tile["k"],
-        "pipeline": np.array([_pipeline_code(name) for name in names], np.float64)[pipeline],
+        "pipeline": np.array([family.REFERENCE_CODES.get(name, 0) for name in names], np.float64)[pipeline],
         **{f"is_{name}": is_pipeline(name) for name in ("compv3", "compv4", "compv5", "compv6", "mem")},
         "is_intrawave": (candidates["scheduler"] == "intrawave").to_numpy(np.float64),
         "has_dsb": candidates["double_smem_buffer"].to_numpy(np.float64),
@@ -102,10 +98,6 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
     )
     c["lds_limit"] = np.where(c["is_compv4"] > 0, COMPV4_LDS, hardware.lds_bytes)
     return c
-
-
-def _pipeline_code(name: str) -> int:
-    return PIPELINE_CODES.get(name, cutlass.REFERENCE_CODES.get(name, 0))
 
 
 class _TilePairs(Pairs):

@@ -6,20 +6,26 @@ The result depends on what the large set holds: a sample of one direction is no 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from tileseer.families.ck_tile.depthwise import VARIANT as DEPTHWISE_VARIANT
-from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.families.ck_tile.kernel import KernelConfig
-
-Kernel = KernelConfig | DepthwiseConfig
-Item = TypeVar("Item")
+from tileseer.families.gemm_kernel import Kernel
 
 
-def category(kernel: Kernel) -> tuple[str, str]:
-    """Return what kind of kernel it is, the first kind that fits, and its data type."""
-    if isinstance(kernel, DepthwiseConfig):
-        return "depthwise", kernel.dtype
+class HasKernel(Protocol):
+    """What is drawn."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """A kernel of the large set."""
+
+
+Item = TypeVar("Item", bound=HasKernel)
+
+
+def category(kernel: Any) -> tuple[str, str]:
+    """What kind of kernel it is, the first kind that fits, and its data type."""
+    if kernel.kind != "implicit_gemm":
+        return kernel.kind, kernel.dtype
     kinds = (
         ("stream_k", kernel.streamk != "none"),
         ("split_image", kernel.split_image),
@@ -30,43 +36,41 @@ def category(kernel: Kernel) -> tuple[str, str]:
     return next((kind for kind, holds in kinds if holds), "regular"), kernel.dtype
 
 
-def every_nth(items: Sequence[Item], kernel_of: Callable[[Item], Kernel], step: int) -> list[Item]:
-    """Return every ``step``-th item of each category, in order; a smaller category gives its first.
+def every_nth(items: Sequence[Item], step: int) -> list[Item]:
+    """Every ``step``-th item of each category, in order; a smaller category gives its first.
 
     Then the first item of each (variant, dtype, pipeline, scheduler) that would be missing is added.
     """
     chosen: set[int] = set()
-    for ranks in _grouped(range(len(items)), lambda i: category(kernel_of(items[i]))):
+    for ranks in _grouped(range(len(items)), lambda i: category(items[i].kernel)):
         chosen.update(ranks[step - 1 :: step] or ranks[:1])
-    covered = {_traits(kernel_of(items[i])) for i in chosen}
+    covered = {_traits(items[i].kernel) for i in chosen}
     for index, item in enumerate(items):
-        traits = _traits(kernel_of(item))
+        traits = _traits(item.kernel)
         if traits not in covered:
             covered.add(traits)
             chosen.add(index)
     return [items[index] for index in sorted(chosen)]
 
 
-def in_turn(items: Sequence[Item], kernel_of: Callable[[Item], Kernel], at_least: int) -> list[Item]:
-    """Return the first item of each category and dimensionality, then the second of each ... up to ``at_least``."""
-    groups = list(_grouped(items, lambda item: (*category(kernel_of(item)), _ndim(kernel_of(item)))))
+def in_turn(items: Sequence[Item], at_least: int) -> list[Item]:
+    """The first item of each category and dimensionality, then the second of each ... up to ``at_least``."""
+    groups = list(_grouped(items, lambda item: (*category(item.kernel), item.kernel.ndim)))
     rounds = range(max(map(len, groups), default=0))
     turns = [group[turn] for turn in rounds for group in groups if turn < len(group)]
     return turns[: max(at_least, len(groups))]
 
 
-def _grouped(items: Iterable[Item], key: Callable[[Item], Hashable]) -> Iterable[list[Item]]:
-    groups: dict[Hashable, list[Item]] = {}
+Element = TypeVar("Element")
+
+
+def _grouped(items: Iterable[Element], key: Callable[[Element], Hashable]) -> Iterable[list[Element]]:
+    groups: dict[Hashable, list[Element]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups.values()
 
 
-def _ndim(kernel: Kernel) -> int:
-    return 2 if isinstance(kernel, DepthwiseConfig) else kernel.ndim
-
-
-def _traits(kernel: Kernel) -> tuple[str, str, str, str]:
-    if isinstance(kernel, DepthwiseConfig):
-        return DEPTHWISE_VARIANT, kernel.dtype, "depthwise", ""
-    return kernel.variant, kernel.dtype, kernel.pipeline, kernel.scheduler
+def _traits(kernel: Any) -> tuple[str, ...]:
+    loop = (kernel.pipeline, kernel.scheduler) if kernel.kind == "implicit_gemm" else (kernel.kind,)
+    return kernel.variant, kernel.dtype, *loop

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer import families
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents, parquet
@@ -19,8 +18,8 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
-from tileseer.families.ck_tile import ck_api, kernel_entries
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
+from tileseer.families.registry import of_arch
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
@@ -117,7 +116,7 @@ def build(
             validation=_cost(measurements, dims, scores, runs, served, own, achieved),
             guarantee=_guarantee(measurements, out_of_fold, networks or {}, scores, achieved),
         ),
-        estimates=coefficients if served.family.family is families.CK_TILE else NoEstimates(),
+        estimates=coefficients if served.family.part("resources").FORMULAS else NoEstimates(),
     )
 
 
@@ -140,7 +139,7 @@ def _kernels(
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
-    entries = kernel_entries.entries([str(name) for name in names], ck_api.load(api_table), measurements.arch)
+    entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, measurements.arch)
     return Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "

@@ -15,9 +15,10 @@ import pandas as pd
 
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
-from tileseer.families import learning
-from tileseer.families.ck_tile import support
+from tileseer.families.family import Family
 from tileseer.families.feature_table import Columns
+from tileseer.families.registry import of_kernels
+from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
 
@@ -32,7 +33,7 @@ UNKNOWN = -1.0
 class Cascade:
     """A served model of one operation with its pool; Q candidates."""
 
-    family: learning.Learned
+    family: Family
     """Whose feature set is served, whatever the full model uses: its formulas go into the header."""
     operation: Operation
     hardware: Hardware
@@ -52,8 +53,8 @@ class Cascade:
         short_lists: Sequence[Sequence[int]], pool: pd.DataFrame,
     ) -> Cascade:  # fmt: skip
         """Prepare a served model for its ``pool``, a table with the fields of its family's kernels and ``offset``."""
-        family = learning.of_kernels(pool["kernel"].tolist())
-        kernel, classes = family.kernel_classes(pool, hardware.wave_size)
+        family = of_kernels(pool["kernel"].tolist())
+        kernel, classes = family.part("support").kernel_classes(pool, hardware.wave_size)
         chosen = features.feature_set(family.features)
         # Resources that a build does not know are a value of their own: trees of plain comparisons need numbers.
         columns = {
@@ -68,13 +69,13 @@ class Cascade:
     def supported(self, dims: np.ndarray) -> np.ndarray:
         """Return which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
         problem = self.rule_columns(by_name(dims))
-        return (support.classes_verdicts(problem, self.kernel_classes, self.family.rules) == 0)[:, self.classes]
+        return (classes_verdicts(problem, self.kernel_classes, self.family.part("support").RULES) == 0)[:, self.classes]
 
     def rule_columns(self, columns: Columns) -> dict[str, np.ndarray]:
         """Return what the support rules read of problems, from their dimensions and ``ndim`` by name."""
         variant, dtype = self.operation.variant, self.operation.dtype
-        problem = self.family.problem_columns(columns, variant, ELEMENT_BYTES[dtype])
-        return problem | {"signature": support.signature(variant, dtype, columns["ndim"])}
+        problem = self.family.part("support").problem_columns(columns, variant, ELEMENT_BYTES[dtype])
+        return problem | {"signature": signature(variant, dtype, columns["ndim"])}
 
     def problem_columns(self, columns: Columns) -> dict[str, np.ndarray]:
         """Return what the features read of problems, from their dimensions and ``ndim`` by name."""

@@ -128,7 +128,7 @@ def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
     """Return the rules that need the problem, as symbols over classes of kernels, and which classes pass the others."""
     problem = cascade.rule_columns(_inputs())
     kernel = {name: values[0] for name, values in cascade.kernel_classes.items()}
-    held = [rule.holds(problem, kernel) for rule in cascade.family.rules]
+    held = [rule.holds(problem, kernel) for rule in cascade.family.part("support").RULES]
     always = np.ones(len(kernel["signature"]), bool)
     for value in held:
         if not _moves(value):

@@ -11,7 +11,8 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.host_check import HostCompiler
 from tileseer.conv import problem as problem_tables
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile.kernel import parse
+from tileseer.families.kernels import parse
+from tileseer.families.registration import header_file
 
 
 def verdicts(
@@ -24,10 +25,11 @@ def verdicts(
     built = candidates[(candidates["build_status"] == "ok").to_numpy()]
     kernels = list(dict.fromkeys(built["kernel"]))
     splits = sorted(set(built["split_k"].tolist()))
-    missing = [name for name in kernels if f"{name}.hpp" not in headers]
+    parsed = parse(kernels)
+    missing = [kernel.name for kernel in parsed if header_file(kernel) not in headers]
     if missing:
         raise UserError(f"the bundle of headers has none for {missing[0]}; delete it and run again")
-    units = [CompileUnit(parse(name), arch, headers[f"{name}.hpp"]) for name in kernels]
+    units = [CompileUnit(kernel, arch, headers[header_file(kernel)]) for kernel in parsed]
     asked = host.verdicts(units, problem_tables.from_frame(problems), splits)
     kernel, split = {name: i for i, name in enumerate(kernels)}, {value: i for i, value in enumerate(splits)}
     found = np.zeros((len(problems), len(candidates)), bool)

@@ -7,7 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.families import learning
+from tileseer.families.registry import of_kernels
+from tileseer.families.support_rules import check
 
 SUPPORTED = ""
 NOT_BUILT = "build"
@@ -35,9 +36,9 @@ def table(
 
     The verdict is that of our rules or, if it is given, of the ``library``: bool [P, Q], which pairs it runs.
     """
-    family = learning.of_kernels(candidates["kernel"].tolist())
-    verdicts = family.check(problems, candidates, variant, wave_size).astype(np.int32)
-    names = [SUPPORTED, *(rule.name for rule in family.rules), NOT_BUILT, LIBRARY]
+    rules = of_kernels(candidates["kernel"].tolist()).part("support").RULES
+    verdicts = check(problems, candidates, variant, wave_size).astype(np.int32)
+    names = [SUPPORTED, *(rule.name for rule in rules), NOT_BUILT, LIBRARY]
     if library is not None:
         verdicts = np.where(library, 0, np.where(verdicts == 0, names.index(LIBRARY), verdicts))
     verdicts[:, (candidates["build_status"] != "ok").to_numpy()] = names.index(NOT_BUILT)
@@ -48,11 +49,11 @@ def disagreements(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_size: int, library: np.ndarray
 ) -> pa.Table:
     """Return the pairs (``DISAGREEMENTS``) on which the ``library`` and our rules differ, in the order of ``table``."""
-    family = learning.of_kernels(candidates["kernel"].tolist())
-    verdicts = family.check(problems, candidates, variant, wave_size).astype(np.int32)
+    rules = of_kernels(candidates["kernel"].tolist()).part("support").RULES
+    verdicts = check(problems, candidates, variant, wave_size).astype(np.int32)
     built = (candidates["build_status"] == "ok").to_numpy()
     differ = _same_ndim(problems, candidates) & built & (library != (verdicts == 0))
-    rows = _rows(problems, candidates, verdicts, [SUPPORTED, *(rule.name for rule in family.rules)], differ)
+    rows = _rows(problems, candidates, verdicts, [SUPPORTED, *(rule.name for rule in rules)], differ)
     kernels = pa.array(candidates["kernel"].to_numpy()[np.nonzero(differ)[1]], pa.string())
     return pa.table([kernels, *rows.columns, pa.array(library[differ], pa.bool_())], schema=DISAGREEMENTS)
 

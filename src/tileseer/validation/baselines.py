@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tileseer import families
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
+from tileseer.families.registry import of_kernels
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
 from tileseer.validation.ranking import Scored, figures
@@ -77,7 +77,7 @@ def hand_rule(measurements: Measurements, rows: np.ndarray, hardware: Hardware) 
     shape = (len(rows), len(candidates))
     problem, candidate = (index.ravel() for index in np.indices(shape))
     names = ("tile_intensity", "fill_m", "fill_n", "fill_k", "blocks_per_cu")
-    chosen = families.of_kernels(candidates["kernel"].tolist()).features
+    chosen = of_kernels(candidates["kernel"].tolist()).features
     table = features.compute(
         measurements.problems.iloc[rows], candidates, problem, candidate, hardware, chosen, names
     ).astype(np.float64)

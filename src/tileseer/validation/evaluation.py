@@ -11,7 +11,7 @@ from tileseer.conv.problem import DIMS, from_frame
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
 from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, ties

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.dataset import efficiency
-from tileseer.devices.simulated_families import simulated
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.devices.simulated import SimulatedDevice
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.validation import bootstrap, ranking, schema
 from tileseer.validation.ranking import Scored
@@ -118,11 +118,11 @@ def of_simulation(
 
     ``measured`` (float64 [R, Q]) is the measured efficiency, ``offered`` (bool [R, Q]) what a selector may pick.
     """
-    truth = simulated(hardware, coefficients, seed=0).truth_us(problems, candidates)
+    truth = SimulatedDevice(hardware, coefficients, seed=0).truth_us(problems, candidates)
     unknown = coefficients.deviation.model_copy(update={"pair": 0.0})
     # A pair that crashes has no true time, but nothing foretells it: the formula goes on giving one.
     formula = coefficients.model_copy(update={"deviation": unknown, "failure_rate": 0.0})
-    expected = simulated(hardware, formula, seed=0).truth_us(problems, candidates)
+    expected = SimulatedDevice(hardware, formula, seed=0).truth_us(problems, candidates)
     truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
     return Floor(
         basis="noise-free times of the simulated device",

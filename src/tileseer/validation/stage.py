@@ -9,7 +9,7 @@ from tileseer.benchmark import chosen_pairs
 from tileseer.conv import layers as layer_tables
 from tileseer.core import parquet
 from tileseer.dataset import schema as datasets
-from tileseer.gpu.coefficients import load_coefficients
+from tileseer.families.coefficients import load_coefficients
 from tileseer.model.model import Model
 from tileseer.settings.model import ModelSettings
 from tileseer.settings.validation import ValidationSettings

@@ -1,18 +1,22 @@
-"""The depthwise forward kernel: one channel a group, 2D, a kernel family beside the implicit GEMM.
+"""The depthwise forward kernel: a kind of its own beside the implicit GEMM, one channel a group, 2D.
 
-``parse(name(kernel)) == kernel`` holds for every kernel, as in ``tileseer.families.ck_tile.kernel``. ``fault`` says why
-a kernel cannot run; ``DepthwiseConfig`` itself only refuses sizes that are no sizes.
+``parse(name(kernel)) == kernel`` holds for every kernel. ``fault`` says why a kernel cannot run; ``DepthwiseConfig``
+itself only refuses sizes that are no sizes.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from tileseer.conv.operation import DTYPES, ELEMENT_BYTES
-from tileseer.core.errors import UserError
-from tileseer.core.grammar import Part, broken, compiled
+from tileseer.core.grammar import Part, compiled
+from tileseer.families.gemm_kernel import COUNT, END, Kernel, check_fields, choice, parsed
 
+PREFIX = "grouped_conv_fwd_depthwise_"
 LAYOUT = "ngchw"
 NDIM = 2
 VARIANT = "forward"
@@ -21,7 +25,7 @@ LDS_BYTES = 65536
 
 
 @dataclass(frozen=True, order=True)
-class DepthwiseConfig:
+class DepthwiseConfig(Kernel):
     """One depthwise kernel. The block computes ``tile_h`` x ``tile_w`` outputs, a thread ``sub_h`` x ``sub_w``.
 
     Dilation is 1; the padding follows from the filter. ``vec_in`` and ``vec_out`` are elements a load and a store.
@@ -39,13 +43,24 @@ class DepthwiseConfig:
     vec_in: int
     vec_out: int
 
+    variant: ClassVar[str] = VARIANT  # type: ignore[misc]
+    ndim: ClassVar[int] = NDIM  # type: ignore[misc]
+    kind: ClassVar[str] = "depthwise"
+    block: ClassVar[int] = BLOCK_THREADS
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {"dtype": DTYPES}
+
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise UserError(f"depthwise kernel: dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}")
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UserError(f"depthwise kernel: {field.name} is {value!r}; it must be a positive int")
+        check_fields(self, "depthwise kernel", [field.name for field in fields(self)[1:]])
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return name(self)
+
+    @property
+    def built_as(self) -> DepthwiseConfig:
+        """The kernel itself: its layout has one label."""
+        return self
 
     @property
     def pad(self) -> int:
@@ -54,46 +69,44 @@ class DepthwiseConfig:
 
 
 def name(kernel: DepthwiseConfig) -> str:
-    """Return the kernel's name."""
+    """The kernel's name."""
     k = kernel
     return (
-        f"grouped_conv_fwd_depthwise_{k.dtype}_{LAYOUT}_{NDIM}d_{k.tile_h}x{k.tile_w}_f{k.filter_size}"
+        f"{PREFIX}{k.dtype}_{LAYOUT}_{NDIM}d_{k.tile_h}x{k.tile_w}_f{k.filter_size}"
         f"_s{k.stride_h}x{k.stride_w}_p{k.pad}x{k.pad}_nb{k.batches}_sub{k.sub_h}x{k.sub_w}_vec{k.vec_in}_{k.vec_out}"
     )
 
 
-_COUNT = r"([1-9]\d*)"
-_END = "(?![^_])"
 _PARTS = (
-    Part("grouped_conv_fwd_depthwise_", "grouped_conv_fwd_depthwise_"),
-    Part(f"a data type ({', '.join(DTYPES)})", rf"({'|'.join(DTYPES)})_"),
+    Part(PREFIX, PREFIX),
+    choice("a data type", "dtype", DTYPES),
     Part(f"{LAYOUT}_{NDIM}d", f"{LAYOUT}_{NDIM}d"),
-    Part("the tile (height x width, as _16x16)", rf"_{_COUNT}x{_COUNT}{_END}"),
-    Part("the filter (as _f3)", rf"_f{_COUNT}{_END}"),
-    Part("the stride (as _s2x2)", rf"_s{_COUNT}x{_COUNT}{_END}"),
-    Part("the padding (as _p1x1)", rf"_p\d+x\d+{_END}"),
-    Part("the batches (as _nb2)", rf"_nb{_COUNT}{_END}"),
-    Part("the sub-tile (as _sub1x4)", rf"_sub{_COUNT}x{_COUNT}{_END}"),
-    Part("the vectors (as _vec8_8)", rf"_vec{_COUNT}_{_COUNT}"),
+    Part("the tile (height x width, as _16x16)", rf"_{COUNT}x{COUNT}{END}"),
+    Part("the filter (as _f3)", rf"_f{COUNT}{END}"),
+    Part("the stride (as _s2x2)", rf"_s{COUNT}x{COUNT}{END}"),
+    Part("the padding (as _p1x1)", rf"_p\d+x\d+{END}"),
+    Part("the batches (as _nb2)", rf"_nb{COUNT}{END}"),
+    Part("the sub-tile (as _sub1x4)", rf"_sub{COUNT}x{COUNT}{END}"),
+    Part("the vectors (as _vec8_8)", rf"_vec{COUNT}_{COUNT}"),
 )
 _GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> DepthwiseConfig:
-    """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    match = _GRAMMAR.fullmatch(text)
-    if not match:
-        raise UserError(f"kernel name {text!r}: {broken(text, _PARTS)}\n(the grammar is in docs/rule-sets.md)")
-    dtype, tile_h, tile_w, size, stride_h, stride_w, batches, sub_h, sub_w, vec_in, vec_out = match.groups()
-    sizes = (tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out)
-    kernel = DepthwiseConfig(dtype, *map(int, sizes))
-    if name(kernel) != text:
-        raise UserError(f"kernel name {text!r} is not canonical; the kernel is called {name(kernel)!r}")
-    return kernel
+    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
+    return parsed(text, _GRAMMAR, _PARTS, _kernel)
+
+
+def _kernel(match: re.Match[str]) -> DepthwiseConfig:
+    tile_h, tile_w, size, stride_h, stride_w, batches, *rest = map(int, match.groups()[1:])
+    sub_h, sub_w, vec_in, vec_out = rest
+    return DepthwiseConfig(
+        match["dtype"], tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out
+    )
 
 
 def fault(kernel: DepthwiseConfig) -> str:
-    """Return why the kernel cannot run, or an empty string.
+    """Why the kernel cannot run, or an empty string.
 
     A wave of 64 threads holds whole images of sub-tiles; the padded input rows of them lie in LDS.
     """

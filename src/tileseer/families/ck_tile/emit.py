@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jinja2
 
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.templates import Leaf, Skeleton, environment, mistakes_named
-from tileseer.families.ck_tile import ck_api, depthwise, kernel, registry_key
-from tileseer.families.ck_tile.ck_api import CkApi
+from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import kernel, registry_key
+from tileseer.families.ck_tile.api import CkApi
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.registration import LACK
 
 Kernel = KernelConfig | DepthwiseConfig
 
@@ -47,33 +51,40 @@ _GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES
 _DEPTHWISE_LEAVES = (
     "tile_h", "tile_w", "filter_size", "stride_h", "stride_w", "sub_h", "sub_w", "batches", "vec_in", "vec_out", "pad",
 )  # fmt: skip
-HEADER_TEMPLATE, DEPTHWISE_TEMPLATE = "kernel.hpp.j2", "depthwise.hpp.j2"
 UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
-
-_gemm_form, _gemm_values = attrgetter(*_GEMM_FORM), attrgetter(*_GEMM_LEAVES)
-_depthwise_values = attrgetter(*_DEPTHWISE_LEAVES)
+_DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
 
 
-@dataclass(frozen=True)
-class _Filling:
-    """What is filled in for one kernel: ``form`` tells the skeleton, ``values`` are its leaves."""
-
-    form: tuple[object, ...]
-    values: list[str]
-
-
-def _filling(one: Kernel, arch: str) -> _Filling:
-    if isinstance(one, DepthwiseConfig):
-        return _Filling((depthwise.VARIANT, one.dtype), [name(one), arch, *map(str, _depthwise_values(one))])
-    return _Filling(_gemm_form(one), [name(one), arch, *map(str, _gemm_values(one))])
+def files(kernels: Sequence[Kernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
+    """Path to text of the kernels' files, and ``KERNEL.lack`` where the API level has no form for a kernel."""
+    level = level or ck_api.NEWEST
+    emitter = Emitter(templates, api, level)
+    lacks = {one.name: emitter.lack(one) for one in kernels}
+    texts = {f"{stem}{LACK}": f"CK Tile {level}: {lack}\n" for stem, lack in lacks.items() if lack}
+    return texts | emitter.files(kernels, arch)
 
 
-def _header_template(one: Kernel) -> str:
-    return DEPTHWISE_TEMPLATE if isinstance(one, DepthwiseConfig) else HEADER_TEMPLATE
+def collection_files(kernels: Sequence[Kernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
+    """Path to text of the files that name many kernels."""
+    return Emitter(templates, api, level or ck_api.NEWEST).collection_files(kernels, arch)
+
+
+def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
+    """How a dispatcher finds each kernel: header, wrapper, and the key's values as registration fills them in."""
+    table = ck_api.load(api)
+    return [
+        {
+            "kernel": name,
+            "header": f"{name}.hpp",
+            "wrapper": f"{WRAPPERS}/dispatcher_wrapper_{name}.hpp",
+            "registry_key": registry_key.values(registry_key.of_gemm(kernel.parse(name), table), arch),
+        }
+        for name in names
+    ]
 
 
 def template_files(template_dir: Path) -> list[Path]:
-    """Return the C++ templates of a folder, sorted: what emitted text depends on besides the API table."""
+    """The C++ templates of a folder, sorted: what emitted text depends on besides the API table."""
     found = sorted(template_dir.glob(_PATTERN))
     if not found:
         raise UserError(f"{template_dir}: no C++ templates ({_PATTERN}) here; give the folder workflow/templates")
@@ -81,7 +92,7 @@ def template_files(template_dir: Path) -> list[Path]:
 
 
 def emission_digest(template_dir: Path, api_table: Path) -> str:
-    """Return the SHA-256 (hex) of the templates and the API table: it changes when emitted text can change."""
+    """SHA-256 (hex) of the templates and the API table: it changes when emitted text can change."""
     digest = hashlib.sha256()
     for path in (*template_files(template_dir), api_table):
         content = path.read_bytes()
@@ -105,44 +116,44 @@ class Emitter:
         self._templates = {path.name: self._compiled(loaded, path.name) for path in template_files(template_dir)}
 
     def header(self, kernel: Kernel, arch: str) -> str:
-        """Return the kernel's header for ``arch`` (gfx...)."""
-        return self._filled(_header_template(kernel), kernel, _filling(kernel, _checked(arch)))
+        """The kernel's header for ``arch`` (gfx...)."""
+        return self._filled(_KINDS[kernel.kind].header, kernel, _values(kernel, _checked(arch)))
 
     def unit(self, kernel: Kernel) -> str:
-        """Return the compilation unit of the kernel's header."""
-        return self._filled(UNIT_TEMPLATE, kernel, _filling(kernel, ""))
+        """The compilation unit of the kernel's header."""
+        return self._filled(UNIT_TEMPLATE, kernel, _values(kernel, ""))
 
     def wrapper(self, kernel: Kernel, arch: str) -> str:
-        """Return the header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
+        """The header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
         if not is_registered(kernel):
-            raise UserError(f"{name(kernel)}: the dispatcher's backend has no {_ndim(kernel)}D convolution to register")
-        return self._filled(WRAPPER_TEMPLATE, kernel, _filling(kernel, _checked(arch)))
+            raise UserError(f"{kernel.name}: the dispatcher's backend has no {kernel.ndim}D convolution to register")
+        return self._filled(WRAPPER_TEMPLATE, kernel, _values(kernel, _checked(arch)))
 
     @staticmethod
     def paths(kernel: Kernel) -> list[str]:
-        """Return the files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
-        stem = name(kernel)
+        """The files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
+        stem = kernel.name
         wrapper = [f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] if is_registered(kernel) else []
         return [f"{stem}.hpp", f"{stem}.cpp", *wrapper]
 
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
-        """Return path to text of the files of one kernel; see ``paths``."""
-        filling = _filling(kernel, _checked(arch))
-        templates = [_header_template(kernel), UNIT_TEMPLATE]
+        """Path to text of the files of one kernel; see ``paths``."""
+        values = _values(kernel, _checked(arch))
+        templates = [_KINDS[kernel.kind].header, UNIT_TEMPLATE]
         if is_registered(kernel):
             templates.append(WRAPPER_TEMPLATE)
-        texts = [self._filled(template, kernel, filling) for template in templates]
+        texts = [self._filled(template, kernel, values) for template in templates]
         return dict(zip(self.paths(kernel), texts, strict=True))
 
     def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
-        """Return the files of ``kernel_files`` of all kernels, sorted; a kernel that the API level lacks has none."""
+        """The files of ``kernel_files`` of all kernels, sorted; a kernel that the API level lacks has none."""
         texts: dict[str, str] = {}
         for one in self._has(kernels):
             texts |= self.kernel_files(one, arch)
         return dict(sorted(texts.items()))
 
     def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = CHUNK_SIZE) -> dict[str, str]:
-        """Return the files that name many kernels: relative path to text, sorted.
+        """The files that name many kernels: relative path to text, sorted.
 
         An include-all header a direction; one register-all header; for each direction that has 2D or 3D kernels,
         its registration sources of ``chunk_size`` kernels and one source that calls them.
@@ -154,7 +165,7 @@ class Emitter:
         has = self._has(kernels)
         for variant in VARIANTS:
             row = self._api.variants[variant]
-            own = sorted((name(one), is_registered(one)) for one in set(has) if _variant(one) == variant)
+            own = sorted((one.name, is_registered(one)) for one in set(has) if one.variant == variant)
             every = [stem for stem, _ in own]
             texts[f"include_all_grouped_conv_{row.short}_kernels.hpp"] = self._render(
                 "include_all.hpp.j2", variant=row, names=every
@@ -172,7 +183,7 @@ class Emitter:
         return dict(sorted(texts.items()))
 
     def lack(self, kernel: Kernel) -> str:
-        """Return why this level of the API has no form for the kernel, or an empty string."""
+        """Why this level of the API has no form for the kernel, or an empty string."""
         return self._api.lack(kernel)
 
     def _has(self, kernels: Iterable[Kernel]) -> list[Kernel]:
@@ -192,76 +203,35 @@ class Emitter:
         texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
         return texts
 
-    def _filled(self, template: str, kernel: Kernel, filling: _Filling) -> str:
-        """Return the text of the kernel's form with the kernel's values."""
-        key = (template, filling.form)
+    def _filled(self, template: str, kernel: Kernel, values: list[str]) -> str:
+        """Text of the kernel's form with the kernel's values."""
+        kind = _KINDS[kernel.kind]
+        key = (template, kind.form_of(kernel))
         skeleton = self._skeletons.get(key)
         if skeleton is None:
-            leaves = _DEPTHWISE_LEAVES if isinstance(kernel, DepthwiseConfig) else _GEMM_LEAVES
-            text = self._render(template, **self._form_context(kernel, leaves))
-            skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *leaves))
+            text = self._render(template, **self._form_context(kernel, kind))
+            skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
         # What depends on the form alone was checked when the skeleton was made.
-        fault = self.lack(kernel) or (_size_fault(kernel) if isinstance(kernel, KernelConfig) else "")
+        fault = self.lack(kernel) or kind.size_fault(kernel)
         if fault:
-            raise UserError(f"{name(kernel)}: {fault}")
-        return skeleton.filled(filling.values)
+            raise UserError(f"{kernel.name}: {fault}")
+        return skeleton.filled(values)
 
-    def _form_context(self, kernel: Kernel, leaves: Sequence[str]) -> dict[str, object]:
-        shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in leaves})
-        context: dict[str, object] = {leaf: Leaf(leaf) for leaf in _COMMON_LEAVES}
-        if isinstance(kernel, DepthwiseConfig):
-            return context | self._depthwise_context(kernel, shown)
-        for field in _GEMM_FORM:
+    def _form_context(self, kernel: Kernel, kind: _Kind) -> dict[str, object]:
+        fault = form_fault(kernel, self._api)
+        if fault:
+            raise UserError(f"{kernel.name}: {fault}")
+        shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in kind.leaves})
+        for field in kind.form:
             setattr(shown, field, getattr(kernel, field))
-        return context | self._gemm_context(kernel, shown)
-
-    def _depthwise_context(self, kernel: DepthwiseConfig, shown: SimpleNamespace) -> dict[str, object]:
-        api = self._api
-        shown.dtype, shown.ndim, shown.block = kernel.dtype, depthwise.NDIM, depthwise.BLOCK_THREADS
-        fault = form_fault(kernel, api)
-        if fault:
-            raise UserError(f"{name(kernel)}: {fault}")
-        variant = api.variants[depthwise.VARIANT]
         return {
-            "k": shown,
-            "ndim": depthwise.NDIM,
-            "variant": variant,
-            "depthwise": api.depthwise,
-            "cpp_type": api.dtypes[kernel.dtype],
-            "key": registry_key.of_depthwise(shown, api),  # type: ignore[arg-type]
-            "includes": [*api.includes.depthwise, variant.kernel_header],
-            "registration_includes": api.includes.registration,
-        }
-
-    def _gemm_context(self, kernel: KernelConfig, shown: SimpleNamespace) -> dict[str, object]:
-        api = self._api
-        fault = form_fault(kernel, api)
-        if fault:
-            raise UserError(f"{name(kernel)}: {fault}")
-        variant = api.variants[kernel.variant]
-        pipeline = api.pipelines[kernel.pipeline]
-        instances = api.loop == "type"
-        streamk = kernel.streamk != "none"
-        flags = {field: getattr(kernel, field) for field in _FLAGS}
-        flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
-        return {
+            **{leaf: Leaf(leaf) for leaf in _COMMON_LEAVES},
             "k": shown,
             "ndim": kernel.ndim,
-            "variant": variant,
-            "pipeline": pipeline,
-            "layout": api.layouts[kernel.ndim],
-            "cpp_type": api.dtypes[kernel.dtype],
-            "scheduler": api.schedulers[kernel.scheduler],
-            "specialization": api.specializations[kernel.specialization],
-            "reduction": api.streamk.get(kernel.streamk),
-            "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
-            "instances": instances,
-            "conv_pipeline": _conv_pipeline(pipeline),
-            "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
-            "flag": {field: "true" if value else "false" for field, value in flags.items()},
-            "key": registry_key.of_gemm(shown, api),  # type: ignore[arg-type]
-            "includes": _kernel_includes(kernel, api),
-            "registration_includes": api.includes.registration,
+            "variant": self._api.variants[kernel.variant],
+            "cpp_type": self._api.dtypes[kernel.dtype],
+            "registration_includes": self._api.includes.registration,
+            **kind.context(kernel, shown, self._api),
         }
 
     def _compiled(self, loaded: jinja2.Environment, template: str) -> jinja2.Template:
@@ -275,22 +245,44 @@ class Emitter:
             return self._templates[template].render(context)
 
 
-def name(one: Kernel) -> str:
-    """Return the name of a kernel of either family."""
-    return depthwise.name(one) if isinstance(one, DepthwiseConfig) else kernel.name(one)
-
-
 def is_registered(one: Kernel) -> bool:
-    """Tell whether the kernel has an entry in the dispatcher's registry."""
-    return _ndim(one) in REGISTERED_NDIMS
+    """Whether the kernel has an entry in the dispatcher's registry."""
+    return one.ndim in REGISTERED_NDIMS
 
 
-def _ndim(one: Kernel) -> int:
-    return depthwise.NDIM if isinstance(one, DepthwiseConfig) else one.ndim
+def _values(one: Kernel, arch: str) -> list[str]:
+    return [one.name, arch, *map(str, _KINDS[one.kind].values_of(one))]
 
 
-def _variant(one: Kernel) -> str:
-    return depthwise.VARIANT if isinstance(one, DepthwiseConfig) else one.variant
+def _depthwise_context(kernel: DepthwiseConfig, shown: Any, api: CkApi) -> dict[str, object]:
+    return {
+        "depthwise": api.depthwise,
+        "key": registry_key.of_depthwise(shown, api),
+        "includes": [*api.includes.depthwise, api.variants[kernel.variant].kernel_header],
+    }
+
+
+def _gemm_context(kernel: KernelConfig, shown: Any, api: CkApi) -> dict[str, object]:
+    variant = api.variants[kernel.variant]
+    pipeline = api.pipelines[kernel.pipeline]
+    instances = api.loop == "type"
+    streamk = kernel.streamk != "none"
+    flags = {field: getattr(kernel, field) for field in _FLAGS}
+    flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
+    return {
+        "pipeline": pipeline,
+        "layout": api.layouts[kernel.ndim],
+        "scheduler": api.schedulers[kernel.scheduler],
+        "specialization": api.specializations[kernel.specialization],
+        "reduction": api.streamk.get(kernel.streamk),
+        "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
+        "instances": instances,
+        "conv_pipeline": _conv_pipeline(pipeline),
+        "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
+        "flag": {field: "true" if value else "false" for field, value in flags.items()},
+        "key": registry_key.of_gemm(shown, api),
+        "includes": _kernel_includes(kernel, api),
+    }
 
 
 def _checked(arch: str) -> str:
@@ -312,7 +304,7 @@ def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:
 
 
 def _fault(kernel: KernelConfig, api: CkApi) -> str:
-    """Return why CK Tile has no form for this kernel, or an empty string.
+    """Why CK Tile has no form for this kernel, or an empty string.
 
     Whether a kernel is worth having on an arch is for ``tileseer.families.ck_tile.validity``.
     """
@@ -331,17 +323,44 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
 
 
 def form_fault(one: Kernel, api: CkApi) -> str:
-    """Return why the templates have no form for the kernel at this level of the API, or an empty string."""
-    lack = api.lack(one)
-    if lack or isinstance(one, DepthwiseConfig):
-        return lack
-    return _fault(one, api) or _size_fault(one)
+    """Why the templates have no form for the kernel at this level of the API, or an empty string."""
+    kind = _KINDS[one.kind]
+    return api.lack(one) or kind.fault(one, api) or kind.size_fault(one)
 
 
 def _size_fault(k: KernelConfig) -> str:
-    """Return why there is no form for the kernel's numbers, or an empty string."""
+    """Why there is no form for the kernel's numbers, or an empty string."""
     if k.explicit_gemm and k.num_groups_to_merge != 1:
         return f"explicit_gemm takes one group a block, num_groups_to_merge is {k.num_groups_to_merge}"
     if k.epilogue == "default" and k.num_wave_groups != 1:
         return f"the default epilogue has no wave groups, num_wave_groups is {k.num_wave_groups}"
     return ""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How kernels of a kind become text: ``leaves`` are only printed, ``form`` makes the text's form."""
+
+    header: str
+    leaves: tuple[str, ...]
+    form: tuple[str, ...]
+    context: Callable[[Any, Any, CkApi], dict[str, object]]
+    """(kernel, its form with leaves for numbers, API) to what the templates of the kind read."""
+    fault: Callable[[Any, CkApi], str] = lambda kernel, api: ""
+    size_fault: Callable[[Any], str] = lambda kernel: ""
+
+    @cached_property
+    def values_of(self) -> Callable[[Kernel], tuple[object, ...]]:
+        """The leaves of a kernel."""
+        return attrgetter(*self.leaves)
+
+    @cached_property
+    def form_of(self) -> Callable[[Kernel], tuple[object, ...]]:
+        """What makes the form of a kernel's text."""
+        return attrgetter(*self.form)
+
+
+_KINDS = {
+    KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, _gemm_context, _fault, _size_fault),
+    DepthwiseConfig.kind: _Kind("depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, _depthwise_context),
+}

@@ -88,7 +88,7 @@ NAMES = (*DEFECTS, PIPELINE_REPLACED, DEPTHWISE_FAULT, *(rule.__name__ for rule 
 
 
 def of(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs) -> tuple[Flag, ...]:
-    """Return every flag of the kernel on an arch; none means that it is built."""
+    """Every flag of the kernel on an arch; none means that it is built."""
     if isinstance(kernel, DepthwiseConfig):
         reason = depthwise.fault(kernel)
         return (Flag(DEPTHWISE_FAULT, reason),) if reason else ()
@@ -98,7 +98,7 @@ def of(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs) -> t
 
 
 def first_defect(kernel: KernelConfig, included: Collection[str]) -> tuple[str, str]:
-    """Return (flag, reason) of the first known defect that is not asked for, or two empty strings."""
+    """(flag, reason) of the first known defect that is not asked for, or two empty strings."""
     for name, defect in DEFECTS.items():
         reason = defect.check(kernel)
         if reason and not {name, ALL} & set(included):
@@ -107,7 +107,7 @@ def first_defect(kernel: KernelConfig, included: Collection[str]) -> tuple[str, 
 
 
 def replaced_pipeline(kernel: KernelConfig, wanted: str) -> Flag:
-    """Return the flag of a kernel that was made of a line which asks for the pipeline ``wanted``."""
+    """The flag of a kernel that was made of a line which asks for the pipeline ``wanted``."""
     return Flag(PIPELINE_REPLACED, f"the instance file asks for {wanted}; the reference makes {kernel.pipeline} of it")
 
 
@@ -119,5 +119,5 @@ def check_names(names: Collection[str]) -> None:
 
 
 def is_built(found: Collection[Flag], included: Collection[str]) -> bool:
-    """Tell whether a kernel with the flags ``found`` is built when the flags ``included`` are asked for."""
+    """Whether a kernel with the flags ``found`` is built when the flags ``included`` are asked for."""
     return ALL in included or all(flag.name in included for flag in found)

@@ -7,8 +7,9 @@ would need a correction is refused here, before it gets a name.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 PREFIX = "grouped_conv_"
 LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
 """Layout labels by dimensionality; the first is the true one, the others occur in foreign rule sets."""
+LABELS = tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))
 PIPELINES = tuple(pipelines.TABLE)
 EPILOGUES = ("cshuffle", "default")
 SCHEDULERS = ("intrawave", "interwave")
@@ -46,10 +48,6 @@ STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
 TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
-CHOICES = {
-    "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
-    "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK,
-}  # fmt: skip
 _COUNTS = (*SIZES, *VECTORS, "num_wave_groups", "num_groups_to_merge")
 
 
@@ -92,11 +90,15 @@ class KernelConfig(GemmKernel):
     pad_n: bool = True
     pad_k: bool = True
 
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
+        "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK, "layout": LABELS,
+    }  # fmt: skip
+
     def __post_init__(self) -> None:
-        check_fields(self, "kernel", CHOICES, ())
+        check_fields(self, "kernel", _COUNTS)
         if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:
             raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
-        check_fields(self, "kernel", {}, _COUNTS)
         if self.streamk_persistent and self.streamk == "none":
             raise UserError("kernel: streamk_persistent is set without a streamk strategy")
 
@@ -118,12 +120,19 @@ class KernelConfig(GemmKernel):
             return hint
         return 1 if self.double_smem_buffer else 2
 
+    @property
+    def built_as(self) -> KernelConfig:
+        """The kernel with the label of its true layout; foreign rule sets label 3D ``nhwgc``."""
+        label = LAYOUTS[self.ndim][0]
+        return self if self.layout == label else replace(self, layout=label)
 
+
+KERNEL = KernelConfig
 FIELDS = tuple(field.name for field in fields(KernelConfig))
 
 
 def name(kernel: KernelConfig) -> str:
-    """Return the kernel's name; suffixes appear in a fixed order and only where they differ from the default."""
+    """The kernel's name; suffixes appear in a fixed order and only where they differ from the default."""
     k = kernel
     # Written out, because a library of 14,000 kernels asks for a name more often than for anything else.
     text = (
@@ -154,17 +163,11 @@ def name(kernel: KernelConfig) -> str:
     return text
 
 
-def with_true_layout(kernel: KernelConfig) -> KernelConfig:
-    """Return the kernel labelled with the layout that its dimensionality has; foreign rule sets label 3D ``nhwgc``."""
-    label = LAYOUTS[kernel.ndim][0]
-    return kernel if kernel.layout == label else replace(kernel, layout=label)
-
-
 _PARTS = (
     Part(PREFIX, PREFIX),
     choice("a direction", "variant", tuple(SHORT_VARIANTS.values())),
     choice("a data type", "dtype", DTYPES),
-    choice("a layout", "layout", tuple(dict.fromkeys(label for labels in LAYOUTS.values() for label in labels))),
+    choice("a layout", "layout", LABELS),
     Part("the dimensionality (1d, 2d, 3d)", r"(?P<ndim>[123])d_"),
     choice("a pipeline", "pipeline", PIPELINES),
     choice("an epilogue", "epilogue", EPILOGUES),
@@ -189,7 +192,7 @@ _GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> KernelConfig:
-    """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
+    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
     return parsed(text, _GRAMMAR, _PARTS, _kernel)
 
 
@@ -210,14 +213,6 @@ def _kernel(match: re.Match[str]) -> KernelConfig:
     return KernelConfig(*leading, *sizes_behind(match, "scheduler").values(), *vectors, **options)
 
 
-def frame(kernels: list[KernelConfig]) -> pd.DataFrame:
-    """Return one row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
-    table = frame_of(kernels, FIELDS)
-    table.insert(0, "kernel", [name(k) for k in kernels])
-    return table
-
-
-def from_frame(table: pd.DataFrame) -> list[KernelConfig]:
-    """Return the kernels of ``table`` (columns ``FIELDS``), in its order."""
-    columns = [table[field].tolist() for field in FIELDS]
-    return [KernelConfig(*values) for values in zip(*columns, strict=True)]
+def frame(kernels: Sequence[KernelConfig]) -> pd.DataFrame:
+    """One row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
+    return frame_of(kernels, FIELDS)

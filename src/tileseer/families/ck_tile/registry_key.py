@@ -5,11 +5,8 @@ It is made of the kernel, never of its name, and no two kernels share one.
 
 from __future__ import annotations
 
-from tileseer.families.ck_tile.ck_api import CkApi
-from tileseer.families.ck_tile.depthwise import LAYOUT as DEPTHWISE_LAYOUT
-from tileseer.families.ck_tile.depthwise import NDIM as DEPTHWISE_NDIM
-from tileseer.families.ck_tile.depthwise import VARIANT as DEPTHWISE_VARIANT
-from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.api import CkApi
+from tileseer.families.ck_tile.depthwise import LAYOUT, DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
 
 ARCH_ARGUMENT = "gfx_arch"
@@ -20,7 +17,7 @@ Key = dict[str, str]
 
 
 def of_gemm(k: KernelConfig, api: CkApi) -> Key:
-    """Return field to C++ expression for an implicit-GEMM kernel."""
+    """Field to C++ expression for an implicit-GEMM kernel."""
     return {
         **_common(k.dtype, api.layouts[k.ndim].label, k.ndim, api.variants[k.variant].operation),
         "tile_m": f"{k.tile_m}", "tile_n": f"{k.tile_n}", "tile_k": f"{k.tile_k}",
@@ -37,9 +34,9 @@ def of_gemm(k: KernelConfig, api: CkApi) -> Key:
 
 
 def of_depthwise(k: DepthwiseConfig, api: CkApi) -> Key:
-    """Return the same for a depthwise kernel; its sizes take the GEMM's places (docs/code-generation.md)."""
+    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/code-generation.md)."""
     return {
-        **_common(k.dtype, DEPTHWISE_LAYOUT, DEPTHWISE_NDIM, api.variants[DEPTHWISE_VARIANT].operation),
+        **_common(k.dtype, LAYOUT, k.ndim, api.variants[k.variant].operation),
         "tile_m": f"{k.tile_h}", "tile_n": f"{k.tile_w}", "tile_k": f"{k.filter_size}",
         "wave_m": f"{k.stride_h}", "wave_n": f"{k.stride_w}", "wave_k": "0",
         "warp_m": f"{k.pad}", "warp_n": f"{k.pad}", "warp_k": f"{k.batches}",
@@ -52,6 +49,17 @@ def of_depthwise(k: DepthwiseConfig, api: CkApi) -> Key:
     }  # fmt: skip
 
 
+def values(key: Key, arch: str) -> dict[str, str | int | bool]:
+    """What the C++ literals of a key say: numbers, flags, texts, names of enumerators, and the arch."""
+    return {field: arch if text == ARCH_ARGUMENT else _value(text) for field, text in key.items()}
+
+
+def _value(text: str) -> str | int | bool:
+    if text in ("true", "false"):
+        return text == "true"
+    return int(text) if text.isdigit() else text.strip('"')
+
+
 def _common(dtype: str, layout: str, ndim: int, operation: str) -> Key:
     return {
         "dtype_in": _text(dtype), "dtype_wei": _text(dtype), "dtype_out": _text(dtype), "layout": _text(layout),
@@ -60,7 +68,7 @@ def _common(dtype: str, layout: str, ndim: int, operation: str) -> Key:
 
 
 def _specialization(k: KernelConfig) -> str:
-    """Return the specialization with, behind a plus sign each, the options that the key has no field for."""
+    """The specialization with, behind a plus sign each, the options that the key has no field for."""
     extras = (
         ("+2stage", k.two_stage),
         ("+explicit_gemm", k.explicit_gemm),

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from tileseer.conv.implicit_gemm import element_bytes
+from tileseer.families.candidates import capped_vectors
 from tileseer.families.ck_tile.kernel import TWO_BLOCK_PIPELINES
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 
+FORMULAS = True
 ACCUMULATOR_BYTES = 4
-VECTOR_BYTES = 16
-"""The widest load or store of a lane."""
 ALWAYS_DOUBLE_LDS = ("compv4", "comp_async")
 
 
@@ -50,13 +50,6 @@ def estimate(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coeffic
     )
     table["fault"] = _faults(candidates, table, vgprs, hardware, coefficients)
     return table
-
-
-def capped_vectors(candidates: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the elements of one access of A, B and C, at most 16 bytes each, float64 [Q] each."""
-    widest = VECTOR_BYTES / element_bytes(candidates["dtype"])
-    a, b, c = (np.minimum(candidates[f"vec_{x}"].to_numpy(np.float64), widest) for x in "abc")
-    return a, b, c
 
 
 def _block_sizes(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> dict[str, np.ndarray]:

@@ -1,56 +1,20 @@
-"""Which kernels can run which problems, decided on the CPU before anything is launched.
-
-``RULES`` is the whole list, in the order in which they are asked; the first rule that fails is the verdict.
-Most rules look at a few fields only, so they are evaluated once per class of kernels that agree in those.
-"""
+"""Which CK Tile kernels can run which problems, decided on the CPU before anything is launched."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from tileseer.conv import implicit_gemm
-from tileseer.conv import problem as problem_tables
-from tileseer.conv.operation import DTYPES, VARIANTS
-from tileseer.conv.problem import DIMS, Problem
-from tileseer.families.ck_tile import kernel as kernels
-from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.families.ck_tile.resources import capped_vectors, double_lds
+from tileseer.families.candidates import capped_vectors
+from tileseer.families.ck_tile.resources import double_lds
+from tileseer.families.support_rules import OPERATION, Columns, Rule, distinct, signatures, vectors_divide_runs
 
 LARGEST_TENSOR = 2**31
 """Bytes from which 32-bit offsets no longer reach the whole tensor."""
 MOST_SUB_GEMMS = 128
 """Places for sub-GEMMs in the arguments of a bwd_data kernel; the library's own check (``docs/host-support.md``)."""
 INTERWAVE_PIPELINES = ("mem", "basic_v1", "basic_v2", "compv1", "compv2")
-
-Columns = Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A condition for a kernel to run a problem; ``reason`` is the sentence a user reads when it fails.
-
-    ``holds(problem, kernel)`` gets columns by name, problems [P, 1] and kernel classes [1, Q], and returns a
-    bool array that broadcasts to [P, Q].
-    """
-
-    name: str
-    reason: str
-    holds: Callable[[Columns, Columns], np.ndarray]
-
-
-def same_operation(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Direction, data type and dimensionality agree."""
-    return problem["signature"] == kernel["signature"]
-
-
-def vectors_divide_runs(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Each vector width divides the contiguous channels of its operand; merged groups are walked one by one."""
-    fits = [problem[f"run_{x}"] % kernel[f"vec_{x}"] == 0 for x in "abc"]
-    return fits[0] & fits[1] & fits[2]
 
 
 def filter_fits_specialization(problem: Columns, kernel: Columns) -> np.ndarray:
@@ -135,8 +99,8 @@ def sub_gemms_have_places(problem: Columns, kernel: Columns) -> np.ndarray:
     return problem["sub_gemms"] <= MOST_SUB_GEMMS
 
 
-RULES = (
-    Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
+RULES: tuple[Rule, ...] = (
+    OPERATION,
     Rule("vector", "a vector width does not divide the channel run of A, B or C", vectors_divide_runs),
     Rule(
         "specialization",
@@ -170,71 +134,12 @@ _KERNEL_FIELDS = (
 )  # fmt: skip
 
 
-def check(
-    problems: pd.DataFrame,
-    candidates: pd.DataFrame,
-    variant: str,
-    channel_multiple: int = 0,
-    wave_size: int = 64,
-) -> np.ndarray:
-    """Return the verdict of each of P problems with each of Q candidates, uint8 [P, Q].
-
-    0 is supported, else 1 + the index into ``RULES`` of the first rule that fails. ``candidates`` has the
-    fields of ``KernelConfig`` and ``split_k``. ``channel_multiple``: see ``implicit_gemm``; ``wave_size``: of
-    the device.
-    """
-    verdicts, classes = check_classes(problems, candidates, variant, channel_multiple, wave_size)
-    return np.take(verdicts, classes, axis=1)
-
-
-def check_classes(
-    problems: pd.DataFrame,
-    candidates: pd.DataFrame,
-    variant: str,
-    channel_multiple: int = 0,
-    wave_size: int = 64,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; see ``check``."""
-    problem = _problem_columns(problems, variant, channel_multiple)
-    kernel, classes = kernel_classes(candidates, wave_size)
-    return classes_verdicts(problem, kernel), classes
-
-
-def classes_verdicts(problem: Columns, kernel: Columns, rules: Sequence[Rule] = RULES) -> np.ndarray:
-    """Return the verdicts of problems (columns [P]) with kernel classes (columns [1, classes]), uint8 [P, classes]."""
-    wide = {name: values[:, None] for name, values in problem.items()}
-    verdicts = np.zeros((len(problem["G"]), kernel["signature"].shape[1]), np.uint8)
-    for number, rule in reversed(list(enumerate(rules, start=1))):
-        fails = ~rule.holds(wide, kernel)
-        if fails.any():
-            verdicts[np.broadcast_to(fails, verdicts.shape)] = number
-    return verdicts
-
-
-def explain(
-    problem: Problem, kernel: KernelConfig, split_k: int = 1, channel_multiple: int = 0, wave_size: int = 64
-) -> list[tuple[str, bool, str]]:
-    """Return (rule, passed, reason) of every rule for one pair; the reason is what failing means."""
-    candidate = kernels.frame([kernel]).assign(split_k=split_k)
-    one, _ = kernel_classes(candidate, wave_size)
-    columns = _problem_columns(problem_tables.frame([problem]), problem.variant, channel_multiple)
-    return [(rule.name, bool(np.all(rule.holds(columns, one))), rule.reason) for rule in RULES]
-
-
-def _problem_columns(problems: pd.DataFrame, variant: str, channel_multiple: int) -> dict[str, np.ndarray]:
-    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
-    sizes = implicit_gemm.element_bytes(problems["dtype"])
-    return problem_columns(dims, variant, sizes, channel_multiple) | {"signature": signatures(problems)}
-
-
-def problem_columns(
-    dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
-) -> dict[str, np.ndarray]:
-    """Return what the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+def problem_columns(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
+    """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
 
     Plain arithmetic, as ``implicit_gemm.columns``.
     """
-    gemm = implicit_gemm.columns(dims, variant, element_size, channel_multiple)
+    gemm = implicit_gemm.columns(dims, variant, element_size)
     columns = {"G": dims["G"], "Z": dims["Z"]}
     columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
     columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0", "sub_gemms")}
@@ -242,22 +147,8 @@ def problem_columns(
     return columns
 
 
-def signature(variant: str, dtype: str, ndim: np.ndarray) -> np.ndarray:
-    """Return one number for direction, data type and dimensionality of each problem, int64, for quick comparison."""
-    return (VARIANTS.index(variant) * len(DTYPES) + DTYPES.index(dtype)) * 4 + ndim
-
-
-def signatures(table: pd.DataFrame) -> np.ndarray:
-    """Return one number for direction, data type and dimensionality of each row, for quick comparison."""
-    variant, dtype = (
-        table[field].map({name: code for code, name in enumerate(names)}).to_numpy(np.int64)
-        for field, names in (("variant", VARIANTS), ("dtype", DTYPES))
-    )
-    return (variant * len(DTYPES) + dtype) * 4 + table["ndim"].to_numpy(np.int64)
-
-
 def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
+    """Columns of one kernel a class, [1, classes] each, and the class of each candidate."""
     table = candidates[list(_KERNEL_FIELDS)].copy()
     table["signature"] = signatures(candidates)
     table["split_k"] = np.minimum(candidates["split_k"], 2)
@@ -269,11 +160,6 @@ def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, 
     for operand, tile, vector in (("a", "tile_m", vec_a), ("b", "tile_n", vec_b)):
         vectors = candidates[tile] * candidates["tile_k"] // (threads * vector)
         table[f"vectors_{operand}"] = np.minimum(vectors, 1)
-    classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
-    _, first = np.unique(classes, return_index=True)
-    kernel: dict[str, np.ndarray] = {}
-    for name in table:
-        values = table[name].to_numpy()[first]
-        kernel[str(name)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
-    kernel["wave_size"] = np.full((1, len(first)), wave_size)
+    kernel, classes = distinct(table)
+    kernel["wave_size"] = np.full((1, kernel["signature"].shape[1]), wave_size)
     return kernel, classes

@@ -6,14 +6,12 @@ demands is in ``tileseer.families.ck_tile.support``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable
 
 from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.enumeration import first_of, threads_fit, tile_divides
 from tileseer.gpu.arch import ArchSpecs
 
-Kernel = TypeVar("Kernel", bound=GemmKernel)
 Rule = Callable[[KernelConfig, str, ArchSpecs], str]
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
@@ -31,21 +29,6 @@ def warp_tile_on_arch(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     if kernel.warp_tile in allowed:
         return ""
     return f"warp tile {kernel.warp_tile} is no {kernel.dtype} matrix instruction of {arch}: {allowed}"
-
-
-def tile_divides(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
-    """The tile must be a whole multiple of waves times warp tile in m, n and k."""
-    for axis, tile, wave, warp in zip("mnk", kernel.tile, kernel.wave, kernel.warp_tile, strict=True):
-        if tile % (wave * warp):
-            return f"tile_{axis} = {tile} is no multiple of {wave} waves x warp tile {warp}"
-    return ""
-
-
-def threads_fit(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
-    """A block has at most 1024 threads."""
-    waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
-    threads = specs.wave_size(arch) * waves
-    return "" if threads <= 1024 else f"{waves} waves make {threads} threads; a block has at most 1024"
 
 
 def trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
@@ -125,17 +108,6 @@ RULES: tuple[Rule, ...] = (
 def first_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
     """Return (rule, reason) of the first rule that refuses, or two empty strings."""
     return first_of(RULES, kernel, arch, specs)
-
-
-def first_of(
-    rules: Sequence[Callable[[Kernel, str, ArchSpecs], str]], kernel: Kernel, arch: str, specs: ArchSpecs
-) -> tuple[str, str]:
-    """Return (rule, reason) of the first of some rules that refuses, or two empty strings."""
-    for rule in rules:
-        reason = rule(kernel, arch, specs)
-        if reason:
-            return rule.__name__, reason
-    return "", ""
 
 
 def explain(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> list[tuple[str, bool, str]]:

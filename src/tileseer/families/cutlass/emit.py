@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.core.templates import environment, mistakes_named
+from tileseer.families import registration
 from tileseer.families.cutlass.kernel import CutlassKernel, name
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
@@ -15,6 +17,31 @@ LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
 OPERATORS = {"forward": "Fprop", "bwd_data": "Dgrad", "bwd_weight": "Wgrad"}
 
 _ARCH = re.compile(r"sm_[0-9]{2,3}a?", re.ASCII)
+
+
+def template_files(templates: Path) -> list[Path]:
+    """The family's templates below workflow/templates, sorted."""
+    return sorted((templates / "cutlass").glob("*.j2"))
+
+
+def files(kernels: Sequence[CutlassKernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
+    """Path to text of the kernels' files: header and unit; there is one API level, and no table of names."""
+    return Emitter(templates / "cutlass").files(kernels, arch)
+
+
+def collection_files(
+    kernels: Sequence[CutlassKernel], arch: str, templates: Path, api: Path, level: str
+) -> dict[str, str]:
+    """The source that registers all kernels."""
+    return {"library.cu": registration.source(kernels)}
+
+
+def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
+    """How a library lists each kernel: by name, which is the key."""
+    return [
+        {"kernel": name, "header": f"{name}.cuh", "unit": f"{name}.cu", "registry_key": {"name": name}}
+        for name in names
+    ]
 
 
 class Emitter:
@@ -26,7 +53,7 @@ class Emitter:
         self._environment = environment(template_dir)
 
     def header(self, kernel: CutlassKernel, arch: str) -> str:
-        """Return the kernel's header for ``arch`` (sm_...)."""
+        """The kernel's header for ``arch`` (sm_...)."""
         # The arch becomes part of C++ text.
         if not _ARCH.fullmatch(arch):
             raise UserError(f"arch {arch!r} is no CUDA target of the form sm_90")
@@ -50,11 +77,11 @@ class Emitter:
         )
 
     def unit(self, kernel: CutlassKernel) -> str:
-        """Return the compilation unit of the kernel's header."""
+        """The compilation unit of the kernel's header."""
         return self._render("kernel.cu.j2", name=name(kernel))
 
     def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
-        """Return the files that belong to one kernel each: relative path to text, sorted."""
+        """The files that belong to one kernel each: relative path to text, sorted."""
         texts = {f"{name(kernel)}.cuh": self.header(kernel, arch) for kernel in kernels}
         texts |= {f"{name(kernel)}.cu": self.unit(kernel) for kernel in kernels}
         return dict(sorted(texts.items()))

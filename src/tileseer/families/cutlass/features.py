@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
 from tileseer.families.cutlass.kernel import GROUPS, ITERATORS
-from tileseer.families.feature_table import Feature, raw
-
-NOT_SHARED = frozenset(
-    (
-        "num_wave_groups", "num_groups_to_merge", "double_smem_buffer", "two_stage", "explicit_gemm", "split_image",
-        "streamk_persistent", "pipeline", "specialization", "streamk", "interwave", "cshuffle", "pads",
-    )
-)  # fmt: skip
-"""Candidate features of CK Tile that a CUTLASS kernel has no field for."""
+from tileseer.families.feature_table import Feature, FeatureSet, raw
+from tileseer.families.gemm_features import (
+    BUILT,
+    PAIR,
+    PROBLEM,
+    SPLIT_K,
+    TILES,
+    GemmPairs,
+    numbers,
+    problem_columns,
+    with_loads,
+)
+from tileseer.gpu.hardware import Hardware
 
 OWN = (
     *raw("1", stages="depth of the copy pipeline", swizzle="tiles of n that neighbouring blocks share"),
@@ -26,23 +30,22 @@ OWN = (
 )
 
 
-def candidate_features(shared: Sequence[Feature]) -> tuple[Feature, ...]:
-    """Return the candidate features of the family out of CK Tile's and its own."""
-    return (*(feature for feature in shared if feature.name not in NOT_SHARED), *OWN)
-
-
-def candidate_columns(candidates: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return what the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
-    numbers = {name: values.to_numpy() for name, values in candidates.items()}
-    columns: dict[str, np.ndarray]
-    columns = {str(name): v.astype(np.float64) for name, v in numbers.items() if v.dtype.kind in "biuf"}
+def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+    """What the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
+    columns = numbers(candidates)
     columns["analytic"] = (candidates["iterator"] == "analytic").to_numpy(np.float64)
     columns["any_stride"] = (candidates["strides"] == "strided").to_numpy(np.float64)
     code = {mode: float(position) for position, mode in enumerate(GROUPS)}
     columns["group_mode"] = candidates["group_mode"].map(code).to_numpy(np.float64)
-    return columns | {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
+    columns |= {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
+    return with_loads(columns, candidates, hardware)
 
 
+FEATURE_SETS: Mapping[str, FeatureSet] = {
+    "cutlass": FeatureSet(
+        PROBLEM, (*TILES, *SPLIT_K, *BUILT, *OWN), PAIR, problem_columns, candidate_columns, GemmPairs
+    )
+}
 REFERENCE_CODES = {
     f"{iterator}_s{stages}": len(ITERATORS) * stages + number
     for stages in range(1, 17)
@@ -53,7 +56,7 @@ every new main loop one of its own, and so do we."""
 
 
 def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:
-    """Return the candidates with the fields that the reference's features are made of.
+    """Candidates with the fields that the reference's features are made of.
 
     Tiles mean the same. A main loop of several stages is double buffered; every kernel is scheduled within a wave and
     none splits the image. Warps, vectors, the swizzle, group modes and split-K have no place among the 97 features, in

@@ -8,9 +8,9 @@ elements of one access. What only CUTLASS has stands at the end.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
@@ -47,12 +47,6 @@ VECTOR_WIDTHS = (1, 2, 4, 8)
 INSTRUCTION = (16, 8, 16)
 """The tensor-core instruction of 16-bit operands that the CUTLASS 2.x templates use (m, n, k)."""
 
-CHOICES = {
-    "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "iterator": ITERATORS,
-    "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
-    "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
-}  # fmt: skip
-
 
 @dataclass(frozen=True, order=True)
 class CutlassKernel(GemmKernel):
@@ -79,8 +73,14 @@ class CutlassKernel(GemmKernel):
     strides: str = "any"
     group_mode: str = "none"
 
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "iterator": ITERATORS,
+        "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
+        "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
+    }  # fmt: skip
+
     def __post_init__(self) -> None:
-        check_fields(self, "cutlass kernel", CHOICES, (*SIZES, "stages"))
+        check_fields(self, "cutlass kernel", (*SIZES, "stages"))
         if (self.variant == "bwd_data") != (self.strides != "any"):
             raise UserError(
                 f"cutlass kernel: strides is {self.strides!r} for {self.variant}; "
@@ -93,6 +93,11 @@ class CutlassKernel(GemmKernel):
         return name(self)
 
     @property
+    def pipeline(self) -> str:
+        """The main loop in a word."""
+        return f"{self.iterator}_s{self.stages}"
+
+    @property
     def warp_shape(self) -> tuple[int, int, int]:
         """Part of the block tile that one warp computes (m, n, k)."""
         m, n, k = (tile // warps for tile, warps in zip(self.tile, self.wave, strict=True))
@@ -101,14 +106,20 @@ class CutlassKernel(GemmKernel):
     @property
     def shared_bytes(self) -> int:
         """Shared memory of the operand buffers of all stages, bytes."""
-        return (self.tile_m + self.tile_n) * self.tile_k * 2 * self.stages
+        return shared_bytes(self.tile_m, self.tile_n, self.tile_k, self.stages)
 
 
+KERNEL = CutlassKernel
 FIELDS = tuple(field.name for field in fields(CutlassKernel))
 
 
+def shared_bytes(tile_m: int, tile_n: int, tile_k: int, stages: int) -> int:
+    """Shared memory of the operand buffers of all stages, bytes; elements have two."""
+    return (tile_m + tile_n) * tile_k * 2 * stages
+
+
 def name(kernel: CutlassKernel) -> str:
-    """Return the kernel's name; every field is in it, in one order."""
+    """The kernel's name; every field is in it, in one order."""
     k = kernel
     triples = "_".join("x".join(map(str, triple)) for triple in (k.tile, k.wave, k.warp_tile))
     strides = "" if k.strides == "any" else f"_{k.strides}"
@@ -137,7 +148,7 @@ _GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> CutlassKernel:
-    """Return the kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
+    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
     return parsed(text, _GRAMMAR, _PARTS, _kernel)
 
 
@@ -150,9 +161,6 @@ def _kernel(match: re.Match[str]) -> CutlassKernel:
     )  # fmt: skip
 
 
-def frame(names: Sequence[str]) -> pd.DataFrame:
-    """Return one row a kernel name: every field of ``CutlassKernel``, and ``pipeline``, its main loop in a word."""
-    kernels = [parse(name) for name in names]
-    table = frame_of(kernels, FIELDS)
-    table["pipeline"] = [f"{k.iterator}_s{k.stages}" for k in kernels]
-    return table
+def frame(kernels: Sequence[CutlassKernel]) -> pd.DataFrame:
+    """One row a kernel: ``kernel`` (its name), every field of ``CutlassKernel``, and ``pipeline``."""
+    return frame_of(kernels, (*FIELDS, "pipeline"))

@@ -12,11 +12,20 @@ from pydantic import Field
 from tileseer.conv.operation import Operation, Variant
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, read
-from tileseer.families.ck_tile.sweep import Count, Enumeration, Triple, rows_of, sifted
-from tileseer.families.ck_tile.validity import first_of, threads_fit, tile_divides
 from tileseer.families.cutlass.kernel import INSTRUCTION, CutlassKernel
+from tileseer.families.enumeration import (
+    Count,
+    Enumeration,
+    Triple,
+    first_of,
+    rows_of,
+    sifted,
+    threads_fit,
+    tile_divides,
+)
 from tileseer.families.gemm_kernel import sizes
 from tileseer.gpu.arch import ArchSpecs
+from tileseer.settings.configs import ConfigsSettings
 
 
 class TileRow(Table):
@@ -70,9 +79,16 @@ def load(path: Path) -> CutlassRules:
 
 
 def enumerate_kernels(
+    settings: ConfigsSettings, specs: ArchSpecs, arch: str, operation: Operation
+) -> Enumeration[CutlassKernel]:
+    """Kernels of the settings' rule set for one arch and operation."""
+    return swept(load(Path(settings.rule_set)), specs, arch, operation, settings.ndims)
+
+
+def swept(
     rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
 ) -> Enumeration[CutlassKernel]:
-    """Return every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
+    """Every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
     rows = rows_of(rules.variants, operation)
     kernels = _combinations(rules, rows, operation, ndims)
     return sifted(kernels, lambda k: first_fault(k, arch, specs), rows.split_k, f"on {arch} for {operation}")
@@ -158,5 +174,5 @@ RULES: tuple[Callable[[CutlassKernel, str, ArchSpecs], str], ...] = (
 
 
 def first_fault(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> tuple[str, str]:
-    """Return (rule, reason) of the first rule that refuses, or two empty strings."""
+    """(rule, reason) of the first rule that refuses, or two empty strings."""
     return first_of(RULES, kernel, arch, specs)

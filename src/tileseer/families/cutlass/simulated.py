@@ -10,6 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from tileseer.families.ck_tile import simulated as nearest
+from tileseer.families.coefficients import Coefficients
+from tileseer.families.simulation import KernelTerms
+from tileseer.gpu.hardware import Hardware
+
+SOURCES = (*nearest.SOURCES, "families/cutlass/simulated.py")
 INSTRUCTION = 16
 """Rows and columns of the matrix instruction that is assumed. That of the templates has 8 columns, for which the
 formulas have a penalty that AMD GPUs pay."""
@@ -20,13 +26,16 @@ SAID: dict[str, Any] = {
     "num_wave_groups": 1, "num_groups_to_merge": 1, "two_stage": False, "split_image": False,
     "streamk": "none", "streamk_persistent": False, "pad_m": True, "pad_n": True, "pad_k": True,
 }  # fmt: skip
-"""Fields of a CK Tile kernel that a CUTLASS kernel has not, or has other values of."""
+"""Fields of a CK Tile kernel that a CUTLASS kernel lacks, or has other values of."""
 
 
-def in_simulator_words(candidates: pd.DataFrame) -> pd.DataFrame:
-    """Return the candidates with the fields that the simulated device asks for; tiles, warps and vectors are theirs.
+def terms(
+    problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
+) -> KernelTerms:
+    """Terms of the nearest CK Tile kernels, with the tiles, warps and vectors of ``candidates``.
 
     Stages, swizzle, the iterator and group modes have no word there: kernels that differ in nothing else take exactly
     the same time.
     """
-    return candidates.assign(warp_tile_m=INSTRUCTION, warp_tile_n=INSTRUCTION, warp_tile_k=INSTRUCTION, **SAID)
+    alike = candidates.assign(warp_tile_m=INSTRUCTION, warp_tile_n=INSTRUCTION, warp_tile_k=INSTRUCTION, **SAID)
+    return nearest.terms(problems, alike, variant, hardware, coefficients)

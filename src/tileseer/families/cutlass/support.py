@@ -6,15 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.conv import implicit_gemm
-from tileseer.conv.problem import DIMS
-from tileseer.families.ck_tile.support import (
-    Columns,
-    Rule,
-    classes_verdicts,
-    same_operation,
-    signatures,
-    vectors_divide_runs,
-)
+from tileseer.families.support_rules import OPERATION, Columns, Rule, distinct, signatures, vectors_divide_runs
 
 LARGEST_TENSOR = 2**31
 """Bytes that a tensor stays below: the templates count offsets in 32 bits."""
@@ -62,8 +54,8 @@ def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
     return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
 
 
-RULES = (
-    Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation),
+RULES: tuple[Rule, ...] = (
+    OPERATION,
     Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
     Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups", groups_have_kernel),
     Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
@@ -79,34 +71,14 @@ _FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c",
 
 
 def kernel_classes(candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Return the columns of one kernel a class, [1, classes] each, and the class of each candidate."""
+    """Columns of one kernel a class, [1, classes] each, and the class of each candidate."""
     table = candidates[list(_FIELDS)].copy()
     table["signature"] = signatures(candidates)
-    classes = table.groupby(list(table.columns), sort=False).ngroup().to_numpy()
-    first = np.unique(classes, return_index=True)[1]
-    kernel = {}
-    for field in table:
-        values = table[field].to_numpy()[first]
-        kernel[str(field)] = (values if values.dtype.kind in "ifbu" else values.astype(object))[None, :]
-    return kernel, classes
-
-
-def check_classes(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the verdicts [P, classes] (uint8) and the class of each candidate [Q]; 0 is supported."""
-    kernel, classes = kernel_classes(candidates, 0)
-    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
-    problem = problem_columns(dims, variant, implicit_gemm.element_bytes(problems["dtype"]))
-    return classes_verdicts(problem | {"signature": signatures(problems)}, kernel, RULES), classes
-
-
-def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str) -> np.ndarray:
-    """Return the verdict of each of P problems with each of Q candidates, uint8 [P, Q]; 0 is supported."""
-    verdicts, classes = check_classes(problems, candidates, variant)
-    return np.take(verdicts, classes, axis=1)
+    return distinct(table)
 
 
 def problem_columns(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
-    """Return what the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+    """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
 
     Plain arithmetic, as ``implicit_gemm.columns``.
     """

@@ -181,7 +181,7 @@ class CkApi(Table):
         return self
 
     def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
-        """Return why this level has no form for the kernel, or an empty string."""
+        """Why this level has no form for the kernel, or an empty string."""
         if isinstance(kernel, DepthwiseConfig):
             return "" if self.depthwise else f"the level {self.level} of the CK Tile API has no depthwise kernel"
         return next((lack.reason for lack in self.lacks if lack.holds(kernel)), "")
@@ -208,7 +208,7 @@ def _merged(base: Any, changes: Any) -> Any:
 
 
 def detect(table: str | Path, root: Path) -> str:
-    """Return the API level of the CK tree ``root``, the newest that fits.
+    """API level of the CK tree ``root``, the newest that fits.
 
     A ``UserError`` says what a tree of CK Tile has that this folder lacks.
     """

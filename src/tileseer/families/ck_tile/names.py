@@ -11,22 +11,18 @@ says neither waves, warp tile, vectors nor epilogue, and the shared library's
 no vectors and no epilogue. What a name leaves out is what the reference's tables give it, and is listed with the
 kernel, so that a reader knows what was assumed. Where the reference builds another kernel than the name says, the
 kernel is the one that is built.
-
-The kernels of another family have one name each, which says every field.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from tileseer import families
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.families import kernels
 from tileseer.families.ck_tile import depthwise, kernel
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
-from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.gemm_kernel import either
 
 TILES = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
@@ -42,7 +38,7 @@ TILES = {
 }
 """Waves and warp tile that the reference's benchmark gives a tile. A fact about names, not a setting."""
 OTHER_TILES = (2, 2, 1), (32, 32, 16)
-"""Waves and warp tile of a tile that its table has not."""
+"""Waves and warp tile of a tile that is missing from its table."""
 LARGE_BLOCKS = ("gfx950",)
 """Archs whose blocks may have 16 waves; elsewhere the benchmark builds the first arrangement that is allowed."""
 FIRST_WAVES = (1, 4, 1)
@@ -53,16 +49,12 @@ _SUFFIXES = r"(?:_gm(?P<gm>[1-9]\d*))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)
 _SIZES = r"[1-9]\d*x[1-9]\d*x[1-9]\d*"
 
 
-def _either(values: tuple[str, ...]) -> str:
-    return "|".join(sorted(values, key=len, reverse=True))
-
-
 _WORDS = {
-    "variant": f"(?P<variant>{_either(VARIANTS)})",
-    "dtype": f"(?P<dtype>{_either(DTYPES)})",
+    "variant": f"(?P<variant>{either(VARIANTS)})",
+    "dtype": f"(?P<dtype>{either(DTYPES)})",
     "ndim": r"(?P<ndim>[23])d",
     "tile": f"(?P<tile>{_SIZES})",
-    "loop": f"(?P<pipeline>{_either(PIPELINES)})_(?P<scheduler>{_either(SCHEDULERS)}){_SUFFIXES}",
+    "loop": f"(?P<pipeline>{either(PIPELINES)})_(?P<scheduler>{either(SCHEDULERS)}){_SUFFIXES}",
 }
 _BENCHMARK = re.compile("grouped_conv_{variant}_{dtype}_{ndim}_{tile}_{loop}".format(**_WORDS), re.ASCII)
 _LIBRARY = re.compile(
@@ -71,66 +63,29 @@ _LIBRARY = re.compile(
     ),
     re.ASCII,
 )
-_LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Named:
-    """What a name stands for."""
-
-    kernel: GemmKernel
-    split_k: int
-    assumed: str
-    """What the name does not say or says otherwise, as ``field=value`` words; empty for a complete name."""
+def parse(text: str) -> KernelConfig | DepthwiseConfig:
+    """Kernel called ``text``, of any kind; any other text is a ``UserError``."""
+    return depthwise.parse(text) if text.startswith(depthwise.PREFIX) else kernel.parse(text)
 
 
-def read(text: str, arch: str) -> Named:
-    """Return the kernel that ``text`` stands for on ``arch``; ``UserError`` if it follows none of the schemes.
-
-    Schemes of CK Tile: the generator's and ours, with ``@splitkN`` for a split reduction; the benchmark's; the
-    library's. The ending of a header, source or library file is ignored.
-    """
-    name = _stem(text)
-    launch = _LAUNCH.fullmatch(name)
-    name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
-    family = families.of_arch(arch)
-    if family is not families.CK_TILE:
-        if not name.startswith(family.prefix):
-            raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
-        return Named(kernels.parse([name])[0], split_k, "")
+def completed(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
+    """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
     match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name)
     if match:
-        built, assumed = _completed(match, arch)
-        return Named(built, split_k, assumed)
+        return _of_match(match, arch)
     try:
-        return _relabelled(kernel.parse(name), split_k)
+        found = parse(name)
     except UserError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{reason}; nor is it a name of the reference's benchmark or of its libraries") from error
+    # The generator calls 3D kernels nhwgc as well; they are ndhwgc.
+    built = found.built_as
+    return built, "" if built == found else f"layout={LAYOUTS[found.ndim][0]}"
 
 
-def is_depthwise(text: str) -> bool:
-    """Return whether ``text`` is the name of a depthwise kernel: no implicit GEMM, and in no model."""
-    try:
-        depthwise.parse(_stem(text))
-    except UserError:
-        return False
-    return True
-
-
-def _stem(text: str) -> str:
-    return re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
-
-
-def _relabelled(found: KernelConfig, split_k: int) -> Named:
-    """The generator calls 3D kernels nhwgc as well; they are ndhwgc."""
-    true = LAYOUTS[found.ndim][0]
-    if found.layout == true:
-        return Named(found, split_k, "")
-    return Named(KernelConfig(**{**vars(found), "layout": true}), split_k, f"layout={true}")
-
-
-def _completed(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
+def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
     groups = match.groupdict()
     tile = _sizes(groups["tile"])
     assumed: dict[str, object] = {}

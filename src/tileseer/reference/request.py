@@ -1,11 +1,25 @@
-"""One kernel by its fields, instead of a rule set: the options for it, and the kernel that they ask for."""
+"""The words of a request for kernels: named rule sets, and the options that give one kernel by its fields.
+
+Free of heavy imports: the command reads this before all else.
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
+from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
+
+TABLE_SETS = ("default", "full", "full-tests", "tiny")
+"""Sets that are tables of ``config/rule_sets``."""
+BUILDER_SETS = ("profiler", "tests")
+"""Sets that are read from a Composable Kernel checkout."""
+RULE_SETS = (*TABLE_SETS, *BUILDER_SETS)
+NDIMS = (1, 2, 3)
+DEPTHWISE = "forward_depthwise"
+"""Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
+REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
 
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -69,17 +83,17 @@ def configure(parser: argparse._ActionsContainer) -> None:
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields that an option was given for; none means that no single kernel is asked for."""
+    """Fields that an option was given for; none means that no single kernel is asked for."""
     return {field: getattr(args, field) for field in _OPTIONS if getattr(args, field) is not None}
 
 
 def option_of(field: str) -> str:
-    """Return the option that gives a field."""
+    """The option that gives a field."""
     return _OPTIONS[field][0]
 
 
 def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
+    """Fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
     values = DEFAULTS | fields
     if values["double_smem_buffer"] is None:
         values["double_smem_buffer"] = values["pipeline"] in ("compv4", "comp_async")

@@ -38,6 +38,13 @@ class Written:
     removed: int
 
 
+def emitter(templates: Path, api_table: Path, level: str | None) -> Emitter:
+    """Fills templates in for one API level, the newest by default."""
+    from tileseer.families.ck_tile import api, emit
+
+    return emit.Emitter(templates, api_table, level or api.NEWEST)
+
+
 def emit(
     folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, chunk_size: int, processes: int
 ) -> Written:
@@ -64,7 +71,7 @@ def remember(folder: Path, request: str) -> None:
 
 
 def is_current(folder: Path, request: str) -> bool:
-    """Tell whether the folder still is as ``remember`` left it for the same request."""
+    """Whether the folder still is as ``remember`` left it for the same request."""
     try:
         state = (folder / STATE).read_text(encoding="utf-8")
     except (FileNotFoundError, UnicodeDecodeError):
@@ -73,7 +80,7 @@ def is_current(folder: Path, request: str) -> bool:
 
 
 def digest_of_files(paths: Iterable[Path]) -> str:
-    """Return the SHA-256 (hex) of the files' paths and contents."""
+    """The SHA-256 (hex) of the files' paths and contents."""
     digest = hashlib.sha256()
     for path in sorted(paths):
         content = path.read_bytes()
@@ -153,7 +160,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _present(folder: Path, paths: Iterable[str]) -> set[str]:
-    """Return the files of the folders that ``paths`` lie in."""
+    """The files of the folders that ``paths`` lie in."""
     found = set()
     for parent in {path.rpartition("/")[0] for path in paths}:
         names = os.listdir(folder / parent)
@@ -171,7 +178,7 @@ def _prepare(folder: Path, expected: Iterable[str]) -> None:
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the paths of the manifest; a folder without one has none."""
+    """The paths of the manifest; a folder without one has none."""
     try:
         text = (folder / MANIFEST).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -188,7 +195,7 @@ def _write_manifest(folder: Path, paths: Iterable[str]) -> None:
 
 
 def _listing_digest(folder: Path) -> str:
-    """Return a digest of the names, sizes and times of the files in the folder and in the folders in it."""
+    """Digest of the names, sizes and times of the files in the folder and in the folders in it."""
     digest = hashlib.sha256()
     pending = [str(folder)]
     while pending:

@@ -1,6 +1,6 @@
-"""What one block of a kernel costs, whatever the problem: cycles of a k-step, of prologue and epilogue.
+"""CK Tile kernels in the terms of the simulated device: what a block costs, whatever the problem.
 
-Formulas and their basis: docs/simulated-device.md.
+Cycles of a k-step, of prologue and epilogue. Formulas and their basis: docs/simulated-device.md.
 """
 
 from __future__ import annotations
@@ -9,15 +9,82 @@ import numpy as np
 import pandas as pd
 
 from tileseer.conv.implicit_gemm import element_bytes
-from tileseer.families.ck_tile.resources import ALWAYS_DOUBLE_LDS, VECTOR_BYTES, capped_vectors, double_lds
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.conv.operation import DTYPES
+from tileseer.core import content_hash
+from tileseer.families.candidates import VECTOR_BYTES, capped_vectors
+from tileseer.families.ck_tile import support
+from tileseer.families.ck_tile.kernel import SPECIALIZATIONS, STREAMK
+from tileseer.families.ck_tile.resources import ALWAYS_DOUBLE_LDS, double_lds, estimate
+from tileseer.families.coefficients import Coefficients
+from tileseer.families.simulation import KernelTerms
+from tileseer.families.support_rules import check_classes, codes
 from tileseer.gpu.hardware import Hardware
+
+SOURCES = (
+    "families/candidates.py", "families/ck_tile/resources.py", "families/ck_tile/simulated.py",
+    "families/ck_tile/support.py", "families/coefficients.py", "families/support_rules.py",
+)  # fmt: skip
+_SIZES = tuple(f"{what}_{axis}" for what in ("tile", "wave", "warp_tile") for axis in "mnk")
+_FLAGS = (
+    "vec_a", "vec_b", "vec_c", "num_groups_to_merge", "double_smem_buffer", "two_stage", "split_image",
+    "explicit_gemm",
+)  # fmt: skip
+_RARE = {"num_wave_groups": 1, "pad_m": True, "pad_n": True, "pad_k": True}
+"""Kernel fields without a formula; other values than these make another kernel to the deviation."""
+_COLUMNS = ("tile_m", "tile_n", "tile_k", "num_groups_to_merge", "split_k", "two_stage", "split_image")
+
+
+def terms(
+    problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
+) -> KernelTerms:
+    """Costs, identities and verdicts of Q candidates (fields of ``KernelConfig``, ``split_k``)."""
+    need = estimate(candidates, hardware, coefficients)
+    verdicts, classes = check_classes(support, problems, candidates, variant, hardware.wave_size)
+    codes = _pipeline_table(candidates, coefficients)["code"].astype(np.int64)
+    tiles = (np.log2(candidates[f"tile_{axis}"].to_numpy(np.float64)) for axis in "mnk")
+    shape = (
+        *tiles, np.log2(need["waves_per_simd"] * 4), need["occupancy"], codes * 0.7,
+        np.log2(need["loads_a"]), np.log2(need["loads_b"]), double_lds(candidates),
+    )  # fmt: skip
+    return KernelTerms(
+        columns={
+            **{name: candidates[name].to_numpy() for name in _COLUMNS},
+            **block_cost(candidates, need, variant, hardware, coefficients),
+            "occupancy": need["occupancy"].to_numpy(),
+            "streamk": (candidates["streamk"] != "none").to_numpy(),
+        },
+        ids=_ids(candidates, codes),
+        shape=np.stack(shape).astype(np.float64),
+        fits=(need["fault"] == "").to_numpy(bool),
+        verdicts=verdicts,
+        classes=classes,
+    )
+
+
+def _ids(candidates: pd.DataFrame, pipeline_code: np.ndarray) -> np.ndarray:
+    """Content hash of each of Q candidates, uint64 [Q]; names of one pipeline share ``pipeline_code``."""
+    value = {name: candidates[name].to_numpy() for name in (*_SIZES, *_FLAGS)}
+    streamk = codes(candidates["streamk"], STREAMK) + 2 * candidates["streamk_persistent"].to_numpy(np.int64)
+    ids = content_hash.rows(
+        *(value[name] for name in _SIZES),
+        pipeline_code,
+        candidates["scheduler"].to_numpy(object) == "interwave",
+        *(value[name] for name in _FLAGS),
+        streamk,
+        codes(candidates["specialization"], SPECIALIZATIONS),
+        candidates["epilogue"].to_numpy(object) != "cshuffle",
+        candidates["split_k"].to_numpy(),
+        codes(candidates["dtype"], DTYPES),
+    )
+    rare = [candidates[name].to_numpy(np.int64) for name in _RARE]
+    unusual = np.logical_or.reduce([column != usual for column, usual in zip(rare, _RARE.values(), strict=True)])
+    return np.where(unusual, content_hash.rows(ids.view(np.int64), *rare), ids)
 
 
 def block_cost(
     candidates: pd.DataFrame, resources: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
 ) -> dict[str, np.ndarray]:
-    """Return the costs of Q candidates, float64 [Q] each; ``resources`` are those of ``resources.estimate``.
+    """Costs of Q candidates, float64 [Q] each; ``resources`` are those of ``resources.estimate``.
 
     ``step_latency`` and ``step_cost``: cycles of a k-step of a lone block, and added by it among others;
     ``ends_latency`` and ``ends_cost``: the same for prologue and epilogue; ``address_share``: share of address work
@@ -43,11 +110,6 @@ def block_cost(
         "ends_cost": ends_cost,
         "address_share": address_latency / latency,
     }
-
-
-def pipeline_codes(candidates: pd.DataFrame, coefficients: Coefficients) -> np.ndarray:
-    """Return the number of each candidate's pipeline; names of one pipeline share it. int64 [Q]."""
-    return _pipeline_table(candidates, coefficients)["code"].astype(np.int64)
 
 
 def _pipeline_table(candidates: pd.DataFrame, coefficients: Coefficients) -> dict[str, np.ndarray]:

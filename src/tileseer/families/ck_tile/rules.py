@@ -1,0 +1,112 @@
+"""The sweep rule set: a table of tiles crossed with the pipeline, scheduler and option combinations of a direction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tileseer.conv.operation import Operation, Variant
+from tileseer.core.tables import Table, read
+from tileseer.families.ck_tile import flags, validity
+from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
+from tileseer.families.enumeration import Count, Enumeration, Triple, rows_of, sifted
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.settings.configs import ConfigsSettings
+
+
+class TileRow(Table):
+    """A block tile with the waves, warp tile and vector widths that belong to it."""
+
+    tile: Triple
+    wave: Triple
+    warp_tile: Triple
+    vectors: Triple
+    not_with: list[str] = Field(default_factory=list)
+    """Pipelines that this tile is not built for."""
+
+
+class OptionRow(Table):
+    """Pipelines and schedulers, with the options that each is crossed with."""
+
+    pipeline: str
+    schedulers: list[Literal["intrawave", "interwave"]] = Field(min_length=1)
+    double_smem_buffer: list[bool] = Field([False], min_length=1)
+    split_image: list[bool] = Field([False], min_length=1)
+    two_stage: list[bool] = Field([False], min_length=1)
+    num_groups_to_merge: list[Count] = Field([1], min_length=1)
+
+
+class VariantRows(Table):
+    """What a direction is swept over."""
+
+    options: list[OptionRow] = Field(min_length=1)
+    split_k: list[Count] = Field([1], min_length=1)
+    """Values of the launch knob split-K that are measured for each kernel."""
+
+
+class SweepRules(Table):
+    """A sweep rule-set file."""
+
+    epilogue: Literal["cshuffle", "default"]
+    tiles: list[TileRow] = Field(min_length=1)
+    variants: dict[Variant, VariantRows]
+
+
+def load(path: Path) -> SweepRules:
+    """Read a rule-set file; a ``UserError`` names file and field."""
+    return read(path, SweepRules)
+
+
+def enumerate_kernels(
+    settings: ConfigsSettings, specs: ArchSpecs, arch: str, operation: Operation
+) -> Enumeration[KernelConfig]:
+    """Kernels of the settings' rule set for one arch and operation."""
+    rules = load(Path(settings.rule_set))
+    return swept(rules, specs, arch, operation, settings.ndims, settings.include_flagged)
+
+
+def swept(
+    rules: SweepRules,
+    specs: ArchSpecs,
+    arch: str,
+    operation: Operation,
+    ndims: list[int],
+    included: Collection[str] = (flags.ALL,),
+) -> Enumeration[KernelConfig]:
+    """Every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused.
+
+    A kernel with a known defect is refused unless its flag is among ``included``.
+    """
+    flags.check_names(included)
+    rows = rows_of(rules.variants, operation)
+
+    def fault(kernel: KernelConfig) -> tuple[str, str]:
+        found = validity.first_fault(kernel, arch, specs)
+        return found if found[0] else flags.first_defect(kernel, included)
+
+    return sifted(_combinations(rules, rows, operation, ndims), fault, rows.split_k, f"on {arch} for {operation}")
+
+
+def _combinations(
+    rules: SweepRules, rows: VariantRows, operation: Operation, ndims: list[int]
+) -> Iterator[KernelConfig]:
+    for ndim, tile, options in product(ndims, rules.tiles, rows.options):
+        if options.pipeline in tile.not_with:
+            continue
+        sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
+        for scheduler, double_smem_buffer, split_image, two_stage, merged in product(
+            options.schedulers, options.double_smem_buffer, options.split_image, options.two_stage,
+            options.num_groups_to_merge,
+        ):  # fmt: skip
+            choices: dict[str, Any] = {
+                "num_groups_to_merge": merged, "double_smem_buffer": double_smem_buffer,
+                "two_stage": two_stage, "split_image": split_image,
+            }  # fmt: skip
+            yield KernelConfig(
+                operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline, rules.epilogue, scheduler,
+                *sizes, **choices,
+            )  # fmt: skip

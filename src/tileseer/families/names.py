@@ -1,0 +1,37 @@
+"""Kernel names as users and other programs write them, completed to whole kernels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tileseer.core.errors import UserError
+from tileseer.families.gemm_kernel import Kernel
+from tileseer.families.registry import FAMILIES, of_arch
+
+_LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a name stands for."""
+
+    kernel: Kernel
+    split_k: int
+    assumed: str
+    """What the name leaves open or says otherwise, as ``field=value`` words; empty for a complete name."""
+
+
+def read(text: str, arch: str) -> Named:
+    """Kernel that ``text`` stands for on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
+
+    The ending of a header, source or library file is ignored.
+    """
+    name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
+    launch = _LAUNCH.fullmatch(name)
+    name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
+    family = of_arch(arch)
+    if any(name.startswith(other.prefix) for other in FAMILIES if other is not family):
+        raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
+    kernel, assumed = family.part("names").completed(name, arch)
+    return Named(kernel, split_k, assumed)

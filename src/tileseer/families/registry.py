@@ -1,0 +1,50 @@
+"""The kernel families: one line each. An arch and a kernel's name both tell the family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tileseer.core.errors import UserError
+from tileseer.families.family import Family
+
+FAMILIES = (
+    Family(
+        "ck_tile",
+        "grouped_conv_",
+        "gfx",
+        features="tileseer",
+        toolchain="hipcc",
+        header_suffix=".hpp",
+        rule_set="sweep.yaml",
+    ),
+    Family(
+        "cutlass",
+        "cutlass_conv_",
+        "sm_",
+        features="cutlass",
+        toolchain="nvcc",
+        header_suffix=".cuh",
+        rule_set="cutlass.yaml",
+    ),
+)
+
+
+def of_arch(arch: str) -> Family:
+    """Family whose kernels run on an arch; the first one for an arch that none claims."""
+    return next((family for family in FAMILIES if arch.startswith(family.archs)), FAMILIES[0])
+
+
+def of_toolchain(name: str) -> Family:
+    """Family whose kernels a toolchain compiles."""
+    return next(family for family in FAMILIES if family.toolchain == name)
+
+
+def of_kernels(names: Sequence[str]) -> Family:
+    """Family of kernel names; ``UserError`` where they are of several or none."""
+    if not len(names):
+        return FAMILIES[0]
+    for family in FAMILIES:
+        if all(name.startswith(family.prefix) for name in names):
+            return family
+    prefixes = ", ".join(family.prefix for family in FAMILIES)
+    raise UserError(f"kernels of one family at a time, with names that begin with one of {prefixes}; see {names[0]!r}")

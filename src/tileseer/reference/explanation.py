@@ -1,0 +1,62 @@
+"""Every rule that a kernel meets, with pass or fail and the reason: ours, the reference's, and what a build does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer.families.ck_tile import api, emit, flags, names, validity
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import reference_filter
+
+VALIDITY, KNOWN_DEFECTS, EMISSION = "validity", "known defects", "emission"
+ENUMERATION, ARCH_FILTER, BUILD = "reference enumeration", "reference filter", "build"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one rule of a group says; ``reason`` is empty where it passes and has nothing to add."""
+
+    group: str
+    rule: str
+    passed: bool
+    reason: str
+
+
+def kernel_of(name: str) -> KernelConfig | DepthwiseConfig:
+    """Kernel of a name, of any kind; any other text is a ``UserError``."""
+    return names.parse(name)
+
+
+def explain(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs, api_table: Path) -> list[Verdict]:
+    """Verdict of every rule on ``arch``; the last one is whether a build has the kernel."""
+    specs.arch(arch)
+    found = flags.of(kernel, arch, specs)
+    verdicts = list(_gemm(kernel, arch, specs) if isinstance(kernel, KernelConfig) else _unfiltered(found))
+    fault = emit.form_fault(kernel, api.load(api_table))
+    verdicts.append(Verdict(EMISSION, "has_a_form", not fault, fault))
+    reason = f"flags {', '.join(flag.name for flag in found)}: built only if they are asked for" if found else fault
+    return [*verdicts, Verdict(BUILD, "is_built", not reason, reason)]
+
+
+def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[Verdict]:
+    for rule in validity.RULES:
+        yield _verdict(VALIDITY, rule.__name__, rule(kernel, arch, specs))
+    for name, defect in flags.DEFECTS.items():
+        yield _verdict(KNOWN_DEFECTS, f"{name} ({defect.number})", defect.check(kernel))
+    for name, config_check in reference_filter.CONFIG_RULES.items():
+        yield _verdict(ENUMERATION, name, config_check(kernel, arch, specs, True))
+    for name, arch_check in reference_filter.ARCH_RULES.items():
+        yield _verdict(ARCH_FILTER, name, arch_check(kernel, arch, specs))
+
+
+def _unfiltered(found: tuple[flags.Flag, ...]) -> Iterator[Verdict]:
+    yield _verdict(VALIDITY, flags.DEPTHWISE_FAULT, found[0].reason if found else "")
+    yield Verdict(ARCH_FILTER, "not_looked_at", True, "the reference's filter does not look at depthwise kernels")
+
+
+def _verdict(group: str, rule: str, reason: str) -> Verdict:
+    return Verdict(group, rule, not reason, reason)
