@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from tileseer.core import row_filter
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import kernel
 from tileseer.families.ck_tile.kernel import KernelConfig
 
-KNOWN = row_filter.kinds(KernelConfig, kernel.CHOICES | {"layout": ("nhwgc", "ndhwgc")})
+KNOWN = row_filter.kinds(KernelConfig, KernelConfig.choices)
 ROW = asdict(
     KernelConfig("forward", "bf16", "nhwgc", 2, "mem", "cshuffle", "intrawave", 128, 64, 32, 2, 2, 1, 32, 32, 16)
 )
@@ -111,7 +110,7 @@ values = st.recursive(
     lambda inner: st.builds(binary, st.sampled_from(("+", "-", "*", "%", "//")), inner, inner),
     max_leaves=4,
 )
-words = st.sampled_from(kernel.CHOICES["pipeline"])
+words = st.sampled_from(KernelConfig.choices["pipeline"])
 comparisons = (
     st.builds(binary, st.sampled_from(("==", "!=", "<", "<=", ">", ">=")), values, values)
     | st.builds(binary, st.sampled_from(("==", "!=")), st.just("pipeline"), words)
@@ -139,7 +138,7 @@ def test_what_is_written_is_read_back(condition):
 @given(conditions)
 def test_the_result_is_that_of_the_same_words_in_python(condition):
     """Python's own meaning of the text is the specification; here, in a test, its words are safe to evaluate."""
-    names = {word: word for word in kernel.CHOICES["pipeline"]}
+    names = {word: word for word in KernelConfig.choices["pipeline"]}
     try:
         expected = bool(eval(condition, {"__builtins__": {}}, ROW | names))
     except ZeroDivisionError:
@@ -150,7 +149,18 @@ def test_the_result_is_that_of_the_same_words_in_python(condition):
 
 
 pieces = st.sampled_from(
-    [*KNOWN, *kernel.CHOICES["pipeline"], *"()<>=!+-*/%, 019_", " and ", " or ", " not ", " in ", "==", "lambda", "if"]
+    [
+        *KNOWN,
+        *KernelConfig.choices["pipeline"],
+        *"()<>=!+-*/%, 019_",
+        " and ",
+        " or ",
+        " not ",
+        " in ",
+        "==",
+        "lambda",
+        "if",
+    ]
 )
 
 
