@@ -40,7 +40,7 @@ def test_an_expression_that_keeps_nothing_is_an_error(found):
 
 def test_the_kernels_of_another_family_have_their_own_fields(found):
     rules = cutlass.load("config/rule_sets/cutlass.yaml")
-    theirs = cutlass.enumerate_kernels(rules, SPECS, "sm_90", FORWARD, [2])
+    theirs = cutlass.swept(rules, SPECS, "sm_90", FORWARD, [2])
     assert isinstance(theirs, Enumeration)
     kept = kernel_filter.narrowed(theirs, "iterator == optimized and stages >= 4", "configs.filter")
     assert kept.kernels == [k for k in theirs.kernels if k.iterator == "optimized" and k.stages >= 4] != []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tileseer.core import row_filter
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.ck_tile.kernel import PIPELINES, KernelConfig
 
 KNOWN = row_filter.kinds(KernelConfig, KernelConfig.choices)
 ROW = asdict(
@@ -110,7 +110,7 @@ values = st.recursive(
     lambda inner: st.builds(binary, st.sampled_from(("+", "-", "*", "%", "//")), inner, inner),
     max_leaves=4,
 )
-words = st.sampled_from(KernelConfig.choices["pipeline"])
+words = st.sampled_from(PIPELINES)
 comparisons = (
     st.builds(binary, st.sampled_from(("==", "!=", "<", "<=", ">", ">=")), values, values)
     | st.builds(binary, st.sampled_from(("==", "!=")), st.just("pipeline"), words)
@@ -138,7 +138,7 @@ def test_what_is_written_is_read_back(condition):
 @given(conditions)
 def test_the_result_is_that_of_the_same_words_in_python(condition):
     """Python's own meaning of the text is the specification; here, in a test, its words are safe to evaluate."""
-    names = {word: word for word in KernelConfig.choices["pipeline"]}
+    names = {word: word for word in PIPELINES}
     try:
         expected = bool(eval(condition, {"__builtins__": {}}, ROW | names))
     except ZeroDivisionError:
@@ -151,7 +151,7 @@ def test_the_result_is_that_of_the_same_words_in_python(condition):
 pieces = st.sampled_from(
     [
         *KNOWN,
-        *KernelConfig.choices["pipeline"],
+        *PIPELINES,
         *"()<>=!+-*/%, 019_",
         " and ",
         " or ",
