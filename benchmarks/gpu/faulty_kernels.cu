@@ -49,7 +49,7 @@ struct Faulty
     static void launch(const ConvProblemC& problem, const Tensors& t)
     {
         const Shape shape(problem);
-        const auto stream = static_cast<TW_GPU(Stream_t)>(t.stream);
+        const auto stream = static_cast<TILESEER_GPU(Stream_t)>(t.stream);
         auto* output      = static_cast<Bf16::Bits*>(t.c);
         convolve<<<1024, 256, 0, stream>>>(shape, shape.outputs(), static_cast<const Bf16::Bits*>(t.a),
                                            static_cast<const Bf16::Bits*>(t.b), output);
@@ -59,7 +59,7 @@ struct Faulty
     static ConvResourcesC resources() { return function_resources(reinterpret_cast<const void*>(convolve), 256, 0); }
 };
 
-using Stream = TW_GPU(Stream_t);
+using Stream = TILESEER_GPU(Stream_t);
 
 struct Right
 {

@@ -122,13 +122,13 @@ struct CkTileKernel
 
 } // namespace tileseer
 
-#define TILESEER_CK_KERNEL(NAME, DIRECTION, NDIM, DTYPE)                                              \
-    namespace {                                                                                         \
-    struct NAME##_Traits                                                                                \
-    {                                                                                                   \
-        using Launcher                    = NAME##_Launcher;                                            \
-        static constexpr const char* name = #NAME;                                                      \
-        static constexpr int direction = DIRECTION, ndim = NDIM, dtype = DTYPE;                         \
-    };                                                                                                  \
-    const tileseer::Registration<tileseer::CkTileKernel<NAME##_Traits>> NAME##_registration;        \
+#define TILESEER_CK_KERNEL(NAME, DIRECTION, NDIM, DTYPE)                                     \
+    namespace {                                                                              \
+    struct NAME##_Traits                                                                     \
+    {                                                                                        \
+        using Launcher                    = NAME##_Launcher;                                 \
+        static constexpr const char* name = #NAME;                                           \
+        static constexpr int direction = DIRECTION, ndim = NDIM, dtype = DTYPE;              \
+    };                                                                                       \
+    const tileseer::Registration<tileseer::CkTileKernel<NAME##_Traits>> NAME##_registration; \
     }

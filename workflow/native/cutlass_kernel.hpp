@@ -199,14 +199,14 @@ struct CutlassKernel
 } // namespace tileseer
 
 // Threads and shared memory of a block are in the object file too, where the compile stage reads them.
-#define TILESEER_CUTLASS_KERNEL(NAME)                                                             \
-    namespace {                                                                                     \
-    struct NAME##_Traits                                                                            \
-    {                                                                                               \
-        using Kernel                      = NAME::Kernel;                                           \
-        static constexpr const char* name = #NAME;                                                  \
-    };                                                                                              \
-    const tileseer::Registration<tileseer::CutlassKernel<NAME##_Traits>> NAME##_registration;   \
-    }                                                                                               \
-    extern "C" const int NAME##_block[] = {NAME::Kernel::kThreadCount,                              \
+#define TILESEER_CUTLASS_KERNEL(NAME)                                                         \
+    namespace {                                                                               \
+    struct NAME##_Traits                                                                      \
+    {                                                                                         \
+        using Kernel                      = NAME::Kernel;                                     \
+        static constexpr const char* name = #NAME;                                            \
+    };                                                                                        \
+    const tileseer::Registration<tileseer::CutlassKernel<NAME##_Traits>> NAME##_registration; \
+    }                                                                                         \
+    extern "C" const int NAME##_block[] = {NAME::Kernel::kThreadCount,                        \
                                            static_cast<int>(sizeof(NAME::Kernel::SharedStorage))};

@@ -264,7 +264,7 @@ class Driver
         runtime_.for_each(count, Generate<T>{static_cast<typename T::Bits*>(to), mixed(seed)});
     }
 
-    // Far apart for neighbouring seeds: the generator itself counts on from its seed.
+    // Neighbouring seeds become distant ones: the generator itself counts on from its seed.
     static std::uint64_t mixed(std::uint64_t seed)
     {
         seed = (seed ^ (seed >> 33)) * 0xff51afd7ed558ccdull;
@@ -436,8 +436,8 @@ class Driver
         return result;
     }
 
-    // A heavy kernel makes the device lower its clock, and whatever runs in the next tenth of a second pays for it:
-    // far longer than warm-up looks. Waits until the clock is back at the highest that was seen; returns the time.
+    // A heavy kernel makes the device lower its clock for the next tenth of a second, far longer than warm-up lasts.
+    // Waits until the clock is back at the highest that was seen; returns the time waited.
     double settle(double limit_ms)
     {
         constexpr double slack = 0.98;

@@ -8,25 +8,25 @@
 
 #if defined(TILESEER_CUDA)
 #include <cuda_runtime.h>
-#define TW_GPU(name) cuda##name
-#define TW_BACKEND "cuda"
+#define TILESEER_GPU(name) cuda##name
+#define TILESEER_BACKEND "cuda"
 #elif defined(TILESEER_HIP)
 #include <hip/hip_runtime.h>
-#define TW_GPU(name) hip##name
-#define TW_BACKEND "hip"
+#define TILESEER_GPU(name) hip##name
+#define TILESEER_BACKEND "hip"
 #else
 #error "define TILESEER_CUDA or TILESEER_HIP"
 #endif
 
 namespace tileseer {
 
-// What a compiled kernel occupies, as the runtime tells it. `kernel` is the address of the __global__ function.
+// What a compiled kernel occupies, by the runtime. `kernel` is the address of the __global__ function.
 inline ConvResourcesC function_resources(const void* kernel, int threads, std::size_t dynamic_shared)
 {
     ConvResourcesC found = unknown_resources();
     found.threads        = threads;
-    TW_GPU(FuncAttributes) attributes{};
-    if(TW_GPU(FuncGetAttributes)(&attributes, kernel) != TW_GPU(Success))
+    TILESEER_GPU(FuncAttributes) attributes{};
+    if(TILESEER_GPU(FuncGetAttributes)(&attributes, kernel) != TILESEER_GPU(Success))
     {
         return found;
     }
@@ -34,7 +34,9 @@ inline ConvResourcesC function_resources(const void* kernel, int threads, std::s
     found.local_bytes  = static_cast<std::int32_t>(attributes.localSizeBytes);
     found.shared_bytes = static_cast<std::int32_t>(attributes.sharedSizeBytes + dynamic_shared);
     int blocks         = 0;
-    if(TW_GPU(OccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, kernel, threads, dynamic_shared) == TW_GPU(Success))
+    const auto status =
+        TILESEER_GPU(OccupancyMaxActiveBlocksPerMultiprocessor)(&blocks, kernel, threads, dynamic_shared);
+    if(status == TILESEER_GPU(Success))
     {
         found.blocks = blocks;
     }

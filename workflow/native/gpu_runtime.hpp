@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#define TW_DEVICE __host__ __device__
+#define TILESEER_DEVICE __host__ __device__
 
 namespace tileseer {
 
@@ -24,8 +24,8 @@ __global__ void for_each_kernel(F body, std::int64_t count)
     }
 }
 
-// Holds the stream until the host has queued a whole sample, so that the host's speed is no part of it. It lets go
-// by itself after `limit` clocks: a host that cannot queue while the device waits must not hang for ever.
+// Holds the stream until the host has queued a whole sample, so that the host's speed is no part of it. It opens by
+// itself after `limit` clocks: a host that cannot queue while the device waits must not hang for ever.
 static __global__ void gate_kernel(volatile int* open, volatile int* timed_out, long long limit)
 {
     const long long start = clock64();
@@ -69,14 +69,14 @@ static __global__ void clock_kernel(volatile long long* clocks, volatile long lo
 class Runtime
 {
     public:
-    static constexpr const char* backend = TW_BACKEND;
-    using Event                          = TW_GPU(Event_t);
+    static constexpr const char* backend = TILESEER_BACKEND;
+    using Event                          = TILESEER_GPU(Event_t);
 
     Runtime()
     {
-        check(TW_GPU(StreamCreate)(&stream_), "create a stream");
-        check(TW_GPU(EventCreate)(&begin_), "create an event");
-        check(TW_GPU(EventCreate)(&end_), "create an event");
+        check(TILESEER_GPU(StreamCreate)(&stream_), "create a stream");
+        check(TILESEER_GPU(EventCreate)(&begin_), "create an event");
+        check(TILESEER_GPU(EventCreate)(&end_), "create an event");
         void* flags = nullptr;
 #if defined(TILESEER_CUDA)
         check(cudaHostAlloc(&flags, shared_bytes, cudaHostAllocMapped), "allocate the gate");
@@ -92,9 +92,9 @@ class Runtime
     ~Runtime()
     {
         // The process may be ending, with the context gone: nothing to do about a failure.
-        (void)TW_GPU(EventDestroy)(begin_);
-        (void)TW_GPU(EventDestroy)(end_);
-        (void)TW_GPU(StreamDestroy)(stream_);
+        (void)TILESEER_GPU(EventDestroy)(begin_);
+        (void)TILESEER_GPU(EventDestroy)(end_);
+        (void)TILESEER_GPU(StreamDestroy)(stream_);
     }
 
     void* stream() const { return static_cast<void*>(stream_); }
@@ -102,26 +102,27 @@ class Runtime
     static void* allocate(std::size_t bytes)
     {
         void* memory      = nullptr;
-        const auto status = TW_GPU(Malloc)(&memory, bytes);
-        if(status == TW_GPU(ErrorMemoryAllocation))
+        const auto status = TILESEER_GPU(Malloc)(&memory, bytes);
+        if(status == TILESEER_GPU(ErrorMemoryAllocation))
         {
-            (void)TW_GPU(GetLastError)();
+            (void)TILESEER_GPU(GetLastError)();
             throw OutOfMemory("no device memory for " + std::to_string(bytes) + " bytes");
         }
         check(status, "allocate memory");
         return memory;
     }
 
-    static void release(void* memory) { (void)TW_GPU(Free)(memory); }
+    static void release(void* memory) { (void)TILESEER_GPU(Free)(memory); }
 
     void fill(void* memory, int byte, std::size_t bytes)
     {
-        check(TW_GPU(MemsetAsync)(memory, byte, bytes, stream_), "fill memory");
+        check(TILESEER_GPU(MemsetAsync)(memory, byte, bytes, stream_), "fill memory");
     }
 
     void copy_out(void* to, const void* from, std::size_t bytes)
     {
-        check(TW_GPU(MemcpyAsync)(to, from, bytes, TW_GPU(MemcpyDeviceToHost), stream_), "copy from the device");
+        constexpr auto direction = TILESEER_GPU(MemcpyDeviceToHost);
+        check(TILESEER_GPU(MemcpyAsync)(to, from, bytes, direction, stream_), "copy from the device");
         synchronize();
     }
 
@@ -135,49 +136,49 @@ class Runtime
         const std::int64_t blocks = (count + 255) / 256;
         for_each_kernel<<<dim3(static_cast<unsigned int>(blocks < 65536 ? blocks : 65536)), dim3(256), 0, stream_>>>(
             body, count);
-        check(TW_GPU(GetLastError)(), "launch a computation");
+        check(TILESEER_GPU(GetLastError)(), "launch a computation");
     }
 
-    void synchronize() { check(TW_GPU(StreamSynchronize)(stream_), "run on the device"); }
+    void synchronize() { check(TILESEER_GPU(StreamSynchronize)(stream_), "run on the device"); }
 
     // Throws if a launch was refused (wrong grid, too much shared memory): the context lives on.
     static void check_launch()
     {
-        const auto status = TW_GPU(GetLastError)();
-        if(status != TW_GPU(Success))
+        const auto status = TILESEER_GPU(GetLastError)();
+        if(status != TILESEER_GPU(Success))
         {
-            throw Refused(std::string("the launch failed: ") + TW_GPU(GetErrorString)(status));
+            throw Refused(std::string("the launch failed: ") + TILESEER_GPU(GetErrorString)(status));
         }
     }
 
-    static void forget_errors() { (void)TW_GPU(GetLastError)(); }
+    static void forget_errors() { (void)TILESEER_GPU(GetLastError)(); }
 
     void close_gate()
     {
         gate_[0] = 0;
         gate_[1] = 0;
         gate_kernel<<<1, 1, 0, stream_>>>(gate_, gate_ + 1, gate_clocks);
-        check(TW_GPU(GetLastError)(), "launch the gate");
+        check(TILESEER_GPU(GetLastError)(), "launch the gate");
     }
 
     void open_gate() { gate_[0] = 1; }
 
-    // Whether the gate let go before the host opened it. Valid after synchronizing.
+    // Whether the gate opened before the host opened it. Valid after synchronizing.
     bool gate_timed_out() const { return gate_[1] != 0; }
 
-    void begin() { check(TW_GPU(EventRecord)(begin_, stream_), "record an event"); }
+    void begin() { check(TILESEER_GPU(EventRecord)(begin_, stream_), "record an event"); }
 
-    void end() { check(TW_GPU(EventRecord)(end_, stream_), "record an event"); }
+    void end() { check(TILESEER_GPU(EventRecord)(end_, stream_), "record an event"); }
 
     double elapsed_ms()
     {
-        check(TW_GPU(EventSynchronize)(end_), "run on the device");
+        check(TILESEER_GPU(EventSynchronize)(end_), "run on the device");
         float milliseconds = 0;
-        check(TW_GPU(EventElapsedTime)(&milliseconds, begin_, end_), "read the events");
+        check(TILESEER_GPU(EventElapsedTime)(&milliseconds, begin_, end_), "read the events");
         return static_cast<double>(milliseconds);
     }
 
-    // Of the compute units, now, or -1 where the device has no clock that tells.
+    // Clock of the compute units now, or -1 where the device cannot tell.
     double clock_mhz()
     {
 #if defined(TILESEER_CUDA)
@@ -209,15 +210,15 @@ class Runtime
     // The gate's two flags and the clock's two numbers.
     static constexpr std::size_t shared_bytes = 2 * sizeof(int) + 2 * sizeof(long long);
 
-    static void check(TW_GPU(Error_t) status, const char* what)
+    static void check(TILESEER_GPU(Error_t) status, const char* what)
     {
-        if(status != TW_GPU(Success))
+        if(status != TILESEER_GPU(Success))
         {
-            throw DeviceFault(std::string("cannot ") + what + ": " + TW_GPU(GetErrorString)(status));
+            throw DeviceFault(std::string("cannot ") + what + ": " + TILESEER_GPU(GetErrorString)(status));
         }
     }
 
-    TW_GPU(Stream_t) stream_{};
+    TILESEER_GPU(Stream_t) stream_{};
     Event begin_{};
     Event end_{};
     volatile int* gate_{};
@@ -227,23 +228,23 @@ inline ConvDeviceC Runtime::device()
 {
     ConvDeviceC found{};
     int number = 0;
-    check(TW_GPU(GetDevice)(&number), "find a device");
+    check(TILESEER_GPU(GetDevice)(&number), "find a device");
 #if defined(TILESEER_CUDA)
     cudaDeviceProp properties{};
     const std::size_t llc_of_l2 = 1;
 #else
     hipDeviceProp_t properties{};
-    // The runtime does not tell the size of the memory-side cache (256 MiB on MI300 and MI350) behind the L2s.
+    // The runtime does not report the size of the memory-side cache (256 MiB on MI300 and MI350) behind the L2s.
     const std::size_t llc_of_l2 = 64;
 #endif
-    check(TW_GPU(GetDeviceProperties)(&properties, number), "read the device's properties");
+    check(TILESEER_GPU(GetDeviceProperties)(&properties, number), "read the device's properties");
     std::snprintf(found.name, sizeof found.name, "%.127s", properties.name);
     const auto* bytes = reinterpret_cast<const unsigned char*>(properties.uuid.bytes);
     std::snprintf(found.uuid, sizeof found.uuid,
                   "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", bytes[0], bytes[1], bytes[2],
                   bytes[3], bytes[4], bytes[5], bytes[6], bytes[7], bytes[8], bytes[9], bytes[10], bytes[11], bytes[12],
                   bytes[13], bytes[14], bytes[15]);
-    (void)TW_GPU(DeviceGetPCIBusId)(found.pci, sizeof found.pci, number);
+    (void)TILESEER_GPU(DeviceGetPCIBusId)(found.pci, sizeof found.pci, number);
 #if defined(TILESEER_CUDA)
     std::snprintf(found.arch, sizeof found.arch, "sm_%d%d", properties.major, properties.minor);
     (void)cudaDeviceGetAttribute(&found.clock_khz, cudaDevAttrClockRate, number);
@@ -254,8 +255,8 @@ inline ConvDeviceC Runtime::device()
     found.llc_bytes     = static_cast<std::int64_t>(properties.l2CacheSize) * llc_of_l2;
     found.memory_bytes  = static_cast<std::int64_t>(properties.totalGlobalMem);
     found.compute_units = properties.multiProcessorCount;
-    (void)TW_GPU(DriverGetVersion)(&found.driver_version);
-    (void)TW_GPU(RuntimeGetVersion)(&found.runtime_version);
+    (void)TILESEER_GPU(DriverGetVersion)(&found.driver_version);
+    (void)TILESEER_GPU(RuntimeGetVersion)(&found.runtime_version);
     return found;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A device made of the host's memory and a clock that stands still unless a kernel moves it: for tests. A kernel
-// takes as long as it says with tileseer_host_advance(), so every time is exact and the same on every machine.
+// A device made of the host's memory and a simulated clock, for tests. A kernel advances the clock with
+// tileseer_host_advance(), so every time is exact and the same on every machine.
 #pragma once
 
 #include "launcher.hpp"
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <string>
 
-#define TW_DEVICE
+#define TILESEER_DEVICE
 
 extern "C" inline double* tileseer_host_clock()
 {
@@ -74,7 +74,7 @@ class Runtime
 
     void end()
     {
-        // Events have a price, however short the kernel.
+        // Events take time, however short the kernel.
         tileseer_host_advance(0.01);
         end_ = *tileseer_host_clock();
     }

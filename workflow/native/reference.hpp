@@ -18,7 +18,7 @@ struct Fp16
     // Half the distance of neighbouring numbers at 1.
     static constexpr double half_ulp = 1.0 / 2048;
 
-    TW_DEVICE static float to_float(Bits bits)
+    TILESEER_DEVICE static float to_float(Bits bits)
     {
         const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
         const std::uint32_t sign      = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
@@ -38,7 +38,7 @@ struct Fp16
     }
 
     // Cuts the mantissa; what is too small becomes zero. For |value| <= 1.
-    TW_DEVICE static Bits from_float(float value)
+    TILESEER_DEVICE static Bits from_float(float value)
     {
         std::uint32_t pattern;
         memcpy(&pattern, &value, sizeof pattern);
@@ -53,7 +53,7 @@ struct Bf16
     using Bits                       = std::uint16_t;
     static constexpr double half_ulp = 1.0 / 256;
 
-    TW_DEVICE static float to_float(Bits bits)
+    TILESEER_DEVICE static float to_float(Bits bits)
     {
         const std::uint32_t pattern = static_cast<std::uint32_t>(bits) << 16;
         float value;
@@ -61,7 +61,7 @@ struct Bf16
         return value;
     }
 
-    TW_DEVICE static Bits from_float(float value)
+    TILESEER_DEVICE static Bits from_float(float value)
     {
         std::uint32_t pattern;
         memcpy(&pattern, &value, sizeof pattern);
@@ -74,8 +74,8 @@ struct Fp32
     using Bits                       = float;
     static constexpr double half_ulp = 1.0 / 16777216;
 
-    TW_DEVICE static float to_float(Bits value) { return value; }
-    TW_DEVICE static Bits from_float(float value) { return value; }
+    TILESEER_DEVICE static float to_float(Bits value) { return value; }
+    TILESEER_DEVICE static Bits from_float(float value) { return value; }
 };
 
 // Uniform in (-1, 1), all mantissa bits random: what a kernel draws in power depends on its data.
@@ -85,7 +85,7 @@ struct Generate
     typename T::Bits* to;
     std::uint64_t seed;
 
-    TW_DEVICE void operator()(std::int64_t i) const
+    TILESEER_DEVICE void operator()(std::int64_t i) const
     {
         // The finalizer of SplitMix64 (Steele et al. 2014).
         std::uint64_t bits = seed + 0x9e3779b97f4a7c15ull * static_cast<std::uint64_t>(i + 1);
@@ -115,23 +115,23 @@ struct Shape
     std::int64_t weights() const { return G * K * filter[0] * filter[1] * filter[2] * C; }
     std::int64_t outputs() const { return N * out[0] * out[1] * out[2] * G * K; }
 
-    TW_DEVICE std::int64_t input_at(std::int64_t n, std::int64_t d, std::int64_t h, std::int64_t w, std::int64_t g) const
+    TILESEER_DEVICE std::int64_t input_at(std::int64_t n, std::int64_t d, std::int64_t h, std::int64_t w, std::int64_t g) const
     {
         return ((((n * in[0] + d) * in[1] + h) * in[2] + w) * G + g) * C;
     }
 
-    TW_DEVICE std::int64_t output_at(std::int64_t n, std::int64_t d, std::int64_t h, std::int64_t w, std::int64_t g) const
+    TILESEER_DEVICE std::int64_t output_at(std::int64_t n, std::int64_t d, std::int64_t h, std::int64_t w, std::int64_t g) const
     {
         return ((((n * out[0] + d) * out[1] + h) * out[2] + w) * G + g) * K;
     }
 
-    TW_DEVICE std::int64_t weight_at(std::int64_t g, std::int64_t k, std::int64_t z, std::int64_t y, std::int64_t x) const
+    TILESEER_DEVICE std::int64_t weight_at(std::int64_t g, std::int64_t k, std::int64_t z, std::int64_t y, std::int64_t x) const
     {
         return ((((g * K + k) * filter[0] + z) * filter[1] + y) * filter[2] + x) * C;
     }
 
     // Where filter tap t at output o reads the input; outside when not in [0, in).
-    TW_DEVICE std::int64_t tap(int axis, std::int64_t o, std::int64_t t) const
+    TILESEER_DEVICE std::int64_t tap(int axis, std::int64_t o, std::int64_t t) const
     {
         return o * stride[axis] - pad[axis] + t * dilation[axis];
     }
@@ -148,7 +148,7 @@ struct ForwardReference
     float* to;
     std::int64_t step;
 
-    TW_DEVICE void operator()(std::int64_t i) const
+    TILESEER_DEVICE void operator()(std::int64_t i) const
     {
         std::int64_t at      = i * step;
         const std::int64_t k = at % s.K, g = (at /= s.K) % s.G, w = (at /= s.G) % s.out[2];
@@ -192,14 +192,14 @@ struct BackwardDataReference
     std::int64_t step;
 
     // The output position that reads input i through tap t, or -1.
-    TW_DEVICE std::int64_t reader(int axis, std::int64_t i, std::int64_t t) const
+    TILESEER_DEVICE std::int64_t reader(int axis, std::int64_t i, std::int64_t t) const
     {
         const std::int64_t from = i + s.pad[axis] - t * s.dilation[axis];
         const std::int64_t o    = from / s.stride[axis];
         return from < 0 || from % s.stride[axis] != 0 || o >= s.out[axis] ? -1 : o;
     }
 
-    TW_DEVICE void operator()(std::int64_t i) const
+    TILESEER_DEVICE void operator()(std::int64_t i) const
     {
         std::int64_t at      = i * step;
         const std::int64_t c = at % s.C, g = (at /= s.C) % s.G, w = (at /= s.G) % s.in[2];
@@ -243,7 +243,7 @@ struct BackwardWeightReference
     float* to;
     std::int64_t step;
 
-    TW_DEVICE void operator()(std::int64_t i) const
+    TILESEER_DEVICE void operator()(std::int64_t i) const
     {
         std::int64_t at      = i * step;
         const std::int64_t c = at % s.C, x = (at /= s.C) % s.filter[2], y = (at /= s.filter[2]) % s.filter[1];
@@ -313,7 +313,7 @@ struct Compare
     double typical;   // root mean square of the result
     Partial* to;
 
-    TW_DEVICE void operator()(std::int64_t strand) const
+    TILESEER_DEVICE void operator()(std::int64_t strand) const
     {
         Partial p{0, 0, 0, 0, 0, 0};
         for(std::int64_t i = strand; i < count; i += strands)
@@ -348,7 +348,7 @@ struct Compare
 struct ProbeSum
 {
     std::int64_t* to;
-    TW_DEVICE void operator()(std::int64_t i) const { to[i] = 3 * i + 1; }
+    TILESEER_DEVICE void operator()(std::int64_t i) const { to[i] = 3 * i + 1; }
 };
 
 } // namespace tileseer
