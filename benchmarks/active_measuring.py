@@ -17,8 +17,7 @@ from tileseer.active import choice
 from tileseer.dataset import efficiency, schema
 from tileseer.gpu import hardware
 from tileseer.model import trainer
-from tileseer.settings.benchmark import ActiveSettings
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 from tileseer.validation import bootstrap, ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -45,14 +44,16 @@ def main() -> None:
 
     data = schema.load(args.dataset)
     product = hardware.get(CONFIG / "hardware.yaml", args.product)
-    settings = ModelSettings(target="relative", search_trials=0, n_estimators=args.trees, cv_estimators=10, folds=2)
+    settings = TrainingParameters(
+        target="relative", search_trials=0, n_estimators=args.trees, cv_estimators=10, folds=2
+    )
     tried = efficiency.in_pool(data)
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     rows = np.flatnonzero(tried & train)
     rows = rows[np.lexsort((data.candidate[rows], data.problem[rows]))]
     pool = choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
     tflops = np.where(data.status[rows] == efficiency.OK, data.tflops[rows], np.nan)
-    wanted = ActiveSettings(budget=args.budget, first=args.first, rounds=args.rounds, stable=0.0)
+    wanted = choice.Plan(budget=args.budget, first=args.first, rounds=args.rounds, stable=0.0)
     rounds = choice.choose(pool, product, wanted, lambda at: tflops[at])
 
     everything = picked(data, product, settings)

@@ -268,7 +268,7 @@ def main() -> None:
     parser.add_argument("--most-chunks", type=int, default=100, help="a chunk has 100 kernels, or more if this is less")
     parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--pairs-a-chunk", type=int, default=PAIRS_A_CHUNK, help="of the dataset stage")
-    parser.add_argument("--memory-mib", type=int, default=1024, help="setting dataset.memory_mib")
+    parser.add_argument("--memory-mib", type=int, default=1024, help="memory of the dataset stage")
     parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced; the drawing lies beside it")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of docs/configuration.md from config/schema/config.schema.json, or check that it is up to date."""
+"""Write the tables of docs/configuration.md from the schema of the configuration, or check that they are up to date."""
 
 from __future__ import annotations
 
@@ -10,25 +10,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tileseer.settings.benchmark import TIMINGS
+
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config/schema/config.schema.json"
 PAGE = ROOT / "docs/configuration.md"
 BEGIN, END = "<!-- fields -->\n", "<!-- end of fields -->\n"
+OVERRIDES = ("benchmark.timing_overrides", "model.overrides", "serving.overrides")
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _PATH = "^[A-Za-z0-9_]["
 
 
 def fields(schema: dict[str, Any], section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (dotted name, schema) of every field, plain ones of a section before its sub-sections."""
-    properties = section["properties"].items()
-    yield from ((prefix + name, field) for name, field in properties if "$ref" not in field)
+    """Yield (dotted name, schema) of every option, plain ones of a section before its sub-sections."""
+    properties = [(prefix + name, field) for name, field in section["properties"].items()]
+    yield from ((name, field) for name, field in properties if "$ref" not in field or name in OVERRIDES)
     for name, field in properties:
-        if "$ref" in field:
-            yield from fields(schema, schema["$defs"][field["$ref"].rpartition("/")[2]], f"{prefix}{name}.")
+        if "$ref" in field and name not in OVERRIDES:
+            yield from fields(schema, _referred(schema, field), f"{name}.")
+
+
+def _referred(schema: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
+    return schema["$defs"][field["$ref"].rpartition("/")[2]]
 
 
 def kind(field: dict[str, Any]) -> str:
-    """Return the type of a field in words."""
+    """Type of a field in words."""
+    if "$ref" in field:
+        return "map of parameters"
     if "anyOf" in field:
         return " or ".join(kind(option) for option in field["anyOf"])
     if "const" in field or "enum" in field:
@@ -43,13 +52,30 @@ def kind(field: dict[str, Any]) -> str:
 
 
 def table(schema: dict[str, Any]) -> str:
-    """Return the table, a row a field."""
-    rows = [
-        (f"`{name}`", kind(field), f"`{json.dumps(field['default'])}`", _line(field["description"]))
-        for name, field in fields(schema, schema)
-    ]
-    head = "| field | type | default | meaning |\n|---|---|---|---|\n"
-    return head + "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    """Table of the options, a row an option, and one of the parameters of each map of overrides."""
+    options = dict(fields(schema, schema))
+    text = _table([_row(name, field, [{} if "$ref" in field else field["default"]]) for name, field in options.items()])
+    for name in OVERRIDES:
+        parameters = _referred(schema, options[name])["properties"].items()
+        if name == "benchmark.timing_overrides":
+            presets = [preset.model_dump(mode="json") for preset in TIMINGS.values()]
+            rows = [_row(key, field, [preset[key] for preset in presets]) for key, field in parameters]
+            text += f"\n## `{name}`\n\n{_table(rows, tuple(f'`{preset}`' for preset in TIMINGS))}"
+        else:
+            rows = [_row(key, field, [field["default"]]) for key, field in parameters if f"model.{key}" not in options]
+            text += f"\n## `{name}`\n\n{_table(rows)}"
+    return text
+
+
+def _row(name: str, field: dict[str, Any], values: list[Any]) -> tuple[str, ...]:
+    return (f"`{name}`", kind(field), *(f"`{json.dumps(value)}`" for value in values), _line(field["description"]))
+
+
+def _table(rows: list[tuple[str, ...]], values: tuple[str, ...] = ("default",)) -> str:
+    head = ("field", "type", *values, "meaning")
+    return "".join("| " + " | ".join(row) + " |\n" for row in (head, *rows)).replace(
+        "\n", "\n" + "|---" * len(head) + "|\n", 1
+    )
 
 
 def _line(text: str) -> str:

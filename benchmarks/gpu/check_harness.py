@@ -35,7 +35,7 @@ from tileseer.devices.registry import method
 from tileseer.families.cutlass import emit, rules
 from tileseer.families.cutlass.kernel import name, parse
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.benchmark import GpuSettings
+from tileseer.settings.benchmark import Timing
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "config/recorded/sm_90"
@@ -102,7 +102,7 @@ def facts(driver: str) -> None:
 
 def faults(driver: str, module: str) -> bool:
     """Measure the faulty kernels, a right one after each; return whether each got what it deserves."""
-    how = method(GpuSettings(), SEED)
+    how = method(Timing(), SEED)
     options = {**how.timing, "seed": 1, "rotate_bytes": 0, "cache": 0, "hopeless_ms": 0.0, "verify_millions": 0}
     good = True
     print(f"{'kernel':24} {'status':13} {'seconds':>7}  the right kernel after it; what was said")
@@ -131,7 +131,7 @@ def recorded(operation: str, names: list[str], count: int) -> tuple[pd.DataFrame
     return problems, pairs.reset_index(drop=True)
 
 
-def gpu_device(args: argparse.Namespace, settings: GpuSettings, supervisor: Supervisor, log: Path | None) -> GpuDevice:
+def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Supervisor, log: Path | None) -> GpuDevice:
     """Return the device of the benchmark stage; each kernel is a library of its own."""
     board = (boards("cuda") or [None])[0]
     return GpuDevice(
@@ -156,7 +156,7 @@ def rate(args: argparse.Namespace, operation: str, names: list[str]) -> None:
     begin = time.monotonic()
     with new_supervisor(args) as supervisor:
         path = args.output / f"{operation}.rate.{args.run}.details.jsonl"
-        device = gpu_device(args, GpuSettings.from_json(args.settings), supervisor, path)
+        device = gpu_device(args, Timing.from_json(args.settings), supervisor, path)
         status: Counter[str] = Counter()
         for first in range(0, len(p), device.largest_batch):
             part = slice(first, first + device.largest_batch)
@@ -174,7 +174,7 @@ def pairs(args: argparse.Namespace, operation: str, names: list[str], cache: str
     keys = pd.MultiIndex.from_frame(candidates[["kernel", "split_k"]])
     c = keys.get_indexer(pd.MultiIndex.from_frame(wanted[["kernel", "split_k"]]))
     p = wanted["problem"].to_numpy()
-    settings = GpuSettings(cache=cache, hopeless_factor=0)
+    settings = Timing(cache=cache, hopeless_factor=0)
     path = args.output / f"{operation}.{cache}.{args.run}.details.jsonl"
     begin = time.monotonic()
     with new_supervisor(args) as supervisor:
@@ -212,7 +212,7 @@ def main() -> int:
     parser.add_argument("--kernels", type=int, default=12, help="kernels an operation (default: 12)")
     parser.add_argument("--pairs", type=int, default=200, help="pairs an operation (default: 200)")
     parser.add_argument("--run", default="1", help="name of this run in the logs' names (default: 1)")
-    parser.add_argument("--settings", default="{}", help="section benchmark.gpu as JSON, for the step rate")
+    parser.add_argument("--settings", default="{}", help="parameters of timing as JSON, for the step rate")
     parser.add_argument("--steps", nargs="+", default=["facts", "faults", "rate", "pairs"])
     args = parser.parse_args()
 

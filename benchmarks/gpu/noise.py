@@ -2,7 +2,7 @@
 """How far two runs of the same pairs differ: the noise of a measurement.
 
 Give the details logs of two runs (``CHUNK.details.jsonl``), in two folders or under two seeds; do it once with
-``benchmark.gpu.cache: cold`` and once with ``warm``. It prints quantiles of the relative difference of the medians, and
+``cache: cold`` and once with ``warm``. It prints quantiles of the relative difference of the medians, and
 of the noise that each run claims for itself: honest claims are of the size of the differences.
 """
 

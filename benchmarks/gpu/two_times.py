@@ -24,7 +24,7 @@ from tileseer.core.errors import reports_user_errors
 from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries, problem_numbers
 from tileseer.devices.harness.telemetry import boards
 from tileseer.devices.registry import method
-from tileseer.settings.benchmark import GpuSettings
+from tileseer.settings.benchmark import Timing
 
 RECORDING = Path(__file__).parents[2] / "config/recorded/sm_90/bwd_data_bf16"
 KERNEL = "cutlass_conv_bwd_data_bf16_nhwc_2d_optimized_128x64x32_2x2x1_16x8x16_s4_swz1_vec2_2_2_strided"
@@ -37,7 +37,7 @@ class Bench:
     """The pairs of one module, measured by a worker."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        gpu = GpuSettings.from_json(args.settings)
+        gpu = Timing.from_json(args.settings)
         self._args, self._how = args, method(gpu, 1)
         self.problems = pd.read_parquet(RECORDING / "problems.parquet")
         kernels = pd.read_parquet(RECORDING / "kernels.parquet")["kernel"]
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--driver", required=True, type=Path)
     parser.add_argument("--module", required=True, type=Path, help="library with the kernel")
     parser.add_argument("--build", required=True, type=Path, help="build table of the library")
-    parser.add_argument("--settings", default="{}", help="section benchmark.gpu as JSON")
+    parser.add_argument("--settings", default="{}", help="parameters of timing as JSON")
     parser.add_argument("--times", type=int, default=12)
     args = parser.parse_args()
     args.driver, args.module = args.driver.resolve(), args.module.resolve()

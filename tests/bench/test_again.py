@@ -30,13 +30,13 @@ from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import problem_table
 from tileseer.problems.problem_sets import Entry
-from tileseer.settings.benchmark import GpuSettings
+from tileseer.settings.benchmark import Timing
 from tileseer.support import support_table
 
 FAKES = ("placed", "placed_too", "slow")
 GPU = {
     "min_time_ms": 0.5, "sample_ms": 0.1, "min_samples": 4, "max_samples": 50, "budget_ms": 100, "verify": "never",
-    "hopeless_factor": 5, "again": 100, "contenders": 3, "close": 0.05,
+    "hopeless_factor": 5, "repeat_pairs": 100, "contenders": 3, "close": 0.05,
 }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def test_only_what_has_several_samples_is_drawn():
 
 
 def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
-    table, gpu = rows([1.0, 1.01, 3.0]), GpuSettings(again=2, contenders=2)
+    table, gpu = rows([1.0, 1.01, 3.0]), Timing(repeat_pairs=2, contenders=2)
     nothing = table.slice(0, 0)
     planned = repeats.plan(table, nothing, gpu, seed=1)
     assert planned.num_rows == 2 + 4
@@ -132,7 +132,7 @@ def stage(named, tmp_path, monkeypatch):
     main = runpy.run_path(str(ROOT / "workflow/scripts/benchmark.py"))["main"]
 
     def run(budget=None, **gpu):
-        settings = {"device": "hip", "budget": budget, "gpu": GPU | gpu}
+        settings = {"device": "hip", "budget": budget, "timing_overrides": GPU | gpu}
         main([
             "--arch", "gfx950", "--operation", "forward_bf16", "--chunk", "0", "--support", "support.parquet",
             "--build", "build.parquet", "--problems", "problems.parquet",
@@ -196,7 +196,7 @@ def test_the_stage_measures_nothing_a_third_time_and_resumes_what_is_torn(stage)
 
 def test_nothing_is_measured_again_on_request(stage):
     run, folder, problems = stage
-    told = run(again=0, contenders=0)
+    told = run(repeat_pairs=0, contenders=0)
     assert (told.repeats, told.differences) == (0, [])
     assert not (folder / "journals/again").exists()
     assert assembled(folder, problems).between_runs is None

@@ -39,14 +39,14 @@ def test_simulated_and_recorded_devices(locking, tmp_path, monkeypatch):
     with registry.claimed(source(), locking) as (device, _):
         assert (device.kind, device.name) == ("simulated", GPU.name)
     monkeypatch.chdir(tmp_path)
-    absent = registry.claimed(source(device="recorded", recordings="here"), locking)
+    absent = registry.claimed(source(device="recorded"), locking)
     with pytest.raises(UserError, match="no recording of forward_bf16 on gfx950_mi355x"), absent:
         pass
-    folder = tmp_path / "here" / GPU.name
+    folder = tmp_path / registry.RECORDINGS / GPU.name
     folder.mkdir(parents=True)
     rows = pd.DataFrame([("k", 1, "p", "ok", "", 1.0, 0.1, 2, 3)], columns=list(recorded.COLUMNS))
     recorded.write(folder / "forward_bf16.parquet", rows, {"device": GPU.name})
-    with registry.claimed(source(device="recorded", recordings="here"), locking) as (device, _):
+    with registry.claimed(source(device="recorded"), locking) as (device, _):
         assert device.kind == "recorded"
 
 

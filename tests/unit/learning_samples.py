@@ -17,10 +17,10 @@ from tileseer.families import candidates as candidate_tables
 from tileseer.families.ck_tile import kernel, resources
 from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.gpu import hardware
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = ModelSettings(
+SMALL = TrainingParameters(
     target="relative", search_trials=0, n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8,
     top_rows=4,
 )  # fmt: skip

@@ -20,10 +20,14 @@ RULES, LAYERS, GENERATOR = "config/rules.yaml", "config/layers.csv", "config/gen
 CONFIGS = {"rule_set": RULES, "chunks": 1}
 PROBLEMS = {
     "networks": LAYERS, "validation": LAYERS, "training": [GENERATOR], "design": 0, "training_layers": 0,
-    "min_validation": 1,
+    "validation_problems": 0,
 }  # fmt: skip
-MODEL = {"n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4, "search_trials": 0, "target": "relative"}
-SERVING = {"imagined": 0, "trees": 4, "short_lists": [[2, 4]]}
+MODEL = {
+    "overrides": {
+        "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4, "search_trials": 0, "target": "relative",
+    }
+}  # fmt: skip
+SERVING = {"overrides": {"augmented": 0, "trees": 4, "short_lists": [[2, 4]]}}
 PRODUCT = "--product gfx950_mi355x --hardware config/hardware.yaml"
 OPERATION = "--operation forward_bf16"
 
@@ -135,7 +139,7 @@ STAGES = (
         "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
         "--coefficients config/simulated_device.yaml --uses made/uses.parquet --output made/validation.json",
         (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
-        ("made/validation.json",), {"learning_shares": [], "network_folds": 2},
+        ("made/validation.json",), {"studies": ["leave_network_out"]},
     ),
     Stage(
         "serving",

@@ -8,9 +8,8 @@ import pytest
 from tileseer.active import active_tables, choice
 from tileseer.benchmark import chosen_pairs
 from tileseer.dataset import efficiency
-from tileseer.settings.benchmark import ActiveSettings
 
-SETTINGS = ActiveSettings(budget=0.5, first=0.2, rounds=4, stable=0.0)
+SETTINGS = choice.Plan(budget=0.5, first=0.2, rounds=4, stable=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def run(world, settings=SETTINGS, asked=None):
 
 @pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
 def test_no_pair_twice_and_the_budget_is_kept(world, budget):
-    rounds = run(world, ActiveSettings(budget=budget, first=0.06, rounds=4, stable=0.0))
+    rounds = run(world, choice.Plan(budget=budget, first=0.06, rounds=4, stable=0.0))
     chosen = np.concatenate([one.pairs for one in rounds])
     assert len(set(chosen.tolist())) == len(chosen)
     assert len(chosen) <= budget * len(world[1])
@@ -78,8 +77,8 @@ def test_what_is_measured_later_is_faster_than_a_draw(world):
 
 
 def test_it_stops_when_picks_stop_changing(world):
-    patient = run(world, ActiveSettings(budget=1.0, first=0.2, rounds=8, stable=0.0))
-    hasty = run(world, ActiveSettings(budget=1.0, first=0.2, rounds=8, stable=1.0))
+    patient = run(world, choice.Plan(budget=1.0, first=0.2, rounds=8, stable=0.0))
+    hasty = run(world, choice.Plan(budget=1.0, first=0.2, rounds=8, stable=1.0))
     assert len(hasty) < len(patient)
 
 
@@ -92,7 +91,7 @@ def test_failing_pairs_are_not_asked_for_again(world):
 
 def test_a_pool_of_which_the_first_share_is_no_pair_is_measured_all_the_same(world):
     tflops = world[1]
-    rounds = run(world, ActiveSettings(budget=0.5, first=0.5 / len(tflops), rounds=4, stable=0.0))
+    rounds = run(world, choice.Plan(budget=0.5, first=0.5 / len(tflops), rounds=4, stable=0.0))
     assert not len(rounds[0].pairs) and 0 < sum(len(one.pairs) for one in rounds) <= 0.5 * len(tflops)
 
 

@@ -5,8 +5,10 @@ import pytest
 import yaml
 
 from tileseer.core.errors import UserError
-from tileseer.settings.benchmark import BenchmarkSettings
-from tileseer.settings.config import Config, check, json_schema
+from tileseer.settings.benchmark import TIMINGS, BenchmarkSettings, Timing
+from tileseer.settings.config import REMOVED, Config, check, json_schema
+from tileseer.settings.model import ModelSettings, TrainingParameters
+from tileseer.settings.section import Section
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +25,49 @@ def test_the_committed_schema_is_that_of_the_code():
     assert (ROOT / "config/schema/config.schema.json").read_text() == json_schema(), "run: make schema"
 
 
+def options(section: type[Section], prefix: str = "") -> list[str]:
+    """Names of all options of a section; a map of overrides is one."""
+    names = []
+    for name, field in section.model_fields.items():
+        nested = isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        if nested and not name.endswith("overrides"):
+            names += options(field.annotation, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def test_there_are_few_options():
+    assert len(options(Config)) <= 45
+
+
+@pytest.mark.parametrize("name", sorted(REMOVED))
+def test_a_removed_option_is_refused_with_what_to_write_instead(name):
+    section, _, field = name.partition(".")
+    with pytest.raises(UserError) as error:
+        check({section: {field: 1} if field else {}})
+    assert str(error.value) == f"config: {name}: this field is gone: {REMOVED[name]}"
+    assert not {name, f"{name}.memory_mib"} & set(options(Config))
+
+
+def test_the_decision_record_lists_what_was_removed():
+    record = (ROOT / "docs/decisions/0022-few-options.md").read_text()
+    for name, instead in REMOVED.items():
+        if "overrides." not in instead or f"`{name}`" in record:
+            assert f"| `{name}` | {instead} |" in record
+
+
+def test_overrides_change_single_parameters_of_a_preset():
+    section = BenchmarkSettings(timing="quick", timing_overrides=Timing(max_noise=0.1))
+    changed = BenchmarkSettings.from_json(section.to_json()).parameters
+    assert changed == TIMINGS["quick"].model_copy(update={"max_noise": 0.1})
+    assert BenchmarkSettings().parameters == Timing() == TIMINGS["standard"]
+    model = ModelSettings(seed=3, overrides=TrainingParameters(folds=2)).parameters
+    assert model == TrainingParameters(seed=3, folds=2)
+    with pytest.raises(UserError, match=r"config: model.overrides: .*write model.seed"):
+        check({"model": {"overrides": {"seed": 3}}})
+
+
 def test_every_field_says_what_it_means():
     schema = json.loads(json_schema())
     for name, section in [("Config", schema), *schema["$defs"].items()]:
@@ -33,7 +78,8 @@ def test_every_field_says_what_it_means():
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"arhc": "gfx950"}, "config: arhc: unknown field"),
+        ({"arhc": "gfx950"}, "config: arhc: unknown field, .*; is it arch\\?"),
+        ({"benchmark": {"timing_overrides": {"sampel_ms": 1}}}, "timing_overrides.sampel_ms: .*is it sample_ms\\?"),
         ({"arch": "mi300"}, "config: arch: .*'mi300'"),
         ({"operations": ["forward"]}, "config: operations: .*'forward'"),
         ({"operations": []}, "config: operations: "),
@@ -42,8 +88,8 @@ def test_every_field_says_what_it_means():
         ({"configs": {"ndims": [1]}}, "config: configs.ndims.0: "),
         ({"benchmark": {"device": "hopes"}}, "config: benchmark.device: .*'hopes'"),
         ({"benchmark": {"products": {"gfx950": "a b"}}}, "config: benchmark.products.gfx950: "),
-        ({"benchmark": {"trace": "logs/../../use.txt"}}, "config: benchmark.trace: .*leaves the workflow"),
-        ({"model": {"folds": 1}}, "config: model.folds: .*1"),
+        ({"model": {"prior": "logs/../../use.txt"}}, "config: model.prior: .*leaves the workflow"),
+        ({"model": {"overrides": {"folds": 1}}}, "config: model.overrides.folds: .*1"),
         ({"problems": {"training": ["/etc/passwd; rm"]}}, "config: problems.training.0: "),
         ({"compile": {"toolchain": None}}, "config: compile.toolchain: .*None"),
     ],
@@ -56,12 +102,12 @@ def test_each_wrong_field_gets_one_clear_line(config, told):
 
 def test_several_wrong_fields_are_all_told():
     with pytest.raises(UserError) as error:
-        check({"arhc": 1, "model": {"folds": 1, "seed": -1}})
+        check({"arhc": 1, "model": {"overrides": {"folds": 1}, "seed": -1}})
     assert len(str(error.value).splitlines()) == 3
 
 
 def test_settings_survive_the_way_through_a_command_line():
-    settings = BenchmarkSettings(seed=7, trace="logs/use.txt")
+    settings = BenchmarkSettings(seed=7, timing_overrides=Timing(batch_pairs=3))
     assert BenchmarkSettings.from_json(settings.to_json()) == settings
     with pytest.raises(UserError, match="--settings: seed"):
         BenchmarkSettings.from_json('{"seed": "7"}')

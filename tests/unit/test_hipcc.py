@@ -26,8 +26,7 @@ from tileseer.families.ck_tile import emit as ck_tile_emit
 from tileseer.families.ck_tile.kernel import frame as kernel_frames
 from tileseer.families.ck_tile.kernel import name
 from tileseer.gpu import hardware
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings, LimitSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.support import library_support, support_table
 
 ROOT = Path(__file__).parents[2]
@@ -260,10 +259,10 @@ def test_the_librarys_host_code_is_asked_for_pairs(machine):
 
 def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine):
     made = units("CODE=1", "CODE=1 //", "CODE=500")
-    table, costs = build.build(made, [[1]] * 3, machine.toolchain(), LimitSettings(max_vgpr_spills=100))
+    table, costs = build.build(made, [[1]] * 3, machine.toolchain(), build.Limits(max_vgpr_spills=100))
     rows = table.to_pylist()
     assert [row["build_status"] for row in rows] == ["ok", "ok", "pruned"]
-    assert rows[2]["build_reason"] == "500 spilled registers, compile.limits.max_vgpr_spills is 100"
+    assert rows[2]["build_reason"] == "500 spilled registers, the limit max_vgpr_spills is 100"
     assert rows[2]["vgpr_spills"] == 500
     assert costs["kernel"].to_pylist() == table["kernel"].to_pylist()
 

@@ -10,7 +10,7 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.model import cross_validation, model, trainer
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 from tileseer.validation import learning_curve
 
 BAD = np.uint8(5)
@@ -22,7 +22,7 @@ def trained():
 
 
 def changed(**settings):
-    return ModelSettings(**{**samples.SMALL.model_dump(), **settings})
+    return TrainingParameters(**{**samples.SMALL.model_dump(), **settings})
 
 
 def test_two_trainings_give_the_same_bytes_with_any_threads(trained):
@@ -249,6 +249,6 @@ def test_nothing_to_learn_from_is_a_user_error():
 @pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])
 def test_settings_are_checked(field):
     with pytest.raises(UserError, match=field):
-        ModelSettings.from_json(f'{{"{field}": -1}}')
+        TrainingParameters.from_json(f'{{"{field}": -1}}')
     with pytest.raises(UserError, match="n_jobs"):
-        ModelSettings.from_json('{"n_jobs": 8}')
+        TrainingParameters.from_json('{"n_jobs": 8}')

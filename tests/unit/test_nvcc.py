@@ -23,8 +23,7 @@ from tileseer.families import registration
 from tileseer.families.coefficients import load_coefficients
 from tileseer.families.cutlass.kernel import parse
 from tileseer.gpu import hardware
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 
 ROOT = Path(__file__).parents[2]
 H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")

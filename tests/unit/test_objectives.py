@@ -11,11 +11,11 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.model import booster_text, cross_validation, objectives, trainer
 from tileseer.model.objectives import CHOICES, Rows
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 
 def changed(**settings):
-    return ModelSettings(**{**samples.SMALL.model_dump(), **settings})
+    return TrainingParameters(**{**samples.SMALL.model_dump(), **settings})
 
 
 def chance_of(data):

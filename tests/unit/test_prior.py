@@ -10,12 +10,12 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.model import model_files, trainer
 from tileseer.model import prior as priors
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 from tileseer.validation import learning_curve, ranking
 
 
 def changed(**settings):
-    return ModelSettings(**{**samples.SMALL.model_dump(), "n_estimators": 60, "min_child_samples": 5, **settings})
+    return TrainingParameters(**{**samples.SMALL.model_dump(), "n_estimators": 60, "min_child_samples": 5, **settings})
 
 
 def picked(data, trained):

@@ -4,7 +4,7 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
 from tileseer.problems import training_set
-from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.inputs import ProblemsSettings
 
 
 def table(network, shapes):

@@ -16,13 +16,13 @@ from tileseer.model.model import Model
 from tileseer.publish import index as published
 from tileseer.publish import model_folder
 from tileseer.serving import artefacts
-from tileseer.settings.serving import ServingSettings
+from tileseer.settings.model import ServingParameters
 from tileseer.validation import evaluation, ranking
 
 OPERATIONS = ("forward", "bwd_weight")
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 API = samples.CONFIG / "ck_api.yaml"
-SMALL_SERVING = ServingSettings(trees=12, num_leaves=15, max_depth=6, short_lists=[[4, 4]])
+SMALL_SERVING = ServingParameters(trees=12, num_leaves=15, max_depth=6, short_lists=[[4, 4]])
 
 
 def make(folder, variant):

@@ -15,7 +15,7 @@ import pytest
 
 from tileseer.families import candidates
 from tileseer.model import features, trainer
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
           "lds_capacity", "l1_cache_kb", "l2_cache_kb", "l3_cache_kb", "num_xcd")  # fmt: skip
@@ -178,7 +178,7 @@ def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
 @pytest.mark.parametrize("target", ["relative", "log_tflops"])
 def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path, target):
     data = samples.measured()
-    settings = ModelSettings(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
+    settings = TrainingParameters(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
     trained = trainer.train(data, samples.product(), settings)
     trained.save(tmp_path)
     theirs = ReferencePredictor(tmp_path)

@@ -20,7 +20,7 @@ from tileseer.publish import model_folder
 from tileseer.serving import kernel_set
 from tileseer.serving.cascade import trees_of
 from tileseer.serving.symbols import Symbol
-from tileseer.settings.serving import ServingSettings
+from tileseer.settings.model import ServingParameters
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
 SHAPES = 500
@@ -251,7 +251,7 @@ def test_what_the_header_cannot_compute_is_named():
 @pytest.mark.parametrize("short_lists", [[[8, 0]], [[8, 32], [8, 8]], [[8, 8], [24, 32]], [[96, 8]]])
 def test_short_lists_that_do_not_shrink_are_refused(short_lists):
     with pytest.raises(ValueError, match="short_lists"):
-        ServingSettings(short_lists=short_lists)
+        ServingParameters(short_lists=short_lists)
 
 
 def test_the_template_is_no_kernel_template():

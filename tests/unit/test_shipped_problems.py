@@ -11,7 +11,7 @@ from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.problems import training_set
 from tileseer.problems.crawl import tables, zoo
 from tileseer.problems.crawl.splits import of_family
-from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.inputs import ProblemsSettings
 
 PROBLEMS = Path(__file__).parents[2] / "config/problems"
 

@@ -303,7 +303,7 @@ def stages_of(folder: Path) -> list[Stage]:
         if rule == "benchmark":
             # Many small writes, so that a kill can come between two.
             at = words.index("--settings") + 1
-            words[at] = json.dumps(json.loads(words[at]) | {"batch_pairs": 8})
+            words[at] = json.dumps(json.loads(words[at]) | {"timing_overrides": {"batch_pairs": 8}})
         found.append(Stage(rule, tuple(words)))
     return found
 

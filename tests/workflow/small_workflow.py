@@ -30,11 +30,11 @@ CONFIG = {
         "training_layers": 0,
         "training": ["config/problems/small.yaml"],
         "validation": "config/problems/small.csv",
-        "min_validation": 10,
+        "validation_problems": 0,
     },
-    "benchmark": {"seed": 1, "trace": "logs/device_use.txt"},
+    "benchmark": {"seed": 1},
     "lock": {"folder": "locks"},
-    "model": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7},
+    "model": {"overrides": {"n_estimators": 10, "cv_estimators": 5, "folds": 2, "num_leaves": 7}},
 }
 
 
@@ -129,7 +129,7 @@ class Workflow:
 def environment() -> dict[str, str]:
     tools = Path(sys.executable).parent
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE"))}
-    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "TILESEER_DEVICE_TRACE": "logs/device_use.txt"}
 
 
 def lay_out(folder: Path) -> Workflow:

@@ -5,7 +5,7 @@ import json
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ACTIVE = {"strategy": "active", "active": {"budget": 0.3, "first": 0.1, "rounds": 3, "stable": 0.0}}
+ACTIVE = {"training_share": 0.3}
 CHOSEN = "results/active/gfx950/forward_bf16.parquet"
 DATASET = "results/datasets/gfx950/forward_bf16.parquet"
 REPORT = "results/validation/gfx950/forward_bf16.json"

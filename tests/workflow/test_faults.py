@@ -55,7 +55,7 @@ def wait_for(condition, seconds=120.0):
 
 def slow(workflow):
     """Write to the journal after every few pairs, so that there is a middle to interrupt."""
-    workflow.configure(benchmark={"seed": 1, "trace": "logs/device_use.txt", "batch_pairs": 2})
+    workflow.configure(benchmark={"seed": 1, "timing_overrides": {"batch_pairs": 2}})
 
 
 def overlaps(uses):
@@ -131,9 +131,7 @@ def test_two_workflows_never_use_the_device_at_once(fresh):
     shutil.copytree(fresh.folder, other.folder)
     locks = str(fresh.folder / "locks")
     for workflow in (fresh, other):
-        workflow.configure(
-            benchmark={"batch_pairs": 4, "trace": "logs/device_use.txt"}, lock={"folder": locks, "timeout_s": 300}
-        )
+        workflow.configure(benchmark={"timing_overrides": {"batch_pairs": 4}}, lock={"folder": locks, "timeout_s": 300})
     running = [workflow.start(UNLOCKED) for workflow in (fresh, other)]
     outputs = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], outputs
@@ -185,7 +183,7 @@ def test_the_name_of_the_folder_is_no_command(tmp_path):
     [
         ({"arhc": "gfx950"}, "config: arhc: unknown field"),
         ({"operations": ["sideways_bf16"]}, "'sideways_bf16' is no DIRECTION_DTYPE"),
-        ({"model": {"folds": "many"}}, "config: model.folds"),
+        ({"model": {"overrides": {"folds": "many"}}}, "config: model.overrides.folds"),
         ({"problems": {"validation": "../../etc/passwd; rm"}}, "config: problems.validation"),
     ],
 )

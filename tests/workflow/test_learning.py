@@ -12,7 +12,7 @@ REPORT = "results/validation/gfx950/forward_bf16.json"
 
 
 def test_the_reference_is_trained_once_and_compared(copy):
-    copy.configure(validation={"reference_trainer": True, "reference_trees": 5, "network_folds": 2})
+    copy.configure(validation={"studies": ["leave_network_out", "reference_trainer"]})
     run = copy.make()
     assert (run.jobs["reference"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
     report = json.loads(copy.read(REPORT))

@@ -1,9 +1,9 @@
-# With benchmark.strategy active: choose the training pairs that are worth measuring, before stage 6 collects them.
+# With a benchmark.training_share below 1: choose the training pairs that are worth measuring, before stage 6 collects them.
 #
 # The job measures what it chooses, into a journal beside those of the chunks; they take its rows over.
 CHOSEN = (
     ["results/active/{arch}/{op}.parquet"]
-    if SETTINGS.benchmark.strategy == "active"
+    if SETTINGS.benchmark.training_share < 1
     else []
 )
 

@@ -5,8 +5,7 @@ def recording(wildcards):
     """Return the table that the device replays, if it is one that does."""
     if SETTINGS.benchmark.device != "recorded":
         return []
-    folder = SETTINGS.benchmark.recordings
-    return f"{folder}/{product(wildcards)}/{wildcards.op}.parquet"
+    return f"config/recordings/{product(wildcards)}/{wildcards.op}.parquet"
 
 
 checkpoint benchmark:

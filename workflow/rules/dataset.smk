@@ -17,7 +17,7 @@ checkpoint dataset:
         "../../envs/tileseer.yaml"
     resources:
         # No parameter: it changes no result. Who gives the job another memory gives it to the stage.
-        mem_mb=SETTINGS.dataset.memory_mib,
+        mem_mb=1024,
     params:
         modules=modules("dataset"),
         # No inputs: who has the receipts has these, and Snakemake would weigh this job anew after each job that makes one.

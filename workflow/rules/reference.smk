@@ -1,4 +1,4 @@
-# A baseline for validation: the reference's trainer on the rows of the model stage (validation.reference_trainer).
+# A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
 REFERENCE = {
     "booster": "results/reference/{arch}/{op}/model_tflops.lgbm",
     "spec": "results/reference/{arch}/{op}/feature_spec.json",
@@ -23,7 +23,6 @@ checkpoint reference:
         folder=lambda wildcards, output: os.path.dirname(output.spec),
         product=product,
         settings=SETTINGS.model.to_json(),
-        trees=SETTINGS.validation.reference_trees,
     shell:
         "python {input.script} --dataset {input.dataset} --hardware {input.hardware:q} --product={params.product}"
-        " --settings {params.settings:q} --trees {params.trees} --threads {threads} --output {params.folder} 2>&1 | tee {log}"
+        " --settings {params.settings:q} --threads {threads} --output {params.folder} 2>&1 | tee {log}"

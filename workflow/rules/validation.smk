@@ -1,5 +1,5 @@
 # Stage 9: score each model on problems of real networks that it has never seen.
-COMPARED = list(REFERENCE.values()) if SETTINGS.validation.reference_trainer else []
+COMPARED = list(REFERENCE.values()) if "reference_trainer" in SETTINGS.validation.studies else []
 
 
 checkpoint validation:

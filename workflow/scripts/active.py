@@ -78,11 +78,11 @@ def main(argv: list[str] | None = None) -> None:
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
             measured_now += missing.num_rows
-            run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs)
+            run.measure(batch, *run.rows_of(batch, missing), book, settings.parameters.batch_pairs)
             found = receipt.counted(journal.read(args.journal)[0], batch.measurement_id, wanted)
             return found["tflops"].to_numpy()
 
-        rounds = choice.choose(pool, product, settings.active, measure)
+        rounds = choice.choose(pool, product, choice.Plan(settings.training_share, seed=settings.seed), measure)
     chosen = active_tables.table(rounds, pairs)
     parquet.write(chosen, args.output)
     print(

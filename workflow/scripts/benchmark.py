@@ -16,8 +16,7 @@ from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.errors import reports_user_errors
 from tileseer.devices import registry
-from tileseer.devices.base import Device
-from tileseer.devices.trace import TracingDevice
+from tileseer.devices.trace import traced
 from tileseer.families import candidates
 from tileseer.gpu import hardware
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
@@ -73,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         journal.Journal(args.journal, locking.timeout_s) as book,
     ):
         start = time.monotonic()
-        device = traced(device, settings)
+        device = traced(device)
         batch = run.Batch(args.arch, args.operation.variant, settings.seed, device, problems, kernels)
         # Read only now: while we waited, another workflow may have measured these very pairs.
         measured, malformed = journal.read(args.journal)
@@ -82,14 +81,14 @@ def main(argv: list[str] | None = None) -> None:
             adopted = adopt.from_neighbours(args.journal, missing, batch.measurement_id)
             book.append(adopted)
             missing = run.missing(batch, missing, adopted)
-            first_s = None if budget_s is None else budget_s * (1 - repeats.share(device, settings.gpu))
-            done = run.measure(batch, *run.rows_of(batch, missing), book, settings.batch_pairs, first_s)
+            first_s = None if budget_s is None else budget_s * (1 - repeats.share(device, settings.parameters))
+            done = run.measure(batch, *run.rows_of(batch, missing), book, settings.parameters.batch_pairs, first_s)
             measured, malformed = journal.read(args.journal)
         seconds = time.monotonic() - start
     skipped = missing.num_rows - done
     rows = receipt.counted(measured, batch.measurement_id, wanted)
     second = repeats.NOTHING
-    if repeats.share(device, settings.gpu):
+    if repeats.share(device, settings.parameters):
         begin = time.monotonic()
         second = measure_again(source, locking, batch, rows, repeats.journal_of(args.journal), budget_s)
         seconds += time.monotonic() - begin
@@ -109,7 +108,7 @@ def main(argv: list[str] | None = None) -> None:
         skipped=wanted.num_rows - rows.num_rows,
         again=second.num_rows,
         again_sha256=receipt.digest(second) if second.num_rows else "",
-        differences=repeats.differences(rows, second, settings.gpu, settings.seed),
+        differences=repeats.differences(rows, second, settings.parameters, settings.seed),
     ).write(args.receipt)
     failed = rows.num_rows - counts.get("ok", 0)
     print(
@@ -119,11 +118,6 @@ def main(argv: list[str] | None = None) -> None:
         f"{len(malformed):,} malformed lines, "
         f"{seconds:.1f} s, {waited:.1f} s waited for the lock"
     )
-
-
-def traced(device: Device, settings: BenchmarkSettings) -> Device:
-    """Return the device, wrapped to log what it does if ``benchmark.trace`` asks for it."""
-    return TracingDevice(device, Path(settings.trace)) if settings.trace else device
 
 
 def measure_again(
@@ -140,15 +134,15 @@ def measure_again(
     def counted() -> pa.Table:
         return repeats.counted(journal.read(path)[0], first.measurement_id, rows) if path.exists() else repeats.NOTHING
 
-    if not repeats.plan(rows, counted(), settings.gpu, settings.seed).num_rows:
+    if not repeats.plan(rows, counted(), settings.parameters, settings.seed).num_rows:
         return counted()
     with registry.claimed(own, locking) as (device, _), journal.Journal(path, locking.timeout_s) as book:
-        device = traced(device, settings)
+        device = traced(device)
         batch = replace(first, device=device)
         # Once more, now that no other workflow measures them.
-        todo = repeats.plan(rows, counted(), settings.gpu, settings.seed)
-        rest_s = None if budget_s is None else budget_s * repeats.share(device, settings.gpu)
-        run.measure(batch, *run.positions(batch, todo), book, settings.batch_pairs, rest_s, in_order=True)
+        todo = repeats.plan(rows, counted(), settings.parameters, settings.seed)
+        rest_s = None if budget_s is None else budget_s * repeats.share(device, settings.parameters)
+        run.measure(batch, *run.positions(batch, todo), book, settings.parameters.batch_pairs, rest_s, in_order=True)
     return counted()
 
 

@@ -14,7 +14,7 @@ from tileseer.core.errors import reports_user_errors
 from tileseer.families.enumeration import rejected_text
 from tileseer.families.registry import of_arch
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.configs import ConfigsSettings
+from tileseer.settings.inputs import ConfigsSettings
 
 
 @reports_user_errors

@@ -12,7 +12,6 @@ from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import assembly
-from tileseer.settings.dataset import DatasetSettings
 
 
 @reports_user_errors
@@ -27,7 +26,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--receipts", required=True, type=Path, nargs="+", help="receipts, one a chunk")
     parser.add_argument("--aliases", type=Path, help="kernels that show what was measured of another one")
     parser.add_argument("--chosen", type=Path, help="pairs of training problems that were measured; without it, all")
-    parser.add_argument("--memory-mib", type=int, default=DatasetSettings().memory_mib, help="memory of this stage")
+    parser.add_argument("--memory-mib", type=int, default=assembly.MEMORY_MIB, help="memory of this stage")
     parser.add_argument("--output", required=True, type=Path)
     parser.add_argument("--quarantine", required=True, type=Path, help="malformed lines (TSV) to write")
     args = parser.parse_args(argv)

@@ -14,8 +14,7 @@ from tileseer.core import bundle, parquet
 from tileseer.core.atomic import write_bytes
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.families.kernels import parse
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 
 
 @reports_user_errors

@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> None:
 
     measurements = schema.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
-    settings = ModelSettings.from_json(args.settings)
+    settings = ModelSettings.from_json(args.settings).parameters
     if settings.features == FAMILIES[0].features:
         settings = settings.model_copy(update={"features": of_arch(measurements.arch).features})
     if settings.prior is None:

@@ -10,7 +10,7 @@ from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.problems import problem_table, training_set
-from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.inputs import ProblemsSettings
 
 
 @reports_user_errors
@@ -29,8 +29,9 @@ def main(argv: list[str] | None = None) -> None:
     chosen = training_set.collect(settings, args.operation, ndims)
     if len(chosen.validation) < settings.min_validation:
         raise UserError(
-            f"{settings.validation}: {len(chosen.validation)} problems for {args.operation}, but "
-            f"problems.min_validation asks for {settings.min_validation}; add layers or lower it"
+            f"{settings.validation}: {len(chosen.validation)} problems for {args.operation}, fewer than the "
+            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
+            "layers, lower it, or set it to 0 for all that there are"
         )
     parquet.write(problem_table.table(chosen.training, chosen.validation), args.output)
     parquet.write(problem_table.uses(chosen.runs, args.operation, chosen.nearest), args.uses)

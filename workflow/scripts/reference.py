@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> None:
 
     measurements = schema.load(args.dataset)
     product = hardware.get(args.hardware, args.product)
-    settings = ModelSettings.from_json(args.settings)
+    settings = ModelSettings.from_json(args.settings).parameters
     model, spec = reference_trainer.train(measurements, product, settings, args.threads, args.trees)
     write_text(args.output / model_files.MODEL, model)
     write_text(args.output / model_files.SPEC, model_files.json_text(spec))

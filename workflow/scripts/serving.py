@@ -14,7 +14,7 @@ from tileseer.families.coefficients import load_coefficients
 from tileseer.model import model_files
 from tileseer.model.model import Model
 from tileseer.serving import artefacts
-from tileseer.settings.serving import ServingSettings
+from tileseer.settings.model import ServingSettings
 
 
 @reports_user_errors
@@ -40,7 +40,7 @@ def main(argv: list[str] | None = None) -> None:
         args.template,
         args.api,
         load_coefficients(args.coefficients),
-        ServingSettings.from_json(args.settings),
+        ServingSettings.from_json(args.settings).parameters,
         args.threads,
         layers.families(layers.read(args.layers)) if args.layers else {},
     )

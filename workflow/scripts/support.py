@@ -15,9 +15,7 @@ from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.families import candidates
 from tileseer.gpu import hardware
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings
-from tileseer.settings.support import SupportSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, SupportSettings
 from tileseer.support import library_support, support_table
 
 

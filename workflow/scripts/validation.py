@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import reports_user_errors
-from tileseer.settings.validation import ValidationSettings
+from tileseer.settings.model import ValidationSettings
 from tileseer.validation import stage
 
 

@@ -21,15 +21,30 @@ from tileseer.core import draws
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, features, objectives
 from tileseer.model.objectives import Rows
-from tileseer.settings.benchmark import ActiveSettings
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 UNMEASURED = -1
 AS_GOOD = 0.02
 """Logarithm of a ratio of times below which two candidates are as good as each other."""
 TREES = 150
 """Trees of a round's model; it is thrown away after the round."""
-MODEL = ModelSettings(target="log_tflops", rows_per_problem=0, num_leaves=31)
+MODEL = TrainingParameters(target="log_tflops", rows_per_problem=0, num_leaves=31)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many pairs are measured, and in how many rounds."""
+
+    budget: float
+    """Largest share of the pool's pairs to measure."""
+    first: float = 0.02
+    """Share that is measured first, drawn without a model: what a draw measures is mostly slow, so it is small."""
+    rounds: int = 5
+    """Rounds, the first included."""
+    stable: float = 0.02
+    """Measuring ends early when the picks of no more than this share of the problems changed in a round."""
+    seed: int = 1
+    """Seed of the first draw and of the rounds' models."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ Measure = Callable[[np.ndarray], np.ndarray]
 """From rows of the pool to their TFLOPS, NaN where a pair failed."""
 
 
-def choose(pool: Pool, hardware: Hardware, settings: ActiveSettings, measure: Measure) -> list[Round]:
+def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> list[Round]:
     """Measure in rounds and return them; the last has the model's verdict on the pairs of the one before."""
     tflops = np.full(len(pool.problem), np.nan)
     round_of = np.full(len(pool.problem), UNMEASURED)

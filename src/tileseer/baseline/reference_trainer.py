@@ -15,7 +15,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import booster_text, features, trainer
 from tileseer.reference import reference_features
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 PARAMETERS: dict[str, Any] = {
     "objective": "regression",
@@ -35,7 +35,7 @@ TARGET = "log1p_tflops"
 
 
 def train(
-    measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int = 1, trees: int = TREES
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1, trees: int = TREES
 ) -> tuple[str, dict[str, Any]]:
     """Return the text and the spec of the reference's model of the training rows that ``settings`` choose."""
     rows = trainer.training_rows(measurements, settings)

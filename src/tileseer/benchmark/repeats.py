@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tileseer.benchmark import journal
 from tileseer.benchmark.receipt import IDENTITY, pair_text
 from tileseer.devices.base import Device
-from tileseer.settings.benchmark import GpuSettings
+from tileseer.settings.benchmark import Timing
 
 FOLDER = "again"
 SHARE = 0.1
@@ -32,9 +32,9 @@ MEDIAN_DIFFERENCE = 0.9539
 NOTHING = journal.SCHEMA.empty_table()
 
 
-def share(device: Device, gpu: GpuSettings) -> float:
+def share(device: Device, gpu: Timing) -> float:
     """Share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
-    asked = gpu.again > 0 or gpu.contenders > 1
+    asked = gpu.repeat_pairs > 0 or gpu.contenders > 1
     return SHARE if asked and device.order_seed is not None else 0.0
 
 
@@ -72,13 +72,13 @@ def there_and_back(group: np.ndarray) -> np.ndarray:
     return np.concatenate([group, group[::-1]])
 
 
-def plan(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -> pa.Table:
+def plan(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
     """Rows that are still to be repeated, in their order, some of them twice.
 
     ``rows`` are those of the first journal that count, ``second`` those of the second one.
     """
     had = Counter(pair_text(second).to_pylist())
-    draw = drawn(rows, gpu.again, seed)
+    draw = drawn(rows, gpu.repeat_pairs, seed)
     draw = draw.filter(pa.array([text not in had for text in pair_text(draw).to_pylist()], pa.bool_()))
     pairs = pair_text(rows).to_pylist()
     close = contenders(rows, gpu.contenders, gpu.close)
@@ -87,11 +87,11 @@ def plan(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -> pa.Ta
     return pa.concat_tables([draw, rows.take(pa.array(np.concatenate([np.empty(0, np.int64), *turns])))])
 
 
-def differences(rows: pa.Table, second: pa.Table, gpu: GpuSettings, seed: int) -> list[float]:
+def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> list[float]:
     """Logarithm of the second time over the first one of the drawn pairs, in ascending order."""
     if not second.num_rows:
         return []
-    draw = drawn(rows, gpu.again, seed)
+    draw = drawn(rows, gpu.repeat_pairs, seed)
     found = pc.index_in(pair_text(draw), value_set=pair_text(second).combine_chunks())
     later = second["latency_ms"].take(found.combine_chunks()).to_numpy()
     change = np.log(later / draw["latency_ms"].to_numpy())

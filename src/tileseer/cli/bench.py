@@ -24,8 +24,8 @@ from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.benchmark import BenchmarkSettings, GpuSettings
-from tileseer.settings.configs import ConfigsSettings
+from tileseer.settings.benchmark import BenchmarkSettings, Timing
+from tileseer.settings.inputs import ConfigsSettings
 
 QUICK = "N=8,C=64,K=64,Hi=28,Wi=28,Y=3,X=3,pad_h=1,pad_w=1"
 Row = tuple[str, str, float, int, str]
@@ -102,7 +102,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row]]:
     driver, modules = str(args.driver.resolve()), [str(path.resolve()) for path in args.module]
     loaded = libraries(driver, modules)
-    options = launch_options(GpuSettings(cache=args.cache, verify="pair"), args.cache)
+    options = launch_options(Timing(cache=args.cache, verify="pair"), args.cache)
     numbers = problem_numbers({name: getattr(problem, name) for name in problem.__dict__}, problem.variant, 1)
     with Supervisor(driver) as supervisor:
         told = supervisor.device()

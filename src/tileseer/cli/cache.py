@@ -12,7 +12,7 @@ import yaml
 from tileseer.cli import options
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
-from tileseer.settings.cache import CacheSettings
+from tileseer.settings.compile import CacheSettings
 from tileseer.settings.config import check
 
 CONFIG = Path("config/config.yaml")

@@ -13,7 +13,7 @@ BUILD_STATUSES = (
     "ok", "compile_error", "compile_timeout", "compile_memory", "unsupported_by_ck", "resource_limit", "pruned",
 )  # fmt: skip
 """``resource_limit``: no launch of the kernel fits on this GPU, whatever the problem. ``pruned``: it was built, and a
-limit of the configuration (``compile.limits``) says that it is not worth measuring."""
+limit (``build.Limits``) says that it is not worth measuring."""
 RESOURCE_SOURCES = ("estimated", "code_object")
 
 

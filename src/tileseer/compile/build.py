@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,9 +13,19 @@ from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Re
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registration import LACK, header_file
-from tileseer.settings.compile import LimitSettings
 
-NO_LIMITS = LimitSettings(max_vgpr_spills=None, max_scratch_bytes=None, min_occupancy=0.0)
+
+@dataclass(frozen=True)
+class Limits:
+    """Built kernels beyond these are pruned: not measured, kept with the reason."""
+
+    max_vgpr_spills: int | None = 128
+    """Vector registers that do not fit and go through memory; None: no limit."""
+    min_occupancy: float = 1.0
+    """Blocks resident on one compute unit."""
+
+
+NO_LIMITS = Limits(max_vgpr_spills=None, min_occupancy=0.0)
 
 SCHEMA = pa.schema(
     [
@@ -82,7 +92,7 @@ def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str
 
 
 def build(
-    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: LimitSettings = NO_LIMITS
+    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: Limits = NO_LIMITS
 ) -> tuple[pa.Table, pa.Table]:
     """Compile a chunk: the build table and the costs, one row a kernel in the given order.
 
@@ -102,23 +112,16 @@ def _unsupported(unit: CompileUnit) -> CompileResult:
     return CompileResult("unsupported_by_ck", unit.lack, None, Resources("estimated"), "", 0.0)
 
 
-def _within(result: CompileResult, limits: LimitSettings) -> CompileResult:
+def _within(result: CompileResult, limits: Limits) -> CompileResult:
     """The result, as ``pruned`` with the reason if the compiled code is beyond a limit."""
     r = result.resources
     if result.status != "ok" or r.source == "estimated":
         return result
-    beyond = [
-        f"{value} {what}, compile.limits.{field} is {limit}"
-        for field, limit, value, what in (
-            ("max_vgpr_spills", limits.max_vgpr_spills, r.vgpr_spills, "spilled registers"),
-            ("max_scratch_bytes", limits.max_scratch_bytes, r.scratch_bytes, "bytes of scratch a lane"),
-        )
-        if value is not None and limit is not None and value > limit
-    ]
+    beyond, spills, most = [], r.vgpr_spills, limits.max_vgpr_spills
+    if spills is not None and most is not None and spills > most:
+        beyond.append(f"{spills} spilled registers, the limit max_vgpr_spills is {most}")
     if r.occupancy is not None and r.occupancy < limits.min_occupancy:
-        beyond.append(
-            f"{r.occupancy:g} blocks a compute unit, compile.limits.min_occupancy is {limits.min_occupancy:g}"
-        )
+        beyond.append(f"{r.occupancy:g} blocks a compute unit, the limit min_occupancy is {limits.min_occupancy:g}")
     return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 

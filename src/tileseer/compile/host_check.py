@@ -24,8 +24,7 @@ from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registry import of_arch
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings
 
 HOST_PASS = (
     "-O0", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only",

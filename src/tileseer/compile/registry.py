@@ -16,8 +16,7 @@ from tileseer.core.errors import UserError
 from tileseer.families.coefficients import Coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 
 PYTHON_MIB = 512
 """Memory of a compile job itself, for its tables and the workflow's modules."""

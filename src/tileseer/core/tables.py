@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -37,12 +38,15 @@ def read(path: str | Path, model: type[Model]) -> Model:
     return checked(parsed(Path(path)), model, str(path))
 
 
-def checked(content: Any, model: type[Model], where: str) -> Model:
-    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
+def checked(content: Any, model: type[Model], where: str, removed: Mapping[str, str] | None = None) -> Model:
+    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value.
+
+    ``removed``: fields of earlier versions, and what to write instead.
+    """
     try:
         return model.model_validate(content, context={})
     except ValidationError as error:
-        lines = [f"{where}: {_fault(fault, model)}" for fault in error.errors(include_url=False)]
+        lines = [f"{where}: {_fault(fault, model, removed or {})}" for fault in error.errors(include_url=False)]
         raise UserError("\n".join(lines)) from error
 
 
@@ -80,14 +84,18 @@ def wrong(reason: str) -> PydanticCustomError:
     return PydanticCustomError("wrong", "{reason}", {"reason": reason})
 
 
-def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
+def _fault(fault: ErrorDetails, model: type[BaseModel], removed: Mapping[str, str]) -> str:
     place = [part for part in fault["loc"] if part != "[key]"]
     field = _place(place) or "the whole file"
     if fault["type"] == "missing":
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
+        if field in removed:
+            return f"{field}: this field is gone: {removed[field]}"
         known = _fields(model, place)
-        advice = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
+        near = get_close_matches(str(place[-1]), known, 1)
+        others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"
+        advice = f"is it {near[0]}? {others}" if near else others
         return f"{field}: unknown field, of value {shown(fault['input'])}; {advice}"
     said = fault["msg"].removeprefix("Value error, ").removeprefix("Input ")
     reason = _REASONS.get(fault["type"], said.replace("at least 1 item after validation, not 0", "at least one item"))

@@ -27,7 +27,6 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import chunk_parts
 from tileseer.dataset.dataset_rows import ROW_GROUP, Rows
 from tileseer.dataset.schema import BETWEEN_RUNS, SCHEMA, SCHEMA_VERSION
-from tileseer.settings.dataset import DatasetSettings
 from tileseer.support import support_table
 
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
@@ -36,6 +35,8 @@ REPEATED = "pairs of the same jobs, drawn at random and measured again by anothe
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
 _COLUMNS = (*COUNTED, "sentinel", "measurement_id")
 _SKIPPED = -2
+MEMORY_MIB = 1024
+"""Memory of the stage, unless its job says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def write(
     output: Path,
     chosen: pa.Table | None = None,
     known: pa.Table | None = None,
-    memory_mib: int = DatasetSettings().memory_mib,
+    memory_mib: int = MEMORY_MIB,
 ) -> tuple[int, list[Quarantined]]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 

@@ -48,7 +48,7 @@ class RecordedDevice:
         if self.provenance["device"] != product:
             raise UserError(
                 f"{path}: the recording is of {self.provenance['device']}, but {product} stands for this arch; "
-                "change benchmark.products or benchmark.recordings"
+                "change benchmark.products or the tables in config/recordings"
             )
         columns = COLUMNS | ({SENTINEL: pa.float64()} if SENTINEL in table.column_names else {})
         self._rows = table.select(list(columns)).cast(pa.schema(columns.items())).to_pandas()

@@ -21,7 +21,7 @@ from tileseer.devices.recorded import RecordedDevice
 from tileseer.devices.simulated import SimulatedDevice
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import Hardware
-from tileseer.settings.benchmark import BenchmarkSettings, GpuSettings, LockSettings
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings, Timing
 
 GPU_BACKENDS = ("cuda", "hip")
 
@@ -68,7 +68,9 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 @contextmanager
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
-    yield SimulatedDevice(source.hardware, load_coefficients(source.coefficients), s.seed, s.repeats)
+    yield SimulatedDevice(
+        source.hardware, load_coefficients(source.coefficients), s.seed, s.parameters.simulated_launches
+    )
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
         )
 
 
-def method(gpu: GpuSettings, seed: int) -> Method:
+def method(gpu: Timing, seed: int) -> Method:
     """Return the method of measuring that the settings describe."""
     names = (
         "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples",

@@ -11,6 +11,15 @@ import pandas as pd
 
 from tileseer.devices.base import Device, Times
 
+VARIABLE = "TILESEER_DEVICE_TRACE"
+"""Environment variable that names the file, for tests."""
+
+
+def traced(device: Device) -> Device:
+    """The device, wrapped to log its uses if the environment asks for it."""
+    path = os.environ.get(VARIABLE)
+    return TracingDevice(device, Path(path)) if path else device
+
 
 class TracingDevice:
     """Passes everything on to another device; appends ``pid begin_ns end_ns pairs`` of each use to a file."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tileseer.families.support_rules import Columns, Rule
     from tileseer.gpu.arch import ArchSpecs
     from tileseer.gpu.hardware import Hardware
-    from tileseer.settings.configs import ConfigsSettings
+    from tileseer.settings.inputs import ConfigsSettings
 
 
 class KernelPart(Protocol):

@@ -15,7 +15,7 @@ from tileseer.model import cross_validation, objectives
 from tileseer.model.cross_validation import Choice, FoldOfRow
 from tileseer.model.objectives import Table
 from tileseer.model.schema import ChoiceRecord, CorrectionTrial
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 WEIGHTS = (1.0, 0.5, 0.0)
 """Shares of the prior's score that a correction is tried with; 0 forgets it."""
@@ -41,7 +41,7 @@ class Correction:
 
 
 def choose(
-    data: Table, folds: FoldOfRow, settings: ModelSettings, threads: int, weights: Sequence[float] = WEIGHTS
+    data: Table, folds: FoldOfRow, settings: TrainingParameters, threads: int, weights: Sequence[float] = WEIGHTS
 ) -> tuple[Choice, Correction]:
     """Return the choice for the manifest and the correction that it is, of a prior with one of ``weights``.
 
@@ -77,7 +77,7 @@ def _trial(correction: Correction) -> CorrectionTrial:
 
 
 def _crossed(
-    table: Table, weight: float, folds: FoldOfRow, settings: ModelSettings, most: int, threads: int
+    table: Table, weight: float, folds: FoldOfRow, settings: TrainingParameters, most: int, threads: int
 ) -> Correction:
     """Return the correction of one table with the number of trees, ``most`` or fewer, that errs least out of fold."""
     assert table.prior is not None

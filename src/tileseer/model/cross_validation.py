@@ -20,7 +20,7 @@ from tileseer.dataset import efficiency
 from tileseer.model import objectives, row_sampling
 from tileseer.model.objectives import CHOICES, OBJECTIVES, Table
 from tileseer.model.schema import Alternative, ChoiceRecord, Fold, Folds, Summary
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 SPACE = {
     "num_leaves": (15, 31, 63, 127),
@@ -52,7 +52,7 @@ class Choice:
     """The objective and settings that cross-validation chose, and what it saw."""
 
     objective: str
-    settings: ModelSettings
+    settings: TrainingParameters
     score: np.ndarray
     """Out-of-fold scores of every row."""
     record: ChoiceRecord
@@ -87,7 +87,7 @@ def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed
 
 
 def out_of_fold(
-    objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: ModelSettings, trees: int, threads: int,
+    objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: TrainingParameters, trees: int, threads: int,
     held_out_folds: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Return the score of every row by a model that has not seen the row's group, float64 [n].
@@ -106,7 +106,7 @@ def out_of_fold(
 
 def offsets(
     objective: str, booster: lightgbm.Booster | None, data: Table, learnt: np.ndarray, candidates: int,
-    settings: ModelSettings, threads: int,
+    settings: TrainingParameters, threads: int,
 ) -> np.ndarray:  # fmt: skip
     """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
 
@@ -149,7 +149,7 @@ def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def choose(
-    data: Table, folds: FoldOfRow, candidates: int, keys: np.ndarray, settings: ModelSettings, threads: int
+    data: Table, folds: FoldOfRow, candidates: int, keys: np.ndarray, settings: TrainingParameters, threads: int
 ) -> Choice:
     """Choose objective and hyperparameters by the mean out-of-fold efficiency of the picks.
 
@@ -206,7 +206,9 @@ def _confirmed(
     return replace(winner, record=chosen.record.model_copy(update={"confirmation": entries}))
 
 
-def fold_metrics(data: Table, folds: FoldOfRow, score: np.ndarray, objective: str, settings: ModelSettings) -> Folds:
+def fold_metrics(
+    data: Table, folds: FoldOfRow, score: np.ndarray, objective: str, settings: TrainingParameters
+) -> Folds:
     """Figures of each fold; errors only where scores are predictions."""
     label = data.rows.label(objective, settings.relative_floor) if not OBJECTIVES[objective].members else None
     metrics = []
@@ -300,7 +302,7 @@ def _compared(achieved: dict[str, np.ndarray], chosen: str) -> list[Alternative]
     ]
 
 
-def _trials(settings: ModelSettings) -> dict[str, ModelSettings]:
+def _trials(settings: TrainingParameters) -> dict[str, TrainingParameters]:
     draw = np.random.default_rng([settings.seed, 1])
     trials = {}
     for number in range(settings.search_trials):

@@ -10,7 +10,7 @@ import lightgbm
 import numpy as np
 
 from tileseer.model import booster_text
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 GRADES = 31
 """Levels of a ranking's relevance, from ``GRADED_FROM`` to the best; rows below it are all the same."""
@@ -54,11 +54,11 @@ OBJECTIVES = {
         ("log_tflops",),
     ),
 }
-"""By the name that ``model.target`` gives, the cheapest to explain first: it is kept unless another is better.
+"""By the name that the parameter ``target`` gives, the cheapest to explain first: it is kept unless another is better.
 
 ``corrected`` is what ``model.prior`` makes of a model, whatever the target."""
 CHOICES = ("relative", "log_tflops", "lambdarank", "ensemble")
-"""What ``model.target: auto`` chooses from."""
+"""What ``target: auto`` chooses from."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Table:
     """Whether that is learnt less its mean in each problem."""
 
 
-def parameters(settings: ModelSettings, threads: int) -> dict[str, Any]:
+def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
     """Return LightGBM's parameters without an objective."""
     return {
         "num_leaves": settings.num_leaves,
@@ -121,7 +121,7 @@ def parameters(settings: ModelSettings, threads: int) -> dict[str, Any]:
 
 
 def table(
-    rows: Rows, matrix: np.ndarray, names: tuple[str, ...], categorical: tuple[str, ...], settings: ModelSettings,
+    rows: Rows, matrix: np.ndarray, names: tuple[str, ...], categorical: tuple[str, ...], settings: TrainingParameters,
     threads: int, prior: np.ndarray | None = None,
 ) -> Table:  # fmt: skip
     """Bin the rows that learn."""
@@ -136,7 +136,7 @@ def table(
 
 
 def fit(
-    objective: str, data: Table, learnt: np.ndarray, settings: ModelSettings, trees: int, threads: int
+    objective: str, data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int
 ) -> lightgbm.Booster:
     """Return a model fitted to the rows ``learnt`` (sorted positions, all of them learning).
 
@@ -180,7 +180,7 @@ def centred(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def _fit_one(
-    objective: str, data: Table, learnt: np.ndarray, settings: ModelSettings, trees: int, threads: int
+    objective: str, data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int
 ) -> lightgbm.Booster:
     used = parameters(settings, threads) | dict(OBJECTIVES[objective].parameters)
     part = data.binned.subset(data.position[learnt].tolist(), params=used).construct()

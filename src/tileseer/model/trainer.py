@@ -36,7 +36,7 @@ from tileseer.model.objectives import OBJECTIVES, Rows, Table
 from tileseer.model.prior import Prior
 from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest, Summary
 from tileseer.reference import reference_features
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Trained:
 
 
 def train(
-    measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int = 1,
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1,
     prior_weights: Sequence[float] = correction.WEIGHTS,
 ) -> Trained:  # fmt: skip
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
@@ -114,7 +114,7 @@ def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lig
 
 
 def table(
-    measurements: Measurements, rows: Rows, hardware: Hardware, settings: ModelSettings, threads: int,
+    measurements: Measurements, rows: Rows, hardware: Hardware, settings: TrainingParameters, threads: int,
     prior: Prior | None = None,
 ) -> Table:  # fmt: skip
     """Return rows with their features, ready to fit."""
@@ -129,7 +129,7 @@ def table(
     return replace(data, prior=prior.scores(measurements.problems, measurements.candidates, *pairs, hardware, threads))
 
 
-def training_rows(measurements: Measurements, settings: ModelSettings, used: np.ndarray | None = None) -> Rows:
+def training_rows(measurements: Measurements, settings: TrainingParameters, used: np.ndarray | None = None) -> Rows:
     """Return the pool rows of the problems ``used`` (bool [P], default: split ``train``) on which anything ran."""
     if used is None:
         used = (measurements.problems["split"] == "train").to_numpy()
@@ -156,7 +156,9 @@ def training_rows(measurements: Measurements, settings: ModelSettings, used: np.
     return replace(rows, learn=ok & kept)
 
 
-def spec_of(measurements: Measurements, hardware: Hardware, settings: ModelSettings, objective: str) -> FeatureSpec:
+def spec_of(
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, objective: str
+) -> FeatureSpec:
     """The spec of a model of these measurements."""
     chosen = features.feature_set(settings.features)
     variant, _, dtype = measurements.operation.rpartition("_")

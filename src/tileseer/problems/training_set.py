@@ -14,7 +14,7 @@ from tileseer.core import row_filter
 from tileseer.core.errors import UserError
 from tileseer.problems import design, problem_sets
 from tileseer.problems.problem_sets import Entry
-from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.inputs import ProblemsSettings
 
 KINDS = row_filter.kinds(Problem, {"variant": VARIANTS, "dtype": DTYPES})
 """What a filter of problems may read."""

@@ -36,7 +36,7 @@ from tileseer.serving.schema import (
     NoEstimates,
     Serving,
 )
-from tileseer.settings.serving import ServingSettings
+from tileseer.settings.model import ServingParameters
 from tileseer.validation import ranking
 
 
@@ -69,7 +69,7 @@ def build(
     template: Path,
     api_table: Path,
     coefficients: Coefficients,
-    settings: ServingSettings,
+    settings: ServingParameters,
     threads: int = 1,
     networks: Mapping[str, str] | None = None,
 ) -> Served:
@@ -89,7 +89,7 @@ def build(
     scores = full_model(dims)
     runs = np.isfinite(scores)
     training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
-    imagined = augmentation.near(dims[training], settings.imagined, settings.seed)
+    imagined = augmentation.near(dims[training], settings.augmented, settings.seed)
     lessons = np.concatenate([dims[training], imagined]), np.concatenate([scores[training], full_model(imagined)])
     able = np.isfinite(lessons[1]).any(axis=1)
     text = distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
@@ -131,7 +131,7 @@ def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
 
 def _kernels(
     measurements: Measurements, origin: Origin, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path,
-    settings: ServingSettings,
+    settings: ServingParameters,
 ) -> Kernels:  # fmt: skip
     """The kernels of the pool and the pruned set."""
     number, names = pd.factorize(pool["kernel"], sort=True)

@@ -9,11 +9,11 @@ from tileseer.core.errors import UserError
 from tileseer.model import features, objectives
 from tileseer.model.booster_text import canonical
 from tileseer.serving.cascade import Cascade
-from tileseer.settings.serving import ServingSettings
+from tileseer.settings.model import ServingParameters
 
 
 def distill(
-    untrained: Cascade, dims: np.ndarray, scores: np.ndarray, settings: ServingSettings, threads: int = 1
+    untrained: Cascade, dims: np.ndarray, scores: np.ndarray, settings: ServingParameters, threads: int = 1
 ) -> str:
     """Return the LightGBM text of a served model; the same input gives the same bytes.
 

@@ -1,1 +1,1 @@
-"""The sections of ``config/config.yaml``: one module a stage, so that a change reruns that stage only."""
+"""The sections of ``config/config.yaml`` and the parameters that they lead to."""

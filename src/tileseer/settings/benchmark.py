@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from tileseer.settings.section import RelativePath, Section
+from tileseer.settings.section import OnlySet, Section
 
 Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 
 
-class GpuSettings(Section):
-    """How a real GPU is measured; docs/benchmarking.md explains the method."""
+class Timing(Section):
+    """How pairs are timed; docs/benchmarking.md explains the method. The defaults are the preset ``standard``."""
 
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
@@ -33,7 +33,7 @@ class GpuSettings(Section):
     warmup_change: float = Field(0.01, gt=0, strict=False)
     """Warm-up ends when two windows of samples differ by less than this share."""
     settle_ms: float = Field(200.0, ge=0, strict=False)
-    """Wall time that a pair waits at most for the clock to recover from what ran before; 0: it does not wait."""
+    """Longest wall time for which a pair waits until the clock has recovered from what ran before; 0: no wait."""
     verify: Literal["pair", "class", "never"] = "class"
     """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
     verify_millions: int = Field(0, ge=0, le=2**31 - 1)
@@ -41,7 +41,7 @@ class GpuSettings(Section):
     all must be finite. 0: no limit."""
     hopeless_factor: float = Field(5.0, ge=0, strict=False)
     """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
-    again: int = Field(32, ge=0)
+    repeat_pairs: int = Field(32, ge=0)
     """Pairs of a chunk, drawn at random, that another worker measures once more: how far two runs differ. 0: none."""
     contenders: int = Field(3, ge=0)
     """The fastest kernels of a problem, at most so many, that another worker measures again in turns, there and back
@@ -53,28 +53,32 @@ class GpuSettings(Section):
     drift_limit: float = Field(0.03, gt=0, strict=False)
     """Relative change of the sentinel's time that is taken for drift."""
     recovery_s: float = Field(2.0, ge=0, strict=False)
-    """Pause before a batch is measured again whose GPU drifted, was slowed down or shared."""
+    """Pause before a batch is measured again during which the GPU drifted, was throttled or contended."""
     pair_limit_s: float = Field(60.0, gt=0, strict=False)
     """Wall time after which a pair counts as hanging."""
     worker_pairs: int = Field(2048, ge=1)
     """Pairs after which a worker process is replaced; a new one takes about a second to start."""
     kernel_faults: int = Field(3, ge=1)
     """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
+    batch_pairs: int = Field(65536, ge=1)
+    """Pairs measured between two writes to the journal: what an interruption can cost."""
+    simulated_launches: int = Field(10, ge=1, le=1000)
+    """Timed launches a pair on the simulated device."""
 
 
-class ActiveSettings(Section):
-    """How few pairs are chosen to be measured; docs/how-to/measure-fewer-pairs.md explains the method."""
-
-    budget: float = Field(0.15, gt=0, le=1, strict=False)
-    """Share of the supported pairs of the training problems that is measured at most."""
-    first: float = Field(0.02, gt=0, le=1, strict=False)
-    """Share that is measured first, drawn without a model: what a draw measures is mostly slow, so let it be small."""
-    rounds: int = Field(5, ge=1)
-    """Rounds, the first included."""
-    stable: float = Field(0.02, ge=0, le=1, strict=False)
-    """Measuring ends early when the picks of no more than this share of the problems changed in a round."""
-    seed: int = Field(1, ge=0, le=2**31 - 1)
-    """Seed of the first draw and of the rounds' models."""
+TIMINGS = {
+    "quick": Timing(
+        min_time_ms=1.0, min_samples=3, max_samples=100, budget_ms=100.0, sample_ms=0.1, verify_millions=2000,
+        hopeless_factor=2.0, sentinel_every=256,
+    ),
+    "standard": Timing(),
+    "thorough": Timing(
+        min_time_ms=10.0, min_samples=16, max_samples=1000, max_noise=0.002, budget_ms=2000.0, settle_ms=500.0,
+        verify="pair", hopeless_factor=20.0, repeat_pairs=128, contenders=5, close=0.04, sentinel_every=32,
+        drift_limit=0.02,
+    ),
+}  # fmt: skip
+"""The presets of ``benchmark.timing``."""
 
 
 class BenchmarkSettings(Section):
@@ -82,9 +86,7 @@ class BenchmarkSettings(Section):
 
     device: Literal["simulated", "recorded", "cuda", "hip"] = "simulated"
     """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``recorded`` replays
-    a table of ``recordings``. ``cuda`` and ``hip`` measure on a GPU of this machine."""
-    recordings: RelativePath = "config/recordings"
-    """Folder of the tables that ``recorded`` replays: PRODUCT/OPERATION.parquet."""
+    ``config/recordings/{product}/{operation}.parquet``. ``cuda`` and ``hip`` measure on a GPU of this machine."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
@@ -97,21 +99,24 @@ class BenchmarkSettings(Section):
     )
     """The GPU product of ``config/hardware.yaml`` that stands for each arch."""
     seed: int = Field(1, ge=0, le=2**31 - 1)
-    """Seed of the simulated device's noise; on a GPU, of the operands and of the order of measuring."""
-    repeats: int = Field(10, ge=1, le=1000)
-    """Timed launches a pair on the simulated device."""
-    batch_pairs: int = Field(65536, ge=1)
-    """Pairs measured between two writes to the journal: what an interruption can cost."""
+    """Seed of the simulated device's noise and of a draw of pairs; on a GPU, of the operands and of the order of
+    measuring."""
     budget: Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?[smh]$")] | None = None
     """Time on the device for one operation, such as 2h: the most informative pairs come first, the others are
     ``skipped``. It is shared evenly by the chunks. By default everything is measured."""
-    strategy: Literal["all", "active"] = "all"
-    """``all`` measures every supported pair. ``active`` measures all pairs of validation problems, and of training
-    problems only those that a model of the pairs measured so far finds informative."""
-    active: ActiveSettings = ActiveSettings()
-    gpu: GpuSettings = GpuSettings()
-    trace: RelativePath | None = None
-    """A file to which the device appends when each use of it began and ended (for finding overlaps)."""
+    training_share: float = Field(1.0, gt=0, le=1, strict=False)
+    """Largest share of the training problems' supported pairs to measure. Below 1 the pairs are chosen by active
+    measuring: those that a model of the pairs measured so far finds informative. 0.15 is a good value. Pairs of
+    validation problems are all measured."""
+    timing: Literal["quick", "standard", "thorough"] = "standard"
+    """How long each pair is timed on a GPU, and how closely it is watched and checked."""
+    timing_overrides: Annotated[Timing, OnlySet] = Timing()
+    """Single parameters of that preset, for experts."""
+
+    @property
+    def parameters(self) -> Timing:
+        """The parameters of timing that preset and overrides lead to."""
+        return TIMINGS[self.timing].overridden(self.timing_overrides)
 
 
 class LockSettings(Section):

@@ -1,14 +1,12 @@
-"""Settings of the compile stage."""
+"""Settings of the compile and support stages, and of the cache that they share."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from tileseer.settings.section import Section
-
-AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$")]
+from tileseer.settings.section import AbsolutePath, Section
 
 
 class CkSettings(Section):
@@ -28,17 +26,6 @@ class CutlassSettings(Section):
     brought."""
 
 
-class LimitSettings(Section):
-    """Built kernels beyond these are pruned: not measured, kept with the reason."""
-
-    max_vgpr_spills: int | None = Field(128, ge=0)
-    """Vector registers that do not fit and go through memory; null for no limit."""
-    max_scratch_bytes: int | None = Field(None, ge=0)
-    """Private memory a lane; null for no limit."""
-    min_occupancy: float = Field(1.0, ge=0, strict=False)
-    """Blocks resident on one compute unit."""
-
-
 class CompileSettings(Section):
     """How headers become kernels."""
 
@@ -49,9 +36,25 @@ class CompileSettings(Section):
     """The compiler; by default that of the ROCm or CUDA install, of PATH, of a PyPI package, or what ``make toolchain``
     or ``make cuda-toolchain`` brought."""
     batch: int = Field(10, ge=1, le=50)
-    """Kernels of one compiler run; their common templates are instantiated once."""
+    """Kernels of one compiler run; their common templates are instantiated once. Fewer need less memory."""
     timeout_seconds: int = Field(300, ge=1)
     """Wall-clock time for each kernel of a run."""
     memory_mib: int = Field(3072, ge=256)
     """Address space of one compiler run; also what a job declares, so that jobs together never swap."""
-    limits: LimitSettings = LimitSettings()
+
+
+class SupportSettings(Section):
+    """Who says which kernels can run which problems."""
+
+    source: Literal["rules", "library"] = "rules"
+    """``rules``: our predicates. ``library``: the compiled library's own host-side checks, which need
+    ``compile.toolchain: hipcc`` and no GPU; where the two disagree is listed."""
+
+
+class CacheSettings(Section):
+    """Where what was compiled once is kept, outside of ``results``. It changes no result."""
+
+    folder: str | None = None
+    """Absolute path of the cache; by default $XDG_CACHE_HOME/tileseer or ~/.cache/tileseer."""
+    max_gib: float = Field(20.0, ge=0, strict=False)
+    """Bound of its size; what was used longest ago goes first. 0 turns the cache off."""

@@ -12,19 +12,46 @@ from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 from tileseer.conv.operation import Operation
 from tileseer.core.tables import checked
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
-from tileseer.settings.cache import CacheSettings
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
-from tileseer.settings.configs import ConfigsSettings
-from tileseer.settings.dataset import DatasetSettings
-from tileseer.settings.model import ModelSettings
-from tileseer.settings.problems import ProblemsSettings
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings, SupportSettings
+from tileseer.settings.inputs import ConfigsSettings, ProblemsSettings
+from tileseer.settings.model import (
+    ModelSettings,
+    ServingParameters,
+    ServingSettings,
+    TrainingParameters,
+    ValidationSettings,
+)
 from tileseer.settings.section import Section, SourcePath
-from tileseer.settings.serving import ServingSettings
-from tileseer.settings.support import SupportSettings
-from tileseer.settings.validation import ValidationSettings
 
 ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
 Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+REMOVED = {
+    "benchmark.active": "benchmark.training_share is its budget; the first draw and the rounds are fixed",
+    "benchmark.batch_pairs": "write benchmark.timing_overrides.batch_pairs",
+    "benchmark.gpu": (
+        "choose benchmark.timing (quick, standard or thorough); its fields are in benchmark.timing_overrides, "
+        "again as repeat_pairs"
+    ),
+    "benchmark.recordings": "the tables are in config/recordings",
+    "benchmark.repeats": "write benchmark.timing_overrides.simulated_launches",
+    "benchmark.strategy": "a benchmark.training_share below 1 turns active measuring on",
+    "benchmark.trace": "name the file in the environment variable TILESEER_DEVICE_TRACE",
+    "compile.limits": "a kernel with more than 128 spilled registers, or of which no block fits, is always pruned",
+    "dataset": "the stage takes 1024 MiB; snakemake --set-resources dataset:mem_mb=4096 gives it more",
+    "problems.min_validation": "it follows problems.validation_problems, of which 0 takes whatever the table has",
+    **{
+        f"model.{name}": f"write model.overrides.{name}"
+        for name in TrainingParameters.model_fields
+        if name not in ModelSettings.model_fields
+    },
+    **{f"serving.{name}": f"write serving.overrides.{name}" for name in ServingParameters.model_fields},
+    "serving.imagined": "write serving.overrides.augmented",
+    "validation.learning_shares": "name learning_curve in validation.studies or leave it out; its shares are fixed",
+    "validation.network_folds": "name leave_network_out in validation.studies or leave it out; it has five folds",
+    "validation.reference_trainer": "add reference_trainer to validation.studies",
+    "validation.reference_trees": "the reference has 2000 trees",
+}
+"""Options of earlier versions, and what to write instead (docs/decisions/0022-few-options.md)."""
 
 
 class Config(Section):
@@ -50,17 +77,15 @@ class Config(Section):
     benchmark: BenchmarkSettings = BenchmarkSettings()
     lock: LockSettings = LockSettings()
     cache: CacheSettings = CacheSettings()
-    dataset: DatasetSettings = DatasetSettings()
     model: ModelSettings = ModelSettings()
     validation: ValidationSettings = ValidationSettings()
     serving: ServingSettings = ServingSettings()
 
     def portable(self) -> dict[str, Any]:
-        """Return the settings without those that only say where things are on a machine."""
+        """The settings without those that only say where things are on a machine."""
         where: dict[str, Any] = {
             "cache": True,
             "lock": True,
-            "dataset": True,
             "ck": {"root"},
             "cutlass": {"root"},
             "compile": {"compiler"},
@@ -87,12 +112,12 @@ class Config(Section):
 
 
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
-    """Return the typed configuration; a ``UserError`` has one line for each wrong field."""
-    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where)
+    """The typed configuration; a ``UserError`` has one line for each wrong field."""
+    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where, REMOVED)
 
 
 def json_schema() -> str:
-    """Return the JSON schema of the configuration, for editors and for ``config/schema/``."""
+    """JSON schema of the configuration, for editors and for ``config/schema/``."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"

@@ -1,26 +1,27 @@
-"""Settings of the model stage: features, target, trees and cross-validation."""
+"""Settings of the stages that learn: model, validation and serving."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from tileseer.settings.section import RelativePath, Section
+from tileseer.settings.section import OnlySet, RelativePath, Section
+
+Features = Literal["tileseer", "compiled", "cutlass", "reference"]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
-class ModelSettings(Section):
+class TrainingParameters(Section):
     """How one operation's ranking model is trained."""
 
-    features: Literal["tileseer", "compiled", "cutlass", "reference"] = "tileseer"
-    """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
-    or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
+    features: Features = "tileseer"
+    """As ``model.features``."""
     target: Literal["auto", "relative", "log_tflops", "lambdarank", "ensemble"] = "auto"
     """What is learnt: log(TFLOPS / best TFLOPS of the problem), log(TFLOPS), a ranking by LambdaRank, or the mean of
     the three. ``auto`` takes ``relative`` unless cross-validation on the training problems finds another one better."""
     prior: RelativePath | None = None
-    """Folder of a trained model of the same direction and features (another arch, data type or device kind). What is
-    trained then corrects that model, whatever ``target`` says."""
+    """As ``model.prior``; what is trained then corrects that model, whatever ``target`` says."""
     relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
     """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
     near_best: float = Field(2.0, ge=0, strict=False)
@@ -61,5 +62,99 @@ class ModelSettings(Section):
     """Folds of the cross-validation."""
     cv_group: Literal["layer_family", "problem_key"] = "layer_family"
     """What a fold never shares: a layer at any batch size, or one exact problem."""
-    seed: int = Field(1, ge=0, le=2**31 - 1)
+    seed: Seed = 1
+    """As ``model.seed``."""
+
+
+class ModelSettings(Section):
+    """What one operation's ranking model is trained from."""
+
+    features: Features = "tileseer"
+    """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
+    or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
+    prior: RelativePath | None = None
+    """Folder of a trained model of the same direction and features (another arch, data type or device kind). What is
+    trained then corrects that model, whatever the target."""
+    seed: Seed = 1
     """Seed of row sampling, folds and trees."""
+    overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
+    """Single parameters of training, for experts and for small models."""
+
+    @field_validator("overrides")
+    @classmethod
+    def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
+        for name in ("features", "prior", "seed"):
+            if name in overrides.model_fields_set:
+                raise ValueError(f"{name} is an option of its own: write model.{name}")
+        return overrides
+
+    @property
+    def parameters(self) -> TrainingParameters:
+        """The parameters of training that the options and overrides lead to."""
+        chosen = {"features": self.features, "prior": self.prior, "seed": self.seed}
+        return self.overrides.model_copy(update=chosen)
+
+
+class ValidationSettings(Section):
+    """What is found out beside a trained model's efficiency on unseen problems."""
+
+    studies: list[Literal["leave_network_out", "learning_curve", "reference_trainer"]] = Field(
+        ["leave_network_out", "learning_curve"]
+    )
+    """``leave_network_out``: models that train on all network families but some, in turn. ``learning_curve``: models
+    of shares of the training problems. ``reference_trainer``: the reference's model (97 features, log1p(TFLOPS), 2000
+    trees of 255 leaves) of the same rows; it takes several times as long as ours."""
+
+
+class ServingParameters(Section):
+    """How the model is made small and fast, and how its kernel list and guarantees are found."""
+
+    trees: int = Field(96, ge=1)
+    """Trees of the served model."""
+    num_leaves: int = Field(63, ge=2, le=256)
+    """Leaves of a tree."""
+    max_depth: int = Field(8, ge=1, le=16)
+    """Depth of a tree: each costs every candidate that many steps."""
+    learning_rate: float = Field(0.25, gt=0, le=1, strict=False)
+    """Shrinkage of each tree; large, so that the first trees alone give a good short list."""
+    augmented: int = Field(800, ge=0)
+    """Problems near the training ones that the full model labels for the small one; none of them is measured."""
+    floor: float = Field(0.4, gt=0, lt=1, strict=False)
+    """Predicted relative efficiencies below this are raised to it before they are learnt."""
+    near_best: float = Field(4.0, ge=0, strict=False)
+    """Weight of a row: its predicted relative efficiency to this power."""
+    level_share: float = Field(1.0, gt=0, le=1, strict=False)
+    """How much it counts what the small model misses on all rows of a problem alike (as in training); what
+    0.1 does is in docs/decisions/0012."""
+    max_rows: int = Field(700_000, ge=1000)
+    """Pairs that the small model learns from; of more, a seeded draw is taken."""
+    short_lists: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field([[8, 32], [24, 8]])
+    """Pairs [trees, candidates]: after so many trees only so many candidates with the highest sums go on."""
+    pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
+    """Mean efficiency that the pruned kernel set may lose on the training problems."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of the draw of rows and of the trees."""
+
+    @model_validator(mode="after")
+    def _short_lists_shrink(self) -> ServingParameters:
+        trees = [entry[0] for entry in self.short_lists]
+        kept = [entry[1] for entry in self.short_lists]
+        if (
+            min([*trees, *kept], default=1) < 1
+            or [*trees, self.trees] != sorted({*trees, self.trees})
+            or kept != sorted(set(kept), reverse=True)
+        ):
+            raise ValueError(f"short_lists need rising trees below trees = {self.trees} and falling candidates")
+        return self
+
+
+class ServingSettings(Section):
+    """The small model that a dispatcher runs, and what is published beside it."""
+
+    overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
+    """Single parameters of serving, for a smaller or larger served model or kernel list."""
+
+    @property
+    def parameters(self) -> ServingParameters:
+        """The parameters of serving that the overrides lead to."""
+        return self.overrides

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import AfterValidator, ConfigDict, StringConstraints
+from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints
 
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
@@ -25,6 +25,9 @@ RelativePath = Annotated[
 _SOURCE = "a file that the workflow brings, or that its user has"
 SourcePath = Annotated[str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), _SOURCE]
 """The relative path of a table that the workflow reads."""
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$")]
+OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
+"""Mark of a map of overrides: only what was set in it is written."""
 
 
 class Section(Table):
@@ -42,11 +45,15 @@ class Section(Table):
         return checked(content, cls, "--settings")
 
     def to_json(self) -> str:
-        """Return canonical JSON: what a rule hands to its script, and what Snakemake compares."""
+        """Canonical JSON, what a rule hands to its script."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True)
 
+    def overridden(self, changes: Section) -> Self:
+        """Copy with the fields that were set in ``changes``."""
+        return self.model_copy(update={name: getattr(changes, name) for name in changes.model_fields_set})
+
     def located(self, workflow: str) -> Self:
-        """Return the settings with each source file where it is.
+        """Copy with each source file where it is.
 
         That is the working folder if the file is there, else ``workflow``, the folder of the workflow: they differ
         where another workflow uses this one as a module.

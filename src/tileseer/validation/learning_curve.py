@@ -22,11 +22,13 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import correction, cross_validation, model_files, objectives, prior, trainer
 from tileseer.model.model import OFFSET, Model
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 from tileseer.validation.schema import ActiveMeasuring, ActiveRound, LearningShare, Learnt, Transfer, TransferShare
 
 OBJECTIVE = "relative"
+SHARES = (0.1, 0.3, 1.0)
+"""Shares of the training problems whose models the learning curve shows."""
 PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 """Shares of the training pairs, drawn by the names of problem and candidate."""
 WITHOUT = (0.0,)
@@ -34,7 +36,7 @@ WITHOUT = (0.0,)
 
 
 def of_rounds(
-    measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: ModelSettings, threads: int
+    measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: TrainingParameters, threads: int
 ) -> ActiveMeasuring:
     """One point a round of active measuring: a model of the pairs so far.
 
@@ -61,7 +63,7 @@ def of_rounds(
 
 
 def of_shares(
-    measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: ModelSettings, threads: int
+    measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: TrainingParameters, threads: int
 ) -> list[LearningShare]:
     """One point a share of the training problems.
 
@@ -91,7 +93,7 @@ def of_shares(
     return points
 
 
-def of_prior(measurements: Measurements, hardware: Hardware, settings: ModelSettings, threads: int) -> Transfer:
+def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int) -> Transfer:
     """One point a share of the training pairs: a model that corrects the prior, and one without it.
 
     All models are trained as the published one is, but without a search for hyperparameters. A share whose rows are of
@@ -150,7 +152,7 @@ def _drawn(measurements: Measurements) -> np.ndarray:
     return draws.shares(draws.of_pairs(problem, candidate))
 
 
-def _groups(few: Measurements, settings: ModelSettings) -> int:
+def _groups(few: Measurements, settings: TrainingParameters) -> int:
     train = (few.problems["split"] == "train").to_numpy()[few.problem] & (few.status == efficiency.OK)
     return int(few.problems[settings.cv_group].iloc[few.problem[train]].nunique())
 
@@ -171,7 +173,7 @@ def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> 
 
 
 def _picked_by_few_trees(
-    measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: ModelSettings, threads: int
+    measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: TrainingParameters, threads: int
 ) -> np.ndarray:
     """Efficiency of the picks on validation problems by a model of the ``known`` rows (bool [n]), float64 [R]."""
     few = measurements.only(known)

@@ -15,14 +15,17 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, objectives, trainer
-from tileseer.settings.model import ModelSettings
+from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 from tileseer.validation.schema import LeftOut
 
+FOLDS = 5
+"""Parts in which network families are left out in turn, while the others join the training problems."""
+
 
 def by_network(
-    measurements: Measurements, hardware: Hardware, objective: str, settings: ModelSettings, folds: int, threads: int,
-    families: Mapping[str, str] | None = None,
+    measurements: Measurements, hardware: Hardware, objective: str, settings: TrainingParameters, folds: int,
+    threads: int, families: Mapping[str, str] | None = None,
 ) -> LeftOut:  # fmt: skip
     """Efficiency on networks left out in turn, in ``folds`` parts of whole families.
 
@@ -43,7 +46,8 @@ def by_network(
     names, sizes = np.unique(family[data.rows.problem[tested]], return_counts=True)
     if len(names) < 2:
         raise UserError(
-            f"{measurements.operation}: to leave a network out takes two; set validation.network_folds to 0"
+            f"{measurements.operation}: to leave a network out takes two; take leave_network_out out of "
+            "validation.studies"
         )
     folds = min(folds, len(names))
     fold = dict(

@@ -11,8 +11,7 @@ from tileseer.core import parquet
 from tileseer.dataset import schema as datasets
 from tileseer.families.coefficients import load_coefficients
 from tileseer.model.model import Model
-from tileseer.settings.model import ModelSettings
-from tileseer.settings.validation import ValidationSettings
+from tileseer.settings.model import TrainingParameters, ValidationSettings
 from tileseer.validation import evaluation, learning_curve, leave_out, ranking
 from tileseer.validation.schema import Validation
 
@@ -29,7 +28,7 @@ def report(
     """
     measurements = datasets.load(dataset)
     model = Model.read_for(training, measurements, dataset)
-    hardware, fitted = model.hardware, ModelSettings.model_validate(model.spec.params)
+    hardware, fitted = model.hardware, TrainingParameters.model_validate(model.spec.params)
     scores, offered = ranking.rank_pool(measurements, model, threads)
     reference = None
     if baseline:
@@ -41,17 +40,17 @@ def report(
     floor = {"noise_floor": found.baselines["best_single_kernel"].noise_floor}
     more: dict[str, Any] = {}
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
-    if settings.network_folds and not fitted.prior:
+    if "leave_network_out" in settings.studies and not fitted.prior:
         families = layer_tables.families(layer_tables.read(layers)) if layers else {}
         left_out = leave_out.by_network(
-            measurements, hardware, model.spec.target, fitted, settings.network_folds, threads, families
+            measurements, hardware, model.spec.target, fitted, leave_out.FOLDS, threads, families
         )
         more["leave_network_out"] = left_out.model_copy(update=floor)
     if fitted.prior:
         more["transfer"] = learning_curve.of_prior(measurements, hardware, fitted, threads).model_copy(update=floor)
     # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
-    elif settings.learning_shares and not chosen:
-        shares = settings.learning_shares
+    elif "learning_curve" in settings.studies and not chosen:
+        shares = learning_curve.SHARES
         more["learning_curve"] = learning_curve.of_shares(measurements, shares, hardware, fitted, threads)
     if chosen:
         pairs = chosen_pairs.read(chosen)

@@ -14,7 +14,7 @@ from tileseer.core.progress import Progress
 from tileseer.devices.harness.process import Fault, Worker
 from tileseer.devices.harness.supervisor import Request, Supervisor, libraries, problem_numbers
 from tileseer.devices.registry import method
-from tileseer.settings.benchmark import GpuSettings
+from tileseer.settings.benchmark import Timing
 
 ANSWER_S = 60.0
 
@@ -39,7 +39,7 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
     """
     loaded = libraries(str(driver.resolve()), [str(module.resolve())])
     numbers = problem_numbers({name: getattr(problem, name) for name in problem.__dict__}, problem.variant, split_k)
-    options = launch_options(GpuSettings(verify="pair"), "cold")
+    options = launch_options(Timing(verify="pair"), "cold")
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()
         found = []
@@ -56,7 +56,7 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
     return f"{told['name']} ({told['backend']})", found
 
 
-def launch_options(settings: GpuSettings, cache: str) -> dict[str, Any]:
+def launch_options(settings: Timing, cache: str) -> dict[str, Any]:
     """Return the fields of ``ConvOptionsC`` for a look at a few kernels: nothing is given up as hopeless."""
     how = method(settings, seed=1)
     return {

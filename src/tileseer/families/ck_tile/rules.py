@@ -15,7 +15,7 @@ from tileseer.families.ck_tile import flags, validity
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.families.enumeration import Count, Enumeration, Triple, rows_of, sifted
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.configs import ConfigsSettings
+from tileseer.settings.inputs import ConfigsSettings
 
 
 class TileRow(Table):

@@ -25,7 +25,7 @@ from tileseer.families.enumeration import (
 )
 from tileseer.families.gemm_kernel import sizes
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.configs import ConfigsSettings
+from tileseer.settings.inputs import ConfigsSettings
 
 
 class TileRow(Table):

@@ -1,12 +1,29 @@
-"""Settings of the problems stage: what is trained on and what is held out."""
+"""Settings of the configs and problems stages: which kernels are candidates for which problems."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tileseer.settings.section import Section, SourcePath
+
+
+class ConfigsSettings(Section):
+    """Which kernels are candidates."""
+
+    rule_set: SourcePath = "config/rule_sets/sweep.yaml"
+    """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
+    include_flagged: list[str] = Field([])
+    """Flags of kernels with a known defect that are built all the same; ``all`` for every flag."""
+    filter: str = Field("")
+    """Expression over the fields of a kernel; those that it keeps are candidates, for example
+    ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
+    ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
+    """Dimensionalities of the convolutions that one operation covers."""
+    chunks: int = Field(4, ge=1, le=4096)
+    """Hash buckets an operation: one bucket is one job of each kernel stage. Changing it re-deals all kernels.
+    With more than a hundred the graph of jobs costs more than the jobs save."""
 
 
 class ProblemsSettings(Section):
@@ -25,11 +42,15 @@ class ProblemsSettings(Section):
     validation_split: Literal["validation", "test"] = "test"
     """The split of that table to judge on; a table without splits is all test."""
     validation_problems: int = Field(800, ge=0)
-    """Most problems to judge on, of whole runs of networks; 0 for all."""
+    """Most problems to judge on, of whole runs of networks; with fewer than three eighths of them the workflow stops.
+    0: all that the table has, however few."""
     filter: str = Field("")
     """Expression over the fields of a problem; those that it keeps are trained on and judged on, for example
     ``G == 1 and N <= 8``. What is drawn is drawn before. Empty: all."""
     seed: int = Field(20261121, ge=0)
     """Seed of what is drawn."""
-    min_validation: int = Field(300, ge=1)
-    """Fewer validation problems than this, and the workflow stops."""
+
+    @property
+    def min_validation(self) -> int:
+        """Fewest problems that a figure of the model may rest on."""
+        return max(1, self.validation_problems * 3 // 8)
