@@ -87,8 +87,8 @@ def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed
 
 
 def out_of_fold(
-    objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: TrainingParameters, trees: int, threads: int,
-    held_out_folds: int | None = None,
+    objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: TrainingParameters, trees: int,
+    threads: int, held_out_folds: int | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Return the score of every row by a model that has not seen the row's group, float64 [n].
 
