@@ -24,6 +24,8 @@ from tileseer.gpu.hardware import Hardware
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings, Timing
 
 GPU_BACKENDS = ("cuda", "hip")
+RECORDINGS = "config/recordings"
+"""Folder of the tables that the recorded device replays: PRODUCT/OPERATION.parquet."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
 
 @contextmanager
 def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
-    path = Path(source.settings.recordings, source.hardware.name, f"{source.operation}.parquet")
+    path = Path(RECORDINGS, source.hardware.name, f"{source.operation}.parquet")
     if not path.is_file():
         raise UserError(f"{path}: there is no recording of {source.operation} on {source.hardware.name}")
     yield RecordedDevice(path, source.hardware.name)
@@ -83,7 +85,7 @@ def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
 
 @contextmanager
 def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
-    gpu = source.settings.gpu
+    gpu = source.settings.parameters
     if source.driver is None:
         raise UserError(
             f"benchmark.device is {source.settings.device}: give a measuring driver and the built kernels, "
