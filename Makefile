@@ -97,11 +97,12 @@ lock:
 	uv pip compile pyproject.toml --extra workflow --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command "make lock" -o envs/requirements.lock
 
-# Write what is generated: the JSON schema and the tables of docs/configuration.md and docs/features.md.
+# Write what is generated: the JSON schemas and the tables of docs/configuration.md and docs/features.md.
 schema: $(READY)
 	$(RUN) python -m tileseer.settings.config > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
 	$(RUN) python tools/features_page.py
+	$(RUN) python tools/schemas.py
 
 # The environment of config/problems/crawl.txt: 1.8 GB. Where pip finds no torch for the CPU, add
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu

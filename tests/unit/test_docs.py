@@ -136,6 +136,13 @@ def test_every_decision_is_listed():
     assert files == set(LINK.findall((DOCS / "decisions/README.md").read_text()))
 
 
+def test_the_json_schemas_are_those_of_the_code():
+    done = subprocess.run(
+        [sys.executable, "tools/schemas.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_features_page_has_every_feature_as_it_is_defined():
     run = subprocess.run(
         [sys.executable, "tools/features_page.py", "--check"], cwd=ROOT, capture_output=True, text=True

@@ -69,7 +69,7 @@ def _lines(made: Provenance) -> Iterator[str]:
         yield "  pairs    " + ", ".join(f"{count:,} {status}" for status, count in told.pairs_by_status.items())
         yield from (f"  input    {digest}  {path}" for path, digest in one.inputs.items())
         if told.recording:
-            yield from (f"  recorded {line}" for line in _flat(told.recording))
+            yield from (f"  recorded {line}" for line in _flat(told.recording.model_dump(exclude_defaults=True)))
     yield from (f"file       {digest}  {path}" for path, digest in made.files.items())
     yield "configuration: --json"
 

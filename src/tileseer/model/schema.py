@@ -51,7 +51,7 @@ class Origin(Document):
 
 
 class FeatureSpec(Document):
-    """``feature_spec.json``: features, target and parameters, what a reader of the trees needs."""
+    """Features, target and parameters of a model: what a reader of its trees needs."""
 
     op_type: str
     feature_encoding_version: int
@@ -98,11 +98,11 @@ class Fold(Document):
 
 
 class Folds(RootModel[list[Fold]]):
-    """``cv_metrics_tflops.json``: one entry a fold."""
+    """Cross-validation, one entry a fold."""
 
 
 class Importances(RootModel[dict[str, int]]):
-    """``feature_importances_tflops.json``: splits of each feature, most used first."""
+    """Splits of each feature, most used first."""
 
 
 class Alternative(Document):
@@ -145,7 +145,7 @@ class ChoiceRecord(Document):
 
 
 class Manifest(Origin):
-    """``train_manifest.json``: counts, settings and origin of the data."""
+    """Counts, settings and origin of the data that a model was trained on."""
 
     data_rows: int
     pool_rows: int

@@ -29,7 +29,7 @@ _Operation = Annotated[str, StringConstraints(pattern=f"^({'|'.join(VARIANTS)})_
 
 
 class Index(Document):
-    """``index.json``: what a model directory holds, and the SHA-256 of each of its files."""
+    """What a model directory holds, and the SHA-256 of each of its files."""
 
     format: int
     arch: str

@@ -12,14 +12,14 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from tileseer.core import documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table
+from tileseer.dataset.recording import Recording
 from tileseer.dataset.schema import provenance_of
 from tileseer.model import model_files
 from tileseer.publish import index as published
@@ -43,7 +43,7 @@ class Measurements(Table):
     measurement_id: str
     """Digest of the device and of how it measures; see docs/architecture.md."""
     pairs_by_status: dict[str, int]
-    recording: dict[str, Any] | None = None
+    recording: Recording | None = None
     """Of a recorded arch: where the recording comes from."""
 
 
@@ -56,7 +56,7 @@ class Made(Table):
 
 
 class Provenance(Table):
-    """The content of ``model_files.PROVENANCE``."""
+    """What made the models of a directory."""
 
     format: int
     arch: str
@@ -64,8 +64,8 @@ class Provenance(Table):
     source: Source
     python: str
     packages: dict[str, str]
-    config: dict[str, Any]
-    compiler: dict[str, Any]
+    config: dict[str, JsonValue]
+    compiler: dict[str, JsonValue]
     operations: dict[str, Made]
     code_sha256: str = ""
     """Digest of the workflow's code, whatever was committed."""
@@ -75,8 +75,8 @@ class Provenance(Table):
 
 def collect(
     arch: str,
-    config: dict[str, Any],
-    compiler: dict[str, Any],
+    config: dict[str, JsonValue],
+    compiler: dict[str, JsonValue],
     inputs: Mapping[str, Sequence[Path]],
     workflow: Path,
     files: Sequence[Path] = (),

@@ -80,7 +80,7 @@ class Cost(Document):
 
 
 class Serving(Origin):
-    """``serving.json``: the served model and its figures."""
+    """The served model and its figures."""
 
     feature_set: FeatureSetName
     trees: int
@@ -102,7 +102,7 @@ class KernelEntry(Document):
 
 
 class Kernels(Origin):
-    """``kernels.json``: the kernels of the pool, and the few that are enough."""
+    """The kernels of the pool, and the few that are enough."""
 
     meaning: str
     allowed_loss: float

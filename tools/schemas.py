@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Write docs/schemas: the JSON Schema of each JSON file that crosses rooms, or check that they are up to date."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from tileseer.benchmark.receipt import Receipt
+from tileseer.dataset.recording import Recording
+from tileseer.gpu.coefficients import Coefficients
+from tileseer.gpu.hardware import Hardware
+from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest
+from tileseer.publish.index import Index
+from tileseer.publish.provenance import Provenance
+from tileseer.serving.schema import Kernels, Serving
+from tileseer.validation.schema import Validation
+
+FOLDER = Path(__file__).parents[1] / "docs/schemas"
+FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
+    ("receipt.json", Receipt, "`results/benchmark/ARCH/OPERATION/CHUNK.json`"),
+    ("recording.json", Recording, "a recording, such as `config/recorded/sm_90/recording.json`"),
+    ("feature_spec.json", FeatureSpec, "training folder, published model, baseline"),
+    ("train_manifest.json", Manifest, "training folder, published model"),
+    ("cv_metrics_tflops.json", Folds, "training folder, published model"),
+    ("feature_importances_tflops.json", Importances, "training folder, published model"),
+    ("hardware.json", Hardware, "training folder, published model"),
+    ("validation.json", Validation, "`results/validation/ARCH/OPERATION.json`, published model"),
+    ("serving.json", Serving, "serving folder, published model"),
+    ("kernels.json", Kernels, "serving folder, published model"),
+    ("resource_estimates.json", Coefficients, "serving folder, published model; of CUTLASS only a `meaning`"),
+    ("index.json", Index, "published models of an arch"),
+    ("provenance.json", Provenance, "published models of an arch"),
+)
+"""Name of the file, type of its content, and where it lies; a line here is all that another file needs."""
+HEAD = """# JSON files
+
+A schema for each JSON file that one stage writes and another one, or you, read. `make schema` writes them from the
+types in the code, which check every file that is read. The columns of the dataset are in
+[dataset.md](../dataset.md).
+
+| file | where | content |
+|---|---|---|
+"""
+
+
+def pages() -> dict[str, str]:
+    """Every file of docs/schemas by its name."""
+    found = {"README.md": HEAD}
+    for name, kind, place in FILES:
+        summary = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "`").strip()
+        schema = f"{Path(name).stem}.schema.json"
+        found["README.md"] += f"| [`{name}`]({schema}) | {place} | {summary} |\n"
+        found[schema] = json.dumps(_described(kind), indent=2) + "\n"
+    return found
+
+
+def _described(kind: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of a type, with the docstrings of its fields as descriptions."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **kind.model_json_schema()}
+    parts = {kind.__name__: schema, **schema.get("$defs", {})}
+    for model in _models(kind):
+        for field, text in _docstrings(model).items():
+            properties = parts.get(model.__name__, {}).get("properties", {})
+            alias = model.model_fields[field].alias or field
+            if alias in properties:
+                properties[alias].setdefault("description", text)
+    return schema
+
+
+def _models(kind: type[BaseModel]) -> list[type[BaseModel]]:
+    """A type and all types of its fields."""
+    found, waiting = [], [kind]
+    while waiting:
+        model = waiting.pop()
+        if model in found:
+            continue
+        found.append(model)
+        for field in model.model_fields.values():
+            waiting += _inside(field.annotation)
+    return found
+
+
+def _inside(annotation: Any) -> list[type[BaseModel]]:
+    if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in _inside(argument)]
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The texts under the fields of a class and of those that it extends."""
+    found: dict[str, str] = {}
+    for base in model.__mro__:
+        if base is BaseModel or not issubclass(base, BaseModel) or "[" in base.__name__:
+            continue
+        (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(body, ast.ClassDef)
+        for field, text in zip(body.body, body.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
+                value = text.value
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found.setdefault(field.target.id, inspect.cleandoc(value.value).replace("\n", " "))
+    return {field: text for field, text in found.items() if field in model.model_fields}
+
+
+def main() -> int:
+    """Rewrite the folder, or with ``--check`` return 1 if that would change it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a schema is out of date")
+    args = parser.parse_args()
+    wanted = pages()
+    present = {path.name: path.read_text() for path in FOLDER.glob("*")} if FOLDER.is_dir() else {}
+    if args.check and present != wanted:
+        stale = sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
+        print(f"{FOLDER}: {', '.join(stale)} not up to date; run tools/schemas.py", file=sys.stderr)
+        return 1
+    if not args.check:
+        FOLDER.mkdir(exist_ok=True)
+        for name in {*present} - {*wanted}:
+            (FOLDER / name).unlink()
+        for name, text in wanted.items():
+            (FOLDER / name).write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
