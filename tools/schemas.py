@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from tileseer.benchmark.receipt import Receipt
 from tileseer.dataset.recording import Recording
-from tileseer.gpu.coefficients import Coefficients
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest
 from tileseer.publish.index import Index
