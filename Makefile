@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
 .PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix host-support lock schema problems crawltest counts clean \
@@ -14,11 +15,11 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
 
-test: $(READY)
+test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto
 
 # ruff without its cache: how imports are sorted depends on which modules there are.
-lint: $(READY)
+lint: $(READY_DEV)
 	$(RUN) ruff check --no-cache .
 	$(RUN) ruff format --no-cache --check .
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
@@ -26,20 +27,20 @@ lint: $(READY)
 	$(RUN) snakemake --lint
 
 # Strict types alone: 20 s the first time, 2 s after that.
-types: $(READY)
+types: $(READY_DEV)
 	$(RUN) mypy
 
 # Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
 counts: $(READY)
 	$(RUN) tileseer codegen --counts --compare tests/unit/data/reference_counts.csv
 
-format: $(READY)
+format: $(READY_DEV)
 	$(RUN) ruff check --fix .
 	$(RUN) ruff format .
 	$(RUN) snakefmt Snakefile workflow/Snakefile workflow/rules
 
 # The documentation as a site of static pages, in site/. Searching it needs a server: python -m http.server -d site.
-docs: $(READY)
+docs: $(READY_DEV)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 
 environment: $(READY)
@@ -54,11 +55,11 @@ cuda-toolchain: $(READY)
 	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/cuda-toolchain.sh "$(dir $(TOOLCHAIN))cuda-toolchain"
 
 # What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
-compile-matrix: $(READY)
+compile-matrix: $(READY_DEV)
 	$(RUN) python tools/compile_matrix.py
 
 # What the compiled library itself says that it can run, without a GPU, beside our rules: docs/host-support.md.
-host-support: $(READY)
+host-support: $(READY_DEV)
 	$(RUN) python tools/host_support.py
 
 # Do the models of config/reproduce.yaml have the hashes of the committed manifest?
@@ -70,7 +71,7 @@ reproduce-update: $(READY)
 	$(RUN) python tools/reproduce.py --update
 
 # The profile for SLURM, on a real one of four nodes on this machine. Needs root, and installs Debian's packages.
-slurm-test: $(READY)
+slurm-test: $(READY_DEV)
 	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
 	$(RUN) TILESEER_TEST_SLURM=docs/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
 
@@ -82,23 +83,30 @@ container-test:
 # Hundreds of kills, damaged files, full disks, compilers that fail and clocks that jump, counted in docs/faults.md. As
 # root also full disks; with Debian's libfaketime also the clocks. It goes on where it was stopped; for a new count
 # remove .faults.
-faults: $(READY)
+faults: $(READY_DEV)
 	mkdir -p .faults
 	$(RUN) PYTHONPATH=src python tests/workflow/fault_suite.py --stage-kills 150 --compiler-kills 25 --worker-kills 20 \
 	    --run-kills 16 --damages 100 --compiler-faults 40 --whole-disks --clocks 5 --times 3 \
 	    --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/faults.md
 
-$(READY): envs/requirements.lock pyproject.toml envs/setup.sh
-	PYTHON="$(PYTHON)" sh envs/setup.sh "$(VENV)"
+# What users need; and with it, what developers need as well.
+$(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py
+	PYTHON="$(PYTHON)" sh envs/setup.sh new "$(VENV)"
 	@touch $@
 
-# Resolve the dependencies of pyproject.toml again. Needs uv, which is not part of the environment.
+$(READY_DEV): $(READY) envs/requirements-dev.lock
+	sh envs/setup.sh grow "$(VENV)"
+	@touch $@
+
+# Resolve the dependencies of pyproject.toml again. Needs uv (pip install uv), which is in neither lock.
+RESOLVE = uv pip compile pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
+    --custom-compile-command "make lock" --quiet
 lock:
-	uv pip compile pyproject.toml --extra workflow --extra dev --universal --python-version 3.11 --generate-hashes --no-annotate \
-	    --custom-compile-command "make lock" -o envs/requirements.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra gpu --extra dev -o envs/requirements-dev.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
 # Write what is generated: the JSON schemas and the tables of docs/configuration.md and docs/features.md.
-schema: $(READY)
+schema: $(READY_DEV)
 	$(RUN) python -m tileseer.settings.config > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
 	$(RUN) python tools/features_page.py

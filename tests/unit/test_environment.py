@@ -18,23 +18,38 @@ ROOT = Path(__file__).parents[2]
 CONDA_NAMES = {"msgpack": "msgpack-python", "snakemake": "snakemake-minimal"}
 
 
-def locked():
-    lines = (ROOT / "envs/requirements.lock").read_text().splitlines()
+LOCKS = {"requirements.lock": ("workflow", "gpu"), "requirements-dev.lock": ("workflow", "gpu", "dev")}
+"""What users and developers install: the file, and the extras that it covers."""
+
+
+def locked(name="requirements.lock"):
+    lines = (ROOT / "envs" / name).read_text().splitlines()
     # A package may have two versions, by that of Python; conda's environment has Python 3.11.
     found = [re.match(r"([a-z0-9-]+)==([^ ;\\]+)", line) for line in lines if ">= '3.12'" not in line]
     return dict(match.groups() for match in found if match)
 
 
-def test_every_locked_package_has_a_hash():
-    blocks = re.split(r"\n(?=[a-z0-9-]+==)", (ROOT / "envs/requirements.lock").read_text())
+def required(*extras):
+    """What the project asks for, base and extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_locked_package_has_a_hash(name):
+    blocks = re.split(r"\n(?=[a-z0-9-]+==)", (ROOT / "envs" / name).read_text())
     assert len(blocks) > 50
     assert all("--hash=sha256:" in block for block in blocks[1:])
 
 
+def test_developers_have_what_users_have_and_users_nothing_of_theirs():
+    users, developers = locked(), locked("requirements-dev.lock")
+    assert users.items() < developers.items()
+    assert not {"mypy", "playwright", "mkdocs", "pytest", "ruff", "scikit-learn"} & set(users)
+
+
 def test_conda_and_lock_file_agree_on_the_direct_dependencies():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    requirements = project["dependencies"] + project["optional-dependencies"]["workflow"]
-    direct = [re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in requirements]
+    direct = [re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in required(*LOCKS["requirements.lock"])]
     conda = yaml.safe_load((ROOT / "envs/tileseer.yaml").read_text())["dependencies"]
     pinned = dict(re.fullmatch(r"([a-z0-9-]+) =(\S+)", entry).groups() for entry in conda)
     assert pinned.pop("python") == "3.11"
@@ -43,23 +58,21 @@ def test_conda_and_lock_file_agree_on_the_direct_dependencies():
     assert pinned == expected
 
 
-def test_the_pinned_versions_lie_within_the_bounds_of_the_project():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    requirements = map(Requirement, project["dependencies"] + extras["workflow"] + extras["dev"])
-    pinned = {canonicalize_name(name): version for name, version in locked().items()}
-    for requirement in requirements:
+@pytest.mark.parametrize(("name", "extras"), LOCKS.items())
+def test_the_pinned_versions_lie_within_the_bounds_of_the_project(name, extras):
+    pinned = {canonicalize_name(package): version for package, version in locked(name).items()}
+    for requirement in map(Requirement, required(*extras)):
         version = pinned[canonicalize_name(requirement.name)]
         assert requirement.specifier.contains(version), f"{requirement} is locked at {version}"
     # The workflow refuses an older Snakemake by itself, and says so.
     asked = re.search(r'min_version\("([\d.]+)"\)', (ROOT / "Snakefile").read_text())[1]
-    bound = next(Requirement(text) for text in extras["workflow"] if Requirement(text).name == "snakemake")
+    bound = next(Requirement(text) for text in required("workflow") if Requirement(text).name == "snakemake")
     assert f">={asked}" in str(bound)
 
 
 IMPORT_NAMES = {
     "pyyaml": "yaml",
-    "scikit-learn": "sklearn",
+    "nvidia-ml-py": "pynvml",
     "pyelftools": "elftools",
     "vl-convert-python": "vl_convert",
 }
@@ -80,9 +93,7 @@ def third_party(paths):
 
 
 def declared(*extras):
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lists = [project["dependencies"], *(project["optional-dependencies"][extra] for extra in extras)]
-    names = {re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirements in lists for requirement in requirements}
+    names = {re.match(r"[A-Za-z0-9-]+", requirement)[0] for requirement in required(*extras)}
     # Pydantic's types of errors are in a package of its own, of one version with it; _typeshed is mypy's, no package.
     return {IMPORT_NAMES.get(name, name.replace("-", "_")) for name in names} | {"pydantic_core", "_typeshed"}
 

@@ -1,4 +1,4 @@
-"""The wheel has every file of the package, and answers without Snakemake and without the rest of the repository."""
+"""The wheel has every file of package and workflow, and works from any folder without the repository."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 
 import pytest
-from small_workflow import ROOT
+import yaml
+from small_workflow import CONFIG, ROOT
 
-PARTS = ("src", "pyproject.toml", "README.md", "LICENSE")
+SHIPPED = ("Snakefile", "config", "profiles", "workflow")
+PARTS = ("src", "pyproject.toml", "setup.py", "envs", "README.md", "LICENSE", *SHIPPED)
 WORKFLOW_ONLY = ("snakemake", "altair", "vl_convert", "msgpack", "elftools", "torch", "onnx")
-START = f"""
+WITHOUT = f"""
 import sys
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -39,14 +42,41 @@ def wheel(tmp_path_factory):
     return found
 
 
-def test_the_wheel_has_every_file_of_the_package(wheel):
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Install the wheel into an environment that borrows the other packages of this one; return how to call it."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder)
+    (site,) = folder.glob("lib/python*/site-packages")
+    zipfile.ZipFile(wheel).extractall(site)
+    (site / "borrowed.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    for name, module in (("snakemake", "snakemake.cli"), ("tileseer", "tileseer.cli.main")):
+        script = folder / "bin" / name
+        script.write_text(f"#!{folder}/bin/python\nfrom {module} import main\nraise SystemExit(main())\n")
+        script.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE"))}
+    environment = kept | {"PATH": f"{folder}/bin{os.pathsep}{os.environ['PATH']}"}
+
+    def call(cwd, *words):
+        run = subprocess.run(
+            [folder / "bin" / words[0], *words[1:]],
+            cwd=cwd,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+        return run.stdout + run.stderr
+
+    return call
+
+
+def test_the_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
-    source = ROOT / "src"
-    wanted = {
-        path.relative_to(source).as_posix()
-        for path in (source / "tileseer").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
+    files = [path for part in ("src/tileseer", *SHIPPED) for path in (ROOT / part, *(ROOT / part).rglob("*"))]
+    names = {path.relative_to(ROOT).as_posix() for path in files if path.is_file() and "__pycache__" not in path.parts}
+    wanted = {name.removeprefix("src/") if name.startswith("src/") else f"tileseer/shipped/{name}" for name in names}
     assert wanted <= inside
     assert any(name.endswith("LICENSE") for name in inside)
 
@@ -62,19 +92,46 @@ def test_the_wheel_has_every_file_of_the_package(wheel):
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_the_installed_command_answers_without_snakemake(wheel, made, tmp_path, arguments, said):
-    site = tmp_path / "site"
-    zipfile.ZipFile(wheel).extractall(site)
+def test_the_installed_command_answers_without_snakemake(installed, made, tmp_path, arguments, said):
     models = made[0].folder / "results/models/gfx950"
     words = [str(models) if word == "MODELS" else word for word in arguments]
-    environment = os.environ | {"PYTHONPATH": str(site)}
-    run = subprocess.run(
-        [sys.executable, "-c", START, *words],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert said in run.stdout
+    assert said in installed(tmp_path, "python", "-c", WITHOUT, *words)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("codegen --arch gfx950 --variant forward --ndim 2 --dtype bf16 --tile-k 32 --output out", "1 kernels"),
+        ("bench --quick --kernels 1", "SIMULATED"),
+        ("explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950", "FAIL"),
+        ("new-arch gfx951 --like gfx950", "gfx951 is there"),
+        (f"verify {ROOT}/config/recorded/sm_90", "0 failed"),
+        ("doctor", "lightgbm"),
+    ],
+)
+def test_tables_and_templates_come_from_the_package(installed, tmp_path, call, said):
+    assert said in installed(tmp_path, "tileseer", *call.split())
+
+
+def test_a_study_runs_the_workflow_of_the_package(installed, made, tmp_path):
+    assert "my-study && snakemake" in installed(tmp_path, "tileseer", "init", "my-study")
+    study = tmp_path / "my-study"
+    assert (study / "config/config.yaml").read_bytes() == (ROOT / "config/config.yaml").read_bytes()
+    planned = installed(study, "snakemake", "--cores", "2", "--dry-run")
+    assert "bwd_weight_bf16" in planned or "configs" in planned
+    # The same small world as in the checkout, its tables in the study: the models are the same, byte for byte.
+    world = made[0].folder
+    for name in ("config/rule_sets/small.yaml", "config/problems/small.yaml", "config/problems/small.csv"):
+        (study / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(world / name, study / name)
+    (study / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
+    installed(study, "snakemake", "--cores", "2", "results/models/gfx950")
+    model = "results/models/gfx950/grouped_conv_forward_bf16_gfx950/model_tflops.lgbm"
+    assert (study / model).read_bytes() == (world / model).read_bytes()
+    assert "Nothing to be done" in installed(study, "snakemake", "--cores", "2", "results/models/gfx950")
+
+
+def test_a_study_is_not_written_over_another(installed, tmp_path):
+    installed(tmp_path, "tileseer", "init", "my-study")
+    with pytest.raises(AssertionError, match="my-study/Snakefile: is there already"):
+        installed(tmp_path, "tileseer", "init", "my-study")

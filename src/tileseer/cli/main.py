@@ -21,6 +21,7 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
     "explain": "show why a kernel was picked, or what every rule says of a kernel",
+    "init": "make a folder from which the workflow of this package runs",
     "new-arch": "add a GPU target to the table of facts, filled in like a known one",
     "provenance": "say what made a published model: commit, settings, packages, compiler, device, inputs",
     "score": "score any kernels on any problems with a published model",

@@ -26,7 +26,7 @@ from tileseer.publish import index as published
 
 FORMAT = 1
 PACKAGES = (
-    "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scikit-learn", "scipy", "snakemake",
+    "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scipy", "snakemake",
 )  # fmt: skip
 """Packages whose version may change a number or a text of the results."""
 SOURCES = ("Snakefile", "config", "src", "workflow")

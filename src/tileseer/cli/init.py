@@ -1,0 +1,55 @@
+"""``tileseer init``: a folder from which the workflow of the installed package runs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.core.places import workflow_folder
+
+COPIED = ("config/config.yaml", "profiles/default/config.yaml")
+"""What a study changes. Other tables come from the package; one of the same path in the study goes before it."""
+SNAKEFILE = """# The workflow of the installed tileseer, with the config of this folder. Rules of your own may follow.
+from tileseer.core.places import workflow_folder
+
+
+configfile: "config/config.yaml"
+
+
+module tileseer:
+    snakefile:
+        str(workflow_folder() / "Snakefile")
+    config:
+        config
+
+
+use rule * from tileseer
+"""
+EXAMPLES = ("tileseer init my-study",)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make")
+    options.add_json(parser)
+    parser.epilog = "Running it needs the packages of the workflow: pip install 'tileseer[workflow]'."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write a config, a Snakefile and a profile; files that are there already are an error."""
+    files = {"Snakefile": SNAKEFILE}
+    files |= {name: (workflow_folder() / name).read_text(encoding="utf-8") for name in COPIED}
+    taken = next((path for name in files if (path := args.folder / name).exists()), None)
+    if taken:
+        raise UserError(f"{taken}: is there already; name a new folder")
+    for name, text in files.items():
+        write_text(args.folder / name, text)
+    steps = [f"cd {args.folder}", "snakemake --cores 2 results/models/gfx950"]
+    if args.json:
+        options.print_json("init", {"folder": args.folder, "files": sorted(files), "next": steps})
+    else:
+        print(f"{args.folder}: {', '.join(sorted(files))}\nNext: {' && '.join(steps)}")
+    return 0
