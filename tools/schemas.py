@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from tileseer.benchmark.receipt import Receipt
-from tileseer.dataset.recording import Recording
+from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest
@@ -28,6 +28,7 @@ FOLDER = Path(__file__).parents[1] / "docs/schemas"
 FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("receipt.json", Receipt, "`results/benchmark/ARCH/OPERATION/CHUNK.json`"),
     ("recording.json", Recording, "a recording, such as `config/recorded/sm_90/recording.json`"),
+    ("dataset.json", DatasetProvenance, "metadata of `results/datasets/ARCH/OPERATION.parquet`, entry `tileseer`"),
     ("feature_spec.json", FeatureSpec, "training folder, published model, baseline"),
     ("train_manifest.json", Manifest, "training folder, published model"),
     ("cv_metrics_tflops.json", Folds, "training folder, published model"),

@@ -25,7 +25,7 @@ from tileseer.conv.problem import FIELDS
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.dataset import recording, schema
+from tileseer.dataset import provenance, recording
 from tileseer.devices.harness import details
 
 KEY = ["kernel", "split_k", "problem_key"]
@@ -165,8 +165,8 @@ def between_runs(results: Path, arch: str, operations: list[str]) -> dict[str, A
     known = {}
     for operation in operations:
         path = results / f"datasets/{arch}/{operation}.parquet"
-        told = schema.provenance_of(parquet.read(path), path)
-        known |= {operation: told[schema.BETWEEN_RUNS]} if schema.BETWEEN_RUNS in told else {}
+        told = provenance.of_table(parquet.read(path), path)
+        known |= {operation: told.between_runs.model_dump()} if told.between_runs else {}
     return known
 
 

@@ -9,7 +9,8 @@ from learning_samples import measured
 
 from tileseer.cli import main
 from tileseer.core import parquet
-from tileseer.dataset.schema import SCHEMA, SCHEMA_VERSION
+from tileseer.dataset.provenance import SCHEMA_VERSION
+from tileseer.dataset.schema import SCHEMA
 from tileseer.devices.base import STATUSES
 
 NOISE = 0.01
@@ -33,7 +34,7 @@ def dataset(path, change=lambda rows: None, seed=1, operation="forward_bf16", ar
     table = pa.table([pa.array(rows[field.name], from_pandas=True).cast(field.type) for field in SCHEMA], schema=SCHEMA)
     made = {
         "schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "device": "a product",
-        "device_kind": "simulated",
+        "device_kind": "simulated", "measurement_id": "0" * 16, "rows_by_status": {},
     }  # fmt: skip
     parquet.write(table.replace_schema_metadata({"tileseer": json.dumps(made)}), path)
     return str(path)

@@ -13,7 +13,7 @@ from tileseer.compile import ck_tree, registry
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
 from tileseer.core.errors import UserError
-from tileseer.dataset.schema import SCHEMA_VERSION
+from tileseer.dataset.provenance import SCHEMA_VERSION
 from tileseer.model import model_files
 from tileseer.publish import index as published
 from tileseer.publish import provenance, ro_crate

@@ -21,9 +21,9 @@ from tileseer.client.selection import Selector
 from tileseer.conv.problem import DIMS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
+from tileseer.dataset import efficiency, provenance
 from tileseer.dataset.measurements import Measurements
-from tileseer.dataset.schema import load, provenance_of
+from tileseer.dataset.schema import load
 from tileseer.families import candidates
 from tileseer.model import model_files
 from tileseer.validation import bootstrap, ranking
@@ -158,7 +158,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     """Return a dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
     table = parquet.read(path)
-    made = provenance_of(table, path)
+    made = provenance.of_table(table, path)
     # What was never run can not have become faster or slower.
     table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
     rows = table.select([*_COLUMNS, *DIMS]).to_pandas()
@@ -170,7 +170,7 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     for name in ("problem_key", "status", "network", "layer"):
         rows[name] = rows[name].astype(str)
     kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
-    return Side(str(path), made["arch"], made["operation"], made["device"], made["device_kind"]), rows[kept]
+    return Side(str(path), made.arch, made.operation, made.device, made.device_kind), rows[kept]
 
 
 def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from tileseer.core import parquet, seal
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
-from tileseer.dataset import assembly, recording, schema
+from tileseer.dataset import assembly, provenance, recording, schema
 from tileseer.dataset.schema import CODE, SCHEMA
 from tileseer.gpu.hardware import get as product
 from tileseer.model import model_files
@@ -91,7 +91,7 @@ def _model(path: Path, operation: str) -> str:
 def _dataset(path: Path) -> str:
     """Check a dataset's seal, columns and rows; return what it is."""
     table = parquet.read(path)
-    made = schema.provenance_of(table, path)
+    made = provenance.of_table(table, path)
     wrong = [field.name for field in SCHEMA if field.name not in table.schema.names]
     wrong = [name for name in wrong if name not in CODE]
     wrong += [f.name for f in SCHEMA if f.name in table.schema.names and table.schema.field(f.name).type != f.type]
@@ -101,7 +101,7 @@ def _dataset(path: Path) -> str:
     timed = int((measurements.latency_ms > 0).sum())
     return (
         f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
-        f"candidates, {timed:,} times, {made['device_kind']} on {made['device']}"
+        f"candidates, {timed:,} times, {made.device_kind} on {made.device}"
     )
 
 

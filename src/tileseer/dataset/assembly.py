@@ -7,11 +7,11 @@ their rows wait in a file of numbers until they are sorted (``dataset_rows``): a
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,8 @@ from tileseer.core.atomic import naming
 from tileseer.core.errors import UserError
 from tileseer.dataset import chunk_parts
 from tileseer.dataset.dataset_rows import ROW_GROUP, Rows
-from tileseer.dataset.schema import BETWEEN_RUNS, SCHEMA, SCHEMA_VERSION
+from tileseer.dataset.provenance import BetweenRuns, DatasetProvenance
+from tileseer.dataset.schema import SCHEMA
 from tileseer.support import support_table
 
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
@@ -89,7 +90,8 @@ def write(
             for pairs, measured in chunk_parts.parts(support, one.journal(quarantine), most_pairs, output.parent):
                 rows.add(named, _pairs(pairs, measured, build, wanted, one))
             one.check()
-        schema = SCHEMA.with_metadata(_provenance([one.receipt for one in vouched], rows.statuses, arch, operation))
+        told = _provenance([one.receipt for one in vouched], rows.statuses, arch, operation)
+        schema = SCHEMA.with_metadata(told.metadata())
         with parquet.writing(output, schema) as writer:
             for group in rows.groups():
                 writer.write_table(group.cast(schema), row_group_size=ROW_GROUP)
@@ -232,16 +234,25 @@ def _text(table: pa.Table, column: str) -> pa.Array:
     return table[column].cast(pa.string()).combine_chunks()
 
 
-def _provenance(receipts: Sequence[Receipt], statuses: Mapping[str, int], arch: str, operation: str) -> dict[str, str]:
-    def only(name: str) -> str:
+def _provenance(
+    receipts: Sequence[Receipt], statuses: Mapping[str, int], arch: str, operation: str
+) -> DatasetProvenance:
+    def only(name: str) -> Any:
         values = {getattr(receipt, name) for receipt in receipts}
         if len(values) != 1:
             raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
         return values.pop()
 
-    told: dict[str, object] = {name: only(name) for name in ("device", "device_kind", "measurement_id")}
-    told |= {"schema_version": SCHEMA_VERSION, "arch": arch, "operation": operation, "rows_by_status": statuses}
     differences = [value for receipt in receipts for value in receipt.differences]
-    if between := repeats.spread(differences):
-        told[BETWEEN_RUNS] = {"relative": round(between, 6), "pairs": len(differences), "source": REPEATED}
-    return {"tileseer": json.dumps(told, sort_keys=True)}
+    relative = repeats.spread(differences)
+    return DatasetProvenance(
+        arch=arch,
+        operation=operation,
+        device=only("device"),
+        device_kind=only("device_kind"),
+        measurement_id=only("measurement_id"),
+        rows_by_status=dict(statuses),
+        between_runs=BetweenRuns(relative=round(relative, 6), pairs=len(differences), source=REPEATED)
+        if relative
+        else None,
+    )

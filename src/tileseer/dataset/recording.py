@@ -16,19 +16,18 @@ import hashlib
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pydantic import Field
 
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, checked
-from tileseer.dataset.schema import BETWEEN_RUNS, CODE, NAME, SCHEMA, SCHEMA_VERSION
+from tileseer.core.tables import checked
+from tileseer.dataset.provenance import DatasetProvenance, Recording
+from tileseer.dataset.schema import CODE, NAME, SCHEMA
 from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
 from tileseer.families.registry import of_kernels
@@ -76,37 +75,6 @@ KERNELS = pa.schema(
 """``registers`` and ``local_bytes`` a thread, ``shared_bytes`` a block, ``blocks`` resident on a multiprocessor."""
 
 
-class BetweenRuns(Table):
-    """How far the times of two runs differ."""
-
-    relative: Annotated[float, Field(gt=0, lt=1)]
-    """Standard deviation of a time from run to run, over the time."""
-    pairs: Annotated[int, Field(ge=1)]
-    """Pairs that were measured in both runs."""
-    source: str
-    """The runs, and where their log is."""
-
-
-class Recording(Table):
-    """The content of ``recording.json``."""
-
-    arch: str
-    device: str
-    """Product of ``config/hardware.yaml``."""
-    operations: Annotated[list[str], Field(min_length=1)]
-    latency: str
-    """What ``latency_ms`` of the dataset is."""
-    provenance: dict[str, str]
-    """Everything else that a number depends on, in words."""
-
-    between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
-    """By operation; absent where nothing was measured twice."""
-
-    def told(self) -> dict[str, str]:
-        """Everything that explains the times."""
-        return {"times": self.latency, **self.provenance}
-
-
 def load(folder: Path) -> Recording:
     """Read the description of a recording; ``UserError`` if it is damaged."""
     path = folder / FILE
@@ -136,20 +104,17 @@ def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
     table = _rows(problems, _candidates(kernels, pairs, recording.arch), pairs, operation, hardware)
-    statuses = Counter(table["status"].to_pylist())
-    provenance = {
-        "schema_version": SCHEMA_VERSION,
-        "arch": recording.arch,
-        "operation": str(operation),
-        "device": recording.device,
-        "device_kind": "recorded",
-        "measurement_id": hashlib.sha256((own / "pairs.parquet").read_bytes()).hexdigest()[:16],
-        "rows_by_status": dict(sorted(statuses.items())),
-        "recording": recording.model_dump(exclude_defaults=True),
-    }
-    if (between := recording.between_runs.get(str(operation))) is not None:
-        provenance[BETWEEN_RUNS] = between.model_dump()
-    return table.replace_schema_metadata({"tileseer": json.dumps(provenance, sort_keys=True)})
+    told = DatasetProvenance(
+        arch=recording.arch,
+        operation=str(operation),
+        device=recording.device,
+        device_kind="recorded",
+        measurement_id=hashlib.sha256((own / "pairs.parquet").read_bytes()).hexdigest()[:16],
+        rows_by_status=dict(Counter(table["status"].to_pylist())),
+        recording=recording,
+        between_runs=recording.between_runs.get(str(operation)),
+    )
+    return table.replace_schema_metadata(told.metadata())
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:

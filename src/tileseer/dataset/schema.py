@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,15 +13,11 @@ import pyarrow.compute as pc
 from tileseer.conv.problem import DIMS
 from tileseer.conv.problem import FIELDS as PROBLEM_FIELDS
 from tileseer.core import parquet
-from tileseer.core.errors import UserError
+from tileseer.dataset import provenance
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
 
-SCHEMA_VERSION = 3
-BETWEEN_RUNS = "between_runs"
-"""Entry of the provenance: ``relative``, the standard deviation of a time from run to run, with its ``source`` and the
-number of ``pairs`` behind it. Absent where it was not measured, and where two runs never differ."""
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
     "agprs", "sgprs", "scratch_bytes", "vgpr_spills", "code_bytes",
@@ -64,34 +58,20 @@ BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupan
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
 
 
-def provenance_of(table: pa.Table, path: Path) -> dict[str, Any]:
-    """Provenance of the dataset ``table``, read from ``path``; ``UserError`` if it is not ours."""
-    try:
-        provenance: dict[str, Any] = json.loads((table.schema.metadata or {})[b"tileseer"])
-    except (KeyError, ValueError) as error:
-        raise UserError(f"{path}: this is no Tileseer dataset: its provenance is missing") from error
-    if provenance["schema_version"] != SCHEMA_VERSION:
-        raise UserError(
-            f"{path}: schema version {provenance['schema_version']}, but {SCHEMA_VERSION} is read here; make it again: "
-            "give the same command once more, or first `make clean`, which keeps what was measured"
-        )
-    return provenance
-
-
 def load(path: Path) -> Measurements:
     """Read a dataset file into memory, as problems, candidates and pairs."""
     table = parquet.read(path)
-    provenance = provenance_of(table, path)
+    told = provenance.of_table(table, path)
     problem, problems = _distinct(table, ["problem_key"], PROBLEM)
     candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
     status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
-    between = provenance.get(BETWEEN_RUNS, {}).get("relative")
+    between = told.between_runs.relative if told.between_runs else None
     within = table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1))
     return Measurements(
-        arch=provenance["arch"],
-        operation=provenance["operation"],
-        device=provenance["device"],
-        device_kind=provenance["device_kind"],
+        arch=told.arch,
+        operation=told.operation,
+        device=told.device,
+        device_kind=told.device_kind,
         problems=problems,
         candidates=candidate_tables.with_fields(kernels),
         problem=problem,

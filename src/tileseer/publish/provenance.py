@@ -19,8 +19,7 @@ from tileseer.core import documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table
-from tileseer.dataset.recording import Recording
-from tileseer.dataset.schema import provenance_of
+from tileseer.dataset.provenance import Recording, of_table
 from tileseer.model import model_files
 from tileseer.publish import index as published
 
@@ -114,18 +113,18 @@ def _sha256(path: Path) -> str:
 
 
 def _made(dataset: Path, *others: Path) -> Made:
-    told = provenance_of(parquet.read(dataset, columns=["status"]), dataset)
+    told = of_table(parquet.read(dataset, columns=["status"]), dataset)
     hashes = {}
     for path in (dataset, *others):
         seal.check(path)
         hashes[path.as_posix()] = _sha256(path)
     return Made(
         measurements=Measurements(
-            device=told["device"],
-            device_kind=told["device_kind"],
-            measurement_id=told["measurement_id"],
-            pairs_by_status=dict(sorted(told["rows_by_status"].items())),
-            recording=told.get("recording"),
+            device=told.device,
+            device_kind=told.device_kind,
+            measurement_id=told.measurement_id,
+            pairs_by_status=dict(sorted(told.rows_by_status.items())),
+            recording=told.recording,
         ),
         inputs=hashes,
     )

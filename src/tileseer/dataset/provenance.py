@@ -1,0 +1,83 @@
+"""Origin of a dataset, in the metadata of its file, and of a recording, in ``recording.json``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import Field
+
+from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
+from tileseer.devices.base import DeviceKind
+
+SCHEMA_VERSION = 3
+KEY = "tileseer"
+
+
+class BetweenRuns(Table):
+    """Difference between the times of two runs."""
+
+    relative: Annotated[float, Field(gt=0)]
+    """Standard deviation of a time from run to run, over the time."""
+    pairs: Annotated[int, Field(ge=1)]
+    """Pairs that were measured in both runs."""
+    source: str
+    """The runs, and where their log is."""
+
+
+class Recording(Table):
+    """The content of ``recording.json``."""
+
+    arch: str
+    device: str
+    """Product of ``config/hardware.yaml``."""
+    operations: Annotated[list[str], Field(min_length=1)]
+    latency: str
+    """What ``latency_ms`` of the dataset is."""
+    provenance: dict[str, str]
+    """Everything else that a number depends on, in words."""
+    between_runs: dict[str, BetweenRuns] = Field(default_factory=dict)
+    """By operation; absent where nothing was measured twice."""
+
+    def told(self) -> dict[str, str]:
+        """Everything that explains the times."""
+        return {"times": self.latency, **self.provenance}
+
+
+class DatasetProvenance(Table):
+    """Origin of the rows of a dataset."""
+
+    schema_version: int = SCHEMA_VERSION
+    arch: str
+    operation: str
+    device: str
+    device_kind: DeviceKind
+    measurement_id: str
+    rows_by_status: dict[str, int]
+    recording: Recording | None = None
+    """Of a replayed recording."""
+    between_runs: BetweenRuns | None = None
+    """Absent where it was not measured, and where two runs never differ."""
+
+    def metadata(self) -> dict[str, str]:
+        """Metadata of the dataset's file."""
+        content = self.model_dump(exclude_defaults=True) | {"schema_version": self.schema_version}
+        return {KEY: json.dumps(content, sort_keys=True)}
+
+
+def of_table(table: pa.Table, path: Path) -> DatasetProvenance:
+    """Provenance of the dataset ``table``, read from ``path``; ``UserError`` if it is not ours."""
+    try:
+        content = json.loads((table.schema.metadata or {})[KEY.encode()])
+        version = content["schema_version"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: this is no Tileseer dataset: its provenance is missing") from error
+    if version != SCHEMA_VERSION:
+        raise UserError(
+            f"{path}: schema version {version}, but {SCHEMA_VERSION} is read here; make it again: give the same "
+            "command once more, or first `make clean`, which keeps what was measured"
+        )
+    return checked(content, DatasetProvenance, f"{path}: provenance")
