@@ -42,7 +42,7 @@ def published(request, tmp_path_factory):
     trained.save(training)
     model = Model.read(training)
     ranked = ranking.rank_pool(data, model)
-    (folder / "report.json").write_text(evaluation.evaluate(data, *ranked, H200).text())
+    documents.write(folder / "report.json", evaluation.evaluate(data, *ranked, H200))
     served = artefacts.build(
         data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
     )  # fmt: skip

@@ -2,8 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tileseer.model.schema import Summary
 from tileseer.validation import end_to_end
-from tileseer.validation.schema import Selectors, Stratum, Summary
+from tileseer.validation.schema import Selectors, Stratum
 
 
 def uses(**columns):

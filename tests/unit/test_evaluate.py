@@ -18,7 +18,7 @@ NAN = float("nan")
 def report(data, scores, supported=None):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
-    return evaluation.evaluate(data, np.array(scores, float), allowed, samples.product()).record()
+    return evaluation.evaluate(data, np.array(scores, float), allowed, samples.product()).model_dump()
 
 
 def held_out(tflops, **kwargs):

@@ -104,7 +104,7 @@ def test_the_report_has_floors_intervals_and_reasons():
     reference = np.random.default_rng(0).random(scores.shape)
     found = evaluation.evaluate(
         data, scores, offered, samples.product(), samples.coefficients(), model, reference
-    ).record()
+    ).model_dump()
     floors = found["noise_floor"]
     assert floors["perfect_selector"]["efficiency"]["mean"] > floors["perfect_model"]["efficiency"]["mean"]
     for part in (found, found["by_ndim"]["2d"], floors["perfect_model"]):

@@ -33,7 +33,7 @@ def make(folder, variant):
     trained.save(training)
     ranked = ranking.rank_pool(data, trained.model)
     report = folder / f"{data.operation}.json"
-    report.write_text(evaluation.evaluate(data, *ranked, product).text())
+    documents.write(report, evaluation.evaluate(data, *ranked, product))
     return training, report, serve(folder, variant, training)
 
 

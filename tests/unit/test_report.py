@@ -154,7 +154,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "rounds": [active_round(i + 1, 100 * (i + 1), 10.0 * (i + 1), 80.0 + i) for i in range(3)],
         },
         "transfer": {
-            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device_kind": kind},
+            "prior": {"operation": "forward_fp16", "arch": "gfx942", "device": "gfx942_mi300x", "device_kind": kind},
             "seen_by_prior": 0,
             "shares": [
                 {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},
@@ -189,10 +189,17 @@ def validation(operation: str, kind: str = "simulated") -> dict:
 
 def write_training(folder: Path, operation: str, kind: str = "simulated") -> Path:
     importances = {f"feature_{i:02}": 1000 - 10 * i for i in range(30)}
-    manifest = {**origin(operation, kind), "training_rows": 54321, "unique_problems": 987}
+    counts = {
+        "data_rows": 99999, "pool_rows": 88888, "valid_rows": 77777, "training_rows": 54321, "unique_problems": 987,
+        "layer_families": 900, "candidates": 2222, "requested_n_estimators": 600, "total_n_estimators": 600,
+    }  # fmt: skip
+    made = {"lightgbm": "unknown", "target": "relative", "choice": {}, "settings": {}}
+    manifest = {**origin(operation, kind), **counts, **made}
+    picks = {f"{name}_efficiency": 90.0 for name in ("mean", "median", "p10", "min")}
+    fold = {**picks, "train_size": 9, "val_size": 3, "val_groups": 2, "r2": 0.75}
     files = {
         "train_manifest.json": {**manifest, "out_of_fold_efficiency": summary(95.5)},
-        "cv_metrics_tflops.json": [{"fold": i, "rmse": 0.25 + i / 100, "r2": 0.75} for i in range(3)],
+        "cv_metrics_tflops.json": [{**fold, "fold": i, "rmse": 0.25 + i / 100} for i in range(3)],
         "feature_importances_tflops.json": importances,
     }
     folder.mkdir(parents=True)

@@ -46,7 +46,7 @@ def judged():
     scores = np.full((len(found.problems), len(found.candidates)), -np.inf)
     ok = found.status == 0
     scores[found.problem[ok], found.candidate[ok]] = found.tflops[ok]
-    return evaluation.evaluate(found, scores, np.isfinite(scores), learning_samples.product()).record()
+    return evaluation.evaluate(found, scores, np.isfinite(scores), learning_samples.product()).model_dump()
 
 
 def test_every_pick_has_its_ties(judged):

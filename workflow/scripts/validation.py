@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from tileseer.core.atomic import write_text
+from tileseer.core import documents
 from tileseer.core.errors import reports_user_errors
 from tileseer.settings.model import ValidationSettings
 from tileseer.validation import stage
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
         args.dataset, args.training, args.coefficients, args.uses, args.reference, args.chosen, args.layers,
         args.threads, settings,
     )  # fmt: skip
-    write_text(args.output, report.text(), sealed=True)
+    documents.write(args.output, report)
     print(stage.summary(report))
 
 

@@ -510,7 +510,7 @@ def transfer(result: OperationResult) -> Drawing | None:
     interval = base.mark_rule(opacity=0.5).encode(y=alt.Y("low:Q", title="", scale=scale), y2="high:Q")
     first, last = curve.shares[0], curve.shares[-1]
     words = (
-        f"The prior of {curve.prior['operation']} {curve.prior['arch']} ({curve.prior['device_kind']}) has mean "
+        f"The prior of {curve.prior.operation} {curve.prior.arch} ({curve.prior.device_kind}) has mean "
         f"{first.with_prior.efficiency.mean:.1f} percent with {first.share:g} percent of the pairs, corrected by "
         f"{last.share:g} percent of them {last.with_prior.efficiency.mean:.1f}."
     )

@@ -1,7 +1,4 @@
-"""What the report shows: validation reports and training metrics, read and checked.
-
-Only the fields that the report uses are named here; the stages may write more.
-"""
+"""What the report shows, read and checked: validation reports, training folders, datasets and a recording."""
 
 from __future__ import annotations
 
@@ -11,22 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.core.tables import checked
 from tileseer.dataset import recording, schema
-from tileseer.devices.base import DeviceKind
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files
+from tileseer.model.schema import Fold, Folds, Importances, Manifest, Origin, Summary
 from tileseer.report import measured
 from tileseer.report.measured import Measured
-from tileseer.validation.schema import Summary, Validation, read
+from tileseer.validation.schema import Validation
 
 LIBRARY = "cudnn.csv"
 """In a recording, by operation: the times of cuDNN on the same problems."""
-
 PUBLISHED_IN = "pull request 6327 of the reference: an MI355X (gfx950), bf16, its own kernels and problems"
 PUBLISHED = {
     "forward_bf16": {"mean": 93.05, "median": 96.8, "p10": 79.9},
@@ -36,39 +30,13 @@ PUBLISHED = {
 """Efficiency of the reference's picks in percent, as its authors give it: an order of magnitude, no ranking."""
 
 
-class Origin(BaseModel):
-    """What a file of a model belongs to; further fields are ignored."""
-
-    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
-    operation: str
-    arch: str
-    device: str
-    device_kind: DeviceKind
-
-
-class Manifest(Origin):
-    """The origin and the out-of-fold result of a model."""
-
-    training_rows: int
-    unique_problems: int
-    out_of_fold_efficiency: Summary
-    lightgbm: str = "unknown"
-
-
-class Fold(BaseModel):
-    """One fold of the cross-validation; errors are in the space of the target, null for a ranking."""
-
-    rmse: float | None
-    r2: float | None
-
-
 @dataclass(frozen=True)
 class OperationResult:
     """What one operation's training and validation gave."""
 
     validation: Validation
     manifest: Manifest
-    folds: tuple[Fold, ...]
+    folds: Sequence[Fold]
     importances: dict[str, int]
     """Splits of each feature, most used first."""
     measured: Measured | None = None
@@ -114,14 +82,6 @@ class Results:
         return f"{self.arch} ({self.device_kind})"
 
 
-class _Folds(BaseModel):
-    folds: list[Fold] = Field(min_length=1)
-
-
-class _Importances(BaseModel):
-    splits: dict[str, int] = Field(min_length=1)
-
-
 def load(
     validations: Sequence[Path], trainings: Sequence[Path], datasets: Sequence[Path] = (), recorded: Path | None = None
 ) -> Results:
@@ -131,33 +91,47 @@ def load(
     is no more than one an operation. ``UserError`` when a file is missing or has another form, when a report and a
     training have no partner, or when they differ in arch, device or device kind.
     """
-    reports = [(path, read(path)) for path in validations]
+    reports = [(path, documents.read(path, Validation)) for path in validations]
     trained = {}
     for folder in trainings:
-        path = folder / model_files.MANIFEST
-        manifest = checked(model_files.read_json(path), Manifest, str(path))
-        trained[manifest.operation] = (folder, manifest)
+        manifest = documents.read(folder / model_files.MANIFEST, Manifest)
+        trained[manifest.operation] = folder, manifest
     operations = [report.operation for _, report in reports]
     if len(set(operations)) < len(operations) or set(operations) != set(trained) or len(trained) < len(trainings):
         raise UserError(
             f"report: validation reports of {', '.join(operations)} and trainings of {', '.join(trained)}; "
             "give one of each for every operation"
         )
-    first = reports[0][1]
-    for path, origin in [*reports, *trained.values()]:
-        for field in ("arch", "device", "device_kind"):
-            if getattr(origin, field) != getattr(first, field):
-                raise UserError(
-                    f"{path}: {field} is {getattr(origin, field)!r}, but {reports[0][0]} says "
-                    f"{getattr(first, field)!r}; one report shows one device"
-                )
+    (first_path, first), *others = reports
+    for path, origin in [
+        *others,
+        *((folder / model_files.MANIFEST, manifest) for folder, manifest in trained.values()),
+    ]:
+        _check_device(path, origin, str(first_path), first)
     shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
     results = [
-        _operation(r, *trained[r.operation], shown.get(r.operation), _library_times(recorded, r.operation))
-        for _, r in reports
+        OperationResult(
+            validation,
+            manifest,
+            documents.read(folder / model_files.CV_METRICS, Folds).root,
+            documents.read(folder / model_files.IMPORTANCES, Importances).root,
+            shown.get(validation.operation),
+            _library_times(recorded, validation.operation),
+        )
+        for _, validation in reports
+        for folder, manifest in [trained[validation.operation]]
     ]
     told = {} if recorded is None else recording.load(recorded).told()
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), told)
+
+
+def _check_device(path: Path, found: object, says: str, wanted: Origin) -> None:
+    for field in ("arch", "device", "device_kind"):
+        if getattr(found, field) != getattr(wanted, field):
+            raise UserError(
+                f"{path}: {field} is {getattr(found, field)!r}, but {says} says {getattr(wanted, field)!r}; "
+                "one report shows one device"
+            )
 
 
 def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:
@@ -169,19 +143,15 @@ def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Vali
             raise UserError(
                 f"{path}: operation is {operation!r}; give at most one dataset for each of {', '.join(folders)}"
             )
-        for field in ("arch", "device", "device_kind"):
-            if getattr(measurements, field) != getattr(first, field):
-                raise UserError(
-                    f"{path}: {field} is {getattr(measurements, field)!r}, but the validation reports say "
-                    f"{getattr(first, field)!r}; one report shows one device"
-                )
-        table = folders[operation] / model_files.HARDWARE
-        found[operation] = measured.of(measurements, checked(model_files.read_json(table), Hardware, str(table)))
+        _check_device(path, measurements, "the validation report", first)
+        found[operation] = measured.of(
+            measurements, documents.read(folders[operation] / model_files.HARDWARE, Hardware)
+        )
     return found
 
 
 def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
-    """Return cuDNN's median times in microseconds by problem key; nothing where a recording has none."""
+    """Median times of cuDNN in microseconds by problem key; nothing where a recording has none."""
     path = None if recorded is None else recorded / operation / LIBRARY
     if path is None or not path.is_file():
         return {}
@@ -191,20 +161,6 @@ def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
         return {row["problem_key"]: float(row["median_us"]) for row in rows if row["median_us"]}
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error
-
-
-def _operation(
-    validation: Validation, folder: Path, manifest: Manifest, shown: Measured | None, library_us: dict[str, float]
-) -> OperationResult:
-    folds, importances = folder / model_files.CV_METRICS, folder / model_files.IMPORTANCES
-    return OperationResult(
-        validation,
-        manifest,
-        tuple(checked({"folds": model_files.read_json(folds)}, _Folds, str(folds)).folds),
-        checked({"splits": model_files.read_json(importances)}, _Importances, str(importances)).splits,
-        shown,
-        library_us,
-    )
 
 
 def _order(result: OperationResult) -> tuple[int, str]:

@@ -8,10 +8,11 @@ from functools import wraps
 
 import numpy as np
 
+from tileseer.model.schema import Summary
 from tileseer.report.figures import octaves
 from tileseer.report.measured import BY_A_COMPILER, kernels, records
 from tileseer.report.results import PUBLISHED, PUBLISHED_IN, OperationResult, Results
-from tileseer.validation.schema import Learnt, Selectors, Stratum, Summary, Validation, WorstPick
+from tileseer.validation.schema import Learnt, Selectors, Stratum, Validation, WorstPick
 
 Cell = str | int | float
 Row = Mapping[str, Cell]
@@ -140,8 +141,8 @@ def transfer(results: Results) -> list[Table]:
     )  # fmt: skip
     return [
         Table(
-            f"Models of few measured pairs, prior of {t.prior['operation']} {t.prior['arch']} "
-            f"({t.prior['device_kind']}), {result.label}{_seen(t.seen_by_prior)}",
+            f"Models of few measured pairs, prior of {t.prior.operation} {t.prior.arch} "
+            f"({t.prior.device_kind}), {result.label}{_seen(t.seen_by_prior)}",
             header,
             tuple(
                 (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))

@@ -11,8 +11,9 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_kernels
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
+from tileseer.model.schema import Summary
 from tileseer.validation.ranking import Scored, figures
-from tileseer.validation.schema import Baseline, Selectors, Summary
+from tileseer.validation.schema import Baseline, Selectors
 
 BEST_SINGLE = "the candidate with the best mean efficiency on the training problems, one a dimensionality"
 RANDOM = "expectation over the supported candidates of each problem"

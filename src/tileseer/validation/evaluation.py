@@ -14,6 +14,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
+from tileseer.model.schema import Summary
 from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
@@ -25,7 +26,6 @@ from tileseer.validation.schema import (
     ReferenceTrainer,
     Run,
     Stratum,
-    Summary,
     Validation,
 )
 

@@ -125,7 +125,7 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
         pairs = int(np.count_nonzero(keep & train))
         points.append(TransferShare(share=efficiency.percent(share), pairs=pairs, **models))
     seen = _seen_by_prior(measurements.problems[~train_problems], known, folder)
-    return Transfer(prior=known.origin.model_dump(), seen_by_prior=seen, shares=points)
+    return Transfer(prior=known.origin, seen_by_prior=seen, shares=points)
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:

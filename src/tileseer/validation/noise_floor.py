@@ -21,9 +21,10 @@ from tileseer.dataset import efficiency
 from tileseer.devices.simulated import SimulatedDevice
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
+from tileseer.model.schema import Summary
 from tileseer.validation import bootstrap, ranking, schema
 from tileseer.validation.ranking import Scored
-from tileseer.validation.schema import Selectors, Summary
+from tileseer.validation.schema import Selectors
 
 MEANINGS = {
     "perfect_selector": "knows every true time, and which pairs fail; less than 100 because the best of many timings "

@@ -1,21 +1,17 @@
-"""Schema of the validation report, ``results/validation/ARCH/OPERATION.json``: who writes and who reads it use this.
+"""Schema of the validation report, ``results/validation/ARCH/OPERATION.json``.
 
 All efficiencies, shares and intervals are in percent with four decimals. docs/validation.md explains the fields.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-import numpy as np
 from pydantic import Field
 
-from tileseer.core.tables import Table, checked
-from tileseer.dataset import efficiency
+from tileseer.core.documents import Document
 from tileseer.dataset.efficiency import PERCENTILES
-from tileseer.devices.base import DeviceKind
-from tileseer.model import model_files
+from tileseer.model.schema import Origin, Summary
 
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 """Lower and upper end."""
@@ -26,21 +22,7 @@ Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_leng
 Figure = TypeVar("Figure")
 
 
-class Summary(Table):
-    """Efficiencies of several picks."""
-
-    mean: float
-    median: float
-    p10: float
-    min: float
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> Summary:
-        """Summary of efficiencies in 0..1."""
-        return cls(**efficiency.summary(values))
-
-
-class Selectors(Table, Generic[Figure]):
+class Selectors(Document, Generic[Figure]):
     """A figure of each selector that knows more than a model can (``noise_floor.Floor``)."""
 
     perfect_selector: Figure
@@ -53,7 +35,7 @@ class Selectors(Table, Generic[Figure]):
         return self.perfect_selector if self.perfect_model is None else self.perfect_model
 
 
-class Figures(Table):
+class Figures(Document):
     """Efficiency of picks and its distribution."""
 
     efficiency: Summary
@@ -73,7 +55,7 @@ class Ranking(Figures):
     interval: Intervals
 
 
-class _Meaning(Table):
+class _Meaning(Document):
     meaning: str
 
 
@@ -87,7 +69,7 @@ class Floor(Figures, _Meaning):
     efficiency_best_of_5: Summary | None = None
 
 
-class NoiseFloor(Table):
+class NoiseFloor(Document):
     """What the figures of a model could be at best."""
 
     basis: str
@@ -120,14 +102,14 @@ class Oracle(_Meaning):
     outside_the_pool: int
 
 
-class PipelineCount(Table):
+class PipelineCount(Document):
     """Problems on which a kernel of one pipeline was picked, and on which one was the best."""
 
     picked: int
     best: int
 
 
-class Stratum(Table):
+class Stratum(Document):
     """The picks of some of the problems."""
 
     n_problems: int
@@ -137,24 +119,24 @@ class Stratum(Table):
     noise_floor: Selectors[Summary]
 
 
-class _DistanceClass(Table):
+class _Class(Document):
     above: float | None
     up_to: float | None
     of_a_known_kind: bool
 
 
-class Distance(Stratum, _DistanceClass):
+class Distance(Stratum, _Class):
     """The picks of one class of distance to the nearest training problem, in octaves."""
 
 
-class _Choice(_Meaning):
-    candidates: dict[str, str] | None = None
-    """The chosen candidate by dimensionality, where there is one."""
-
-
-class Baseline(Figures, _Choice):
+class Baseline(Document):
     """Choosing without a model."""
 
+    meaning: str
+    candidates: dict[str, str] | None = None
+    """The chosen candidate by dimensionality, where there is one."""
+    efficiency: Summary
+    percentiles: Percentiles
     noise_floor: Selectors[Summary]
 
 
@@ -171,7 +153,7 @@ class ReferenceTrainer(Ranking, _Meaning):
     ahead: Ahead
 
 
-class Contribution(Table):
+class Contribution(Document):
     """A feature that made a pick look better than another candidate, or worse if negative."""
 
     feature: str
@@ -180,7 +162,7 @@ class Contribution(Table):
     of_best: float
 
 
-class WorstPick(Table):
+class WorstPick(Document):
     """A problem on which the pick is far from the best candidate."""
 
     problem_key: str
@@ -197,7 +179,7 @@ class WorstPick(Table):
     nearest_training_problem: str
 
 
-class Pick(Table):
+class Pick(Document):
     """The pick of a problem and how many candidates tie with the best."""
 
     candidate: str
@@ -207,14 +189,14 @@ class Pick(Table):
     """Whether the pick is one of them."""
 
 
-class RunCost(Table):
+class RunCost(Document):
     """What picks cost one run of a network."""
 
     end_to_end: float
     flop_weighted: float
 
 
-class Run(Table):
+class Run(Document):
     """What the picks of the model cost one run of a network, and those of the selectors that know more."""
 
     network: str
@@ -227,47 +209,46 @@ class Run(Table):
     noise_floor: Selectors[RunCost]
 
 
-class Learnt(Table):
+class Learnt(Document):
     """Picks of a model that was trained for a comparison."""
 
     efficiency: Summary
     interval: Intervals
 
 
-class _Share(Table):
+class LearningShare(Document):
+    """A model of a share of the training problems."""
+
     share: float
     problems: int
     pairs: int
+    efficiency: Summary
+    interval: Intervals
 
 
-class LearningShare(Learnt, _Share):
-    """A model of a share of the training problems."""
+class LeftOut(Document):
+    """Networks left out in turn."""
 
-
-class _Folds(Table):
     folds: int
     network_families: int
     n_problems: int
-
-
-class LeftOut(Learnt, _Folds):
-    """Networks left out in turn."""
-
+    efficiency: Summary
+    interval: Intervals
     noise_floor: Selectors[Summary] | None = None
 
 
-class _Round(Table):
+class ActiveRound(Document):
+    """A model of the pairs of the first rounds of active measuring."""
+
     round: int
     pairs: int
     share: float
     picks_changed: float | None
+    efficiency: Summary
+    interval: Intervals
 
 
-class ActiveRound(Learnt, _Round):
-    """A model of the pairs of the first rounds of active measuring."""
-
-
-class ActiveMeasuring(Table):
+class ActiveMeasuring(Document):
     """The learning curve of active measuring."""
 
     supported_training_pairs: int
@@ -275,7 +256,7 @@ class ActiveMeasuring(Table):
     noise_floor: Selectors[Summary] | None = None
 
 
-class TransferShare(Table):
+class TransferShare(Document):
     """Models of a share of the training pairs, with a prior and without it."""
 
     share: float
@@ -284,21 +265,17 @@ class TransferShare(Table):
     without_prior: Learnt | None = None
 
 
-class Transfer(Table):
+class Transfer(Document):
     """The learning curve of a model that corrects a prior."""
 
-    prior: dict[str, str]
+    prior: Origin
     seen_by_prior: int
     """Validation problems whose layer the prior was trained on."""
     shares: list[TransferShare]
     noise_floor: Selectors[Summary] | None = None
 
 
-class _Scope(Table):
-    operation: str
-    arch: str
-    device: str
-    device_kind: DeviceKind
+class _Scope(Origin):
     n_problems: int
     n_without_measurement: int
     n_candidates: int
@@ -328,16 +305,3 @@ class Validation(Ranking, _Scope):
     transfer: Transfer | None = None
     learning_curve: list[LearningShare] | None = None
     active: ActiveMeasuring | None = None
-
-    def record(self) -> dict[str, Any]:
-        """The report as JSON values; a part that was not made is absent."""
-        return self.model_dump(exclude_unset=True)
-
-    def text(self) -> str:
-        """The report as the text of its file."""
-        return model_files.json_text(self.record())
-
-
-def read(path: Path) -> Validation:
-    """Read a validation report; ``UserError`` names a field that is missing or wrong."""
-    return checked(model_files.read_json(path), Validation, str(path))
