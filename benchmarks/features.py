@@ -60,7 +60,7 @@ def main() -> None:
     """Time several repetitions and print the slowest, median and fastest rate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
-    parser.add_argument("--features", choices=list(features.FEATURE_SETS), default="tileseer")
+    parser.add_argument("--features", choices=list(features.feature_sets()), default="tileseer")
     parser.add_argument("--rows", default=1_000_000, type=int)
     parser.add_argument("--block", default=model.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tileseer.model.features import CODE, FEATURE_SETS
+from tileseer.model.features import CODE, feature_sets
 
 PAGE = Path(__file__).parents[1] / "docs/features.md"
 SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
@@ -18,12 +18,12 @@ EXTENDS = {"compiled": "tileseer"}
 
 def table(name: str) -> str:
     """Return the table of one feature set, a row a feature, in matrix order; of one that extends another, the rest."""
-    chosen = FEATURE_SETS[name]
+    chosen = feature_sets()[name]
     source = {feature.name: SOURCES[kind] for kind in SOURCES for feature in getattr(chosen, kind)}
     source |= dict.fromkeys((name for name in FROM_BUILD if name in source), "build: compiled, or estimated")
     source |= {name: "device" for name in source if name.startswith("hw_")}
     source |= dict.fromkeys((name for name in CODE if name in source), "build: compiled")
-    known = FEATURE_SETS[EXTENDS[name]].names if name in EXTENDS else ()
+    known = feature_sets()[EXTENDS[name]].names if name in EXTENDS else ()
     listed = [feature for feature in chosen.every if feature.name not in known]
     rows = "".join(f"| `{f.name}` | {f.meaning} | {f.unit} | {source[f.name]} |\n" for f in listed)
     return "| feature | formula | unit | source |\n|---|---|---|---|\n" + rows
@@ -36,7 +36,7 @@ def main() -> int:
     args = parser.parse_args()
     text = PAGE.read_text()
     wanted = text
-    for name in FEATURE_SETS:
+    for name in feature_sets():
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
         before, rest = wanted.split(begin)
         wanted = before + begin + table(name) + end + rest.split(end)[1]

@@ -132,7 +132,7 @@ def test_one_more_problem_measures_only_its_pairs(copy):
 
 
 def test_a_changed_feature_retrains_and_measures_nothing(copy):
-    copy.edit("src/tileseer/model/features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
+    copy.edit("src/tileseer/families/gemm_features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
     run = copy.make()
     assert run.jobs == AFTER_DATASET
     assert run.measured == 0

@@ -32,7 +32,13 @@ def main(argv: list[str] | None = None) -> None:
 
     settings = ConfigsSettings.from_json(args.settings)
     specs = ArchSpecs.load(args.arch_specs)
-    result = of_arch(args.arch).part("rules").enumerate_kernels(settings, specs, args.arch, args.operation)
+    result = (
+        of_arch(args.arch)
+        .part("rules")
+        .enumerate_kernels(
+            Path(settings.rule_set), specs, args.arch, args.operation, settings.ndims, settings.include_flagged
+        )
+    )
     if settings.filter:
         result = kernel_filter.narrowed(result, settings.filter, "configs.filter")
     rows = kernel_table.table(result.kernels, result.split_k, settings.chunks)

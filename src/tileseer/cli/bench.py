@@ -25,7 +25,6 @@ from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.settings.benchmark import BenchmarkSettings, Timing
-from tileseer.settings.inputs import ConfigsSettings
 
 QUICK = "N=8,C=64,K=64,Hi=28,Wi=28,Y=3,X=3,pad_h=1,pad_w=1"
 Row = tuple[str, str, float, int, str]
@@ -73,9 +72,9 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     operation = Operation(args.variant, args.dtype)
     family = of_arch(args.arch)
-    rule_set = str(find(args.config / "rule_sets" / family.rule_set))
-    settings = ConfigsSettings(rule_set=rule_set, include_flagged=["all"], ndims=[problem.ndim])
-    found = family.part("rules").enumerate_kernels(settings, specs, args.arch, operation).kernels
+    rule_set = find(args.config / "rule_sets" / family.rule_set)
+    rules = family.part("rules")
+    found = rules.enumerate_kernels(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
     # Evenly through the rule set, so that few kernels are of many kinds.
     few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
     if not few:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tileseer.families.support_rules import Columns, Rule
     from tileseer.gpu.arch import ArchSpecs
     from tileseer.gpu.hardware import Hardware
-    from tileseer.settings.inputs import ConfigsSettings
 
 
 class KernelPart(Protocol):
@@ -49,9 +48,15 @@ class RulesPart(Protocol):
     """``rules.py``: the family's rule sets, and which kernels are legal."""
 
     def enumerate_kernels(
-        self, settings: ConfigsSettings, specs: ArchSpecs, arch: str, operation: Operation
+        self,
+        rule_set: Path,
+        specs: ArchSpecs,
+        arch: str,
+        operation: Operation,
+        ndims: Sequence[int],
+        included: Collection[str],
     ) -> Enumeration[Any]:
-        """Legal and refused kernels of the settings' rule set."""
+        """Legal and refused kernels of a rule set; those with a known defect only if its flag is ``included``."""
 
 
 class EmitPart(Protocol):

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from tileseer.core.errors import UserError
+from tileseer.families import registry
 from tileseer.families.gemm_kernel import Kernel
-from tileseer.families.registry import FAMILIES, of_arch
 
 _LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
 
@@ -30,8 +30,8 @@ def read(text: str, arch: str) -> Named:
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     launch = _LAUNCH.fullmatch(name)
     name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
-    family = of_arch(arch)
-    if any(name.startswith(other.prefix) for other in FAMILIES if other is not family):
+    family = registry.of_arch(arch)
+    if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
     kernel, assumed = family.part("names").completed(name, arch)
     return Named(kernel, split_k, assumed)

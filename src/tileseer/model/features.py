@@ -1,11 +1,8 @@
-"""Features of (problem, candidate) pairs: the one definition, used for training and for selection alike.
-
-``FEATURE_SETS`` has those of every family, the same with what a compiler says of the code, and the reference's.
-"""
+"""Features of (problem, candidate) pairs: the one definition, used for training and for selection alike."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -13,9 +10,9 @@ import pandas as pd
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
+from tileseer.families import registry
 from tileseer.families.feature_table import CODE as CODE_FEATURES
 from tileseer.families.feature_table import Columns, FeatureSet, only
-from tileseer.families.registry import FAMILIES
 from tileseer.gpu.hardware import Hardware
 from tileseer.reference.reference_features import REFERENCE
 
@@ -23,19 +20,23 @@ CHUNK = 8192
 """Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""
 CODE = tuple(feature.name for feature in CODE_FEATURES)
 """Columns of candidates that only a compiler knows."""
-DEFAULT = FAMILIES[0].features
-FEATURE_SETS: Mapping[str, FeatureSet] = {
-    **{name: chosen for family in FAMILIES for name, chosen in family.part("features").FEATURE_SETS.items()},
-    "reference": REFERENCE,
-}
-"""Feature sets by the name that a configuration gives."""
+DEFAULT = registry.FAMILIES[0].features
+
+
+def feature_sets() -> dict[str, FeatureSet]:
+    """Feature sets by the name that a configuration gives: those of every family, and the reference's."""
+    own = {
+        name: chosen for family in registry.FAMILIES for name, chosen in family.part("features").FEATURE_SETS.items()
+    }
+    return own | {"reference": REFERENCE}
 
 
 def feature_set(name: str) -> FeatureSet:
     """The feature set called ``name``; a ``UserError`` lists the known ones."""
-    if name not in FEATURE_SETS:
-        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
-    return FEATURE_SETS[name]
+    known = feature_sets()
+    if name not in known:
+        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(known)}")
+    return known[name]
 
 
 def fitting(name: str, candidates: pd.DataFrame) -> str:

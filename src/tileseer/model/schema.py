@@ -14,8 +14,9 @@ from tileseer.model import features
 
 
 def _known_feature_set(name: str) -> str:
-    if name not in features.FEATURE_SETS:
-        raise ValueError(f"this release knows {', '.join(features.FEATURE_SETS)}; use the release that made the models")
+    known = features.feature_sets()
+    if name not in known:
+        raise ValueError(f"this release knows {', '.join(known)}; use the release that made the models")
     return name
 
 

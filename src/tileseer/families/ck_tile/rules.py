@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +15,6 @@ from tileseer.families.ck_tile import flags, validity
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.families.enumeration import Count, Enumeration, Triple, rows_of, sifted
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.inputs import ConfigsSettings
 
 
 class TileRow(Table):
@@ -62,11 +61,15 @@ def load(path: Path) -> SweepRules:
 
 
 def enumerate_kernels(
-    settings: ConfigsSettings, specs: ArchSpecs, arch: str, operation: Operation
+    rule_set: Path,
+    specs: ArchSpecs,
+    arch: str,
+    operation: Operation,
+    ndims: Sequence[int],
+    included: Collection[str] = (flags.ALL,),
 ) -> Enumeration[KernelConfig]:
-    """Kernels of the settings' rule set for one arch and operation."""
-    rules = load(Path(settings.rule_set))
-    return swept(rules, specs, arch, operation, settings.ndims, settings.include_flagged)
+    """Kernels of a rule-set file for one arch and operation; see ``swept``."""
+    return swept(load(rule_set), specs, arch, operation, ndims, included)
 
 
 def swept(
@@ -74,7 +77,7 @@ def swept(
     specs: ArchSpecs,
     arch: str,
     operation: Operation,
-    ndims: list[int],
+    ndims: Sequence[int],
     included: Collection[str] = (flags.ALL,),
 ) -> Enumeration[KernelConfig]:
     """Every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused.
@@ -92,7 +95,7 @@ def swept(
 
 
 def _combinations(
-    rules: SweepRules, rows: VariantRows, operation: Operation, ndims: list[int]
+    rules: SweepRules, rows: VariantRows, operation: Operation, ndims: Sequence[int]
 ) -> Iterator[KernelConfig]:
     for ndim, tile, options in product(ndims, rules.tiles, rows.options):
         if options.pipeline in tile.not_with:

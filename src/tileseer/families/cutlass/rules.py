@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -25,7 +25,6 @@ from tileseer.families.enumeration import (
 )
 from tileseer.families.gemm_kernel import sizes
 from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.inputs import ConfigsSettings
 
 
 class TileRow(Table):
@@ -79,14 +78,19 @@ def load(path: Path) -> CutlassRules:
 
 
 def enumerate_kernels(
-    settings: ConfigsSettings, specs: ArchSpecs, arch: str, operation: Operation
+    rule_set: Path,
+    specs: ArchSpecs,
+    arch: str,
+    operation: Operation,
+    ndims: Sequence[int],
+    included: Collection[str] = (),
 ) -> Enumeration[CutlassKernel]:
-    """Kernels of the settings' rule set for one arch and operation."""
-    return swept(load(Path(settings.rule_set)), specs, arch, operation, settings.ndims)
+    """Kernels of a rule-set file for one arch and operation; no kernel of the family has a known defect."""
+    return swept(load(rule_set), specs, arch, operation, ndims)
 
 
 def swept(
-    rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: list[int]
+    rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int]
 ) -> Enumeration[CutlassKernel]:
     """Every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
     rows = rows_of(rules.variants, operation)
@@ -95,7 +99,7 @@ def swept(
 
 
 def _combinations(
-    rules: CutlassRules, rows: VariantRows, operation: Operation, ndims: list[int]
+    rules: CutlassRules, rows: VariantRows, operation: Operation, ndims: Sequence[int]
 ) -> Iterator[CutlassKernel]:
     for option in rows.options:
         tiles = [row for group in option.tiles for row in rules.tiles[group]]

@@ -1,0 +1,1 @@
+"""Where the toy family of test_families.py lies."""

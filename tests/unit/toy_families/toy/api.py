@@ -1,0 +1,7 @@
+"""There is one API level."""
+
+NEWEST = ""
+
+
+def detect(table, root):
+    return NEWEST
