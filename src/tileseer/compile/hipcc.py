@@ -13,6 +13,8 @@ from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import Code
 from tileseer.compile.occupancy import blocks_per_cu
 from tileseer.core.errors import UserError
+from tileseer.families.registration import header_file
+from tileseer.families.registry import of_arch
 
 FLAGS = (
     "-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0",
@@ -21,27 +23,16 @@ FLAGS = (
 """The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 _NAMED = re.compile(r"\bprobe_(\d+)\b")
-_NO_HEADER = re.compile(r"'(ck_tile/[^']+|ck/[^']+)' file not found")
+_NO_HEADER = re.compile(r"'((?!hip/)\w+/[^']+)' file not found")
 _NO_TOOLCHAIN = re.compile(
     r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
     r"|unsupported HIP gpu architecture|no available targets are compatible).*"
 )
 """What clang prints where its HIP parts are missing, or where it does not know the arch."""
-_PROBE = """\
-namespace probe_{index} {{
-// A type of its own gives every kernel a symbol of its own, also where the types are the same.
-struct Probe : ns_{name}::{name}_Launcher::Kernel {{}};
-void launch(const ns_{name}::{name}_Launcher::HostArgs& args)
-{{
-    ck_tile::make_kernel<ns_{name}::Config::kBlockPerCu>(Probe{{}}, dim3(), dim3(), 0, Probe::MakeKernelArgs(args))(
-        ck_tile::stream_config{{}});
-}}
-}} // namespace probe_{index}
-"""
 
 
 class HipccToolchain(BatchToolchain):
-    """Compiles for one arch against one CK tree."""
+    """Compiles for one arch against one tree of headers."""
 
     result_format = "hipcc-result-1"
     blocks_per_cu = staticmethod(blocks_per_cu)
@@ -56,11 +47,10 @@ class HipccToolchain(BatchToolchain):
 
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
         """Compile units in one run, to assembly and from there to a code object."""
-        names, arch = [unit.kernel.name for unit in units], units[0].arch
-        includes = "".join(f'#include "{name}.hpp"\n' for name in names)
-        probes = "".join(_PROBE.format(index=index, name=name) for index, name in enumerate(names))
-        headers = {f"{name}.hpp": unit.header for name, unit in zip(names, units, strict=True)}
-        with compiler.workspace(headers | {"unit.cpp": (includes + probes).encode()}) as folder:
+        arch = units[0].arch
+        text = of_arch(arch).part("build").device_source([unit.kernel for unit in units])
+        headers = {header_file(unit.kernel): unit.header for unit in units}
+        with compiler.workspace(headers | {"unit.cpp": text.encode()}) as folder:
             run = self.call(
                 [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self._tree.include, "-I", ".",
                  f"--offload-arch={arch}", "unit.cpp", "-o", "unit.s"],
@@ -88,7 +78,7 @@ class HipccToolchain(BatchToolchain):
         """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
         if match := _NO_HEADER.search(run.log):
             raise UserError(
-                f"{self._tree.include}: this Composable Kernel tree has no {match[1]}; set ck.root to a whole tree, "
+                f"{self._tree.include}: this tree has no {match[1]}; set ck.root to a whole tree, "
                 "and ck.api to auto or to the level of the tree"
             )
         if match := _NO_TOOLCHAIN.search(run.log):

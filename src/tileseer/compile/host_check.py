@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -32,8 +31,22 @@ HOST_PASS = (
 )  # fmt: skip
 _STAND_IN = ("-O1", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
 _LIBRARY_FORMAT = "host-check-1"
-NUMBERS = 19
-"""Numbers that describe a problem to the compiled check."""
+_AXES = ("Z", "Y", "X", "Di", "Hi", "Wi") + tuple(f"{what}_{axis}" for what in ("stride", "dilation", "pad") for axis in "dhw")
+    "Z",
+    "Y",
+    "X",
+    "Di",
+    "Hi",
+    "Wi",
+    *(f"{what}_{axis}" for what in ("stride", "dilation", "pad") for axis in "dhw"),
+)
+_UNDECIDED = {
+    "timeout": "needs more than compile.timeout_seconds; raise it",
+    "memory": "needs more than compile.memory_mib; raise it",
+    "crash": "makes {} crash; run again, or use another compiler",
+    "broken": "makes {} write a library that cannot be loaded; run again, or use another compiler",
+}
+"""Outcomes of a compiler run that are no verdict on the kernel, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +65,9 @@ class HostChecks:
         self._library, self._kernels = library, kernels
 
     def verdicts(self, problems: Sequence[Problem], split_k: int = 1) -> np.ndarray:
-        """Return which of P problems each of Q kernels says that it can run, bool [P, Q]; data types are not asked."""
+        """Which of P problems each of Q kernels can run by its own checks, bool [P, Q]; data types are not asked."""
         answers = np.zeros((len(problems), len(self._kernels)), bool)
-        rows = [_described(problem) for problem in problems]
+        rows = [_numbers(problem) for problem in problems]
         with _silence():
             for column, kernel in enumerate(self._kernels):
                 ask = self._library[f"supports_{column}"]
@@ -63,27 +76,18 @@ class HostChecks:
         return answers
 
     def launches(self, problems: Sequence[Problem], supported: np.ndarray, split_k: int = 1) -> Launches:
-        """Return grid and workspace of the ``supported`` pairs, bool [P, Q] as ``verdicts`` returns them."""
+        """Grid and workspace of the ``supported`` pairs, bool [P, Q] as ``verdicts`` returns them."""
         found = np.full((3, *supported.shape), -1, np.int64)
         three = (ctypes.c_long * 3)()
         with _silence():
             for row, column in zip(*np.nonzero(supported), strict=True):
-                self._library[f"launch_{column}"](_described(problems[row]), split_k, three)
+                self._library[f"launch_{column}"](_numbers(problems[row]), split_k, three)
                 found[:, row, column] = three
         return Launches(*found)
 
 
-_UNDECIDED = {
-    "timeout": "needs more than compile.timeout_seconds; raise it",
-    "memory": "needs more than compile.memory_mib; raise it",
-    "crash": "makes {} crash; run again, or use another compiler",
-    "broken": "makes {} write a library that cannot be loaded; run again, or use another compiler",
-}
-"""What became of a run of the compiler that says nothing of the kernel, and what to do."""
-
-
-class _NothingMadeError(Exception):
-    """A run of the compiler that gave nothing to keep."""
+class _HostPassError(Exception):
+    """A run of the compiler that made no library."""
 
     def __init__(self, run: compiler.Run) -> None:
         super().__init__(run.outcome)
@@ -99,7 +103,7 @@ class HostCompiler:
         tree: HeaderTree,
         settings: CompileSettings,
         native: Path,
-        cache: caches.Cache | None = None,
+        cache: caches.Cache,
     ) -> None:
         self._compiler, self._tree, self._settings, self._native = found, tree, settings, native
         self._cache = cache
@@ -107,13 +111,14 @@ class HostCompiler:
 
     def load(self, units: Sequence[CompileUnit]) -> HostChecks:
         """Compile and load the checks of the units; ``UserError`` if they do not compile."""
-        run, checks = self._load(units)
-        if checks is None:
-            raise UserError(f"{self._compiler.path}: the host pass fails ({run.outcome}): {run.log[:500]}")
-        return checks
+        try:
+            return self._load(units)
+        except _HostPassError as failure:
+            run = failure.run
+            raise UserError(f"{self._compiler.path}: the host pass fails ({run.outcome}): {run.log[:500]}") from None
 
     def verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
-        """Return what ``HostChecks.verdicts`` says for each of S split-K, bool [S, P, Q].
+        """``HostChecks.verdicts`` for each of S split-K, bool [S, P, Q].
 
         A kernel whose host code does not compile can run nothing. One that takes too much time or memory for that is a
         ``UserError``: another run would perhaps say otherwise.
@@ -124,77 +129,61 @@ class HostCompiler:
         return np.concatenate([none, *(self._verdicts(batch, problems, splits) for batch in batches)], axis=2)
 
     def _verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
-        run, checks = self._load(units)
-        if checks is not None:
-            return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
-        if len(units) == 1:
-            if run.outcome != "error":
-                what = _UNDECIDED[run.outcome].format(self._compiler.path)
-                raise UserError(f"{units[0].kernel.name}: its host code {what}")
+        try:
+            checks = self._load(units)
+        except _HostPassError as failure:
+            if len(units) > 1:
+                half = len(units) // 2
+                parts = [self._verdicts(part, problems, splits) for part in (units[:half], units[half:])]
+                return np.concatenate(parts, axis=2)
+            if failure.run.outcome != "error":
+                what = _UNDECIDED[failure.run.outcome].format(self._compiler.path)
+                raise UserError(f"{units[0].kernel.name}: its host code {what}") from None
             return np.zeros((len(splits), len(problems), 1), bool)
-        half = len(units) // 2
-        return np.concatenate([self._verdicts(part, problems, splits) for part in (units[:half], units[half:])], axis=2)
+        return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
 
-    def _load(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, HostChecks | None]:
-        with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-            folder = Path(temporary)
-            if self._stand_in is None:
-                source = self._native / "hip_stand_in.cpp"
+    def _load(self, units: Sequence[CompileUnit]) -> HostChecks:
+        if self._stand_in is None:
+            source = self._native / "hip_stand_in.cpp"
+            with compiler.workspace({}) as folder:
                 run = self._run([*_STAND_IN, str(source.resolve()), "-o", "stand_in.so"], folder)
                 if run.outcome != "ok":
                     raise UserError(f"{self._compiler.path}: {source} does not compile: {run.log[:500]}")
                 self._stand_in = ctypes.CDLL(str(folder / "stand_in.so"), mode=ctypes.RTLD_GLOBAL)
-            run = self._library(units, folder)
-            if run.outcome != "ok":
-                return run, None
-            library = ctypes.CDLL(str(folder / "unit.so"), mode=ctypes.RTLD_LOCAL)
-        return run, HostChecks(library, [unit.kernel for unit in units])
-
-    def _library(self, units: Sequence[CompileUnit], folder: Path) -> compiler.Run:
-        """Put the checks of the units into ``folder``/unit.so: out of the cache, or compiled."""
-        text = of_arch(units[0].arch).part("build").host_source([unit.kernel for unit in units])
+        kernels = [unit.kernel for unit in units]
+        text = of_arch(units[0].arch).part("build").host_source(kernels)
         headers = [part for unit in units for part in (unit.header, self._tree.digest(unit.header))]
         key = caches.key(_LIBRARY_FORMAT, self._compiler.version, *HOST_PASS, text, *headers)
+        files = {f"{unit.kernel.name}.hpp": unit.header for unit in units} | {"unit.cpp": text.encode()}
+        content = self._cache.made_once(key, lambda: self._library(files))
+        with compiler.workspace({"unit.so": content}) as folder:
+            return HostChecks(ctypes.CDLL(str(folder / "unit.so"), mode=ctypes.RTLD_LOCAL), kernels)
 
-        def make() -> bytes:
-            run = self._made(units, text, folder)
-            if run.outcome != "ok":
-                raise _NothingMadeError(run)
-            return (folder / "unit.so").read_bytes()
-
-        try:
-            content = self._cache.made_once(key, make) if self._cache else make()
-        except _NothingMadeError as failure:
-            return failure.run
-        (folder / "unit.so").write_bytes(content)
-        return compiler.Run("ok", "", 0.0, 0.0)
-
-    def _made(self, units: Sequence[CompileUnit], text: str, folder: Path) -> compiler.Run:
-        """Compile the checks of the units to ``folder``/unit.so."""
-        for unit in units:
-            (folder / f"{unit.kernel.name}.hpp").write_bytes(unit.header)
-        (folder / "unit.cpp").write_text(text)
-        run = self._run([*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"], folder)
-        if run.outcome == "ok":
-            made = folder / "unit.so"
-            if fault := machine_code.fault(made.read_bytes() if made.exists() else b""):
-                return replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
-        return run
+    def _library(self, files: dict[str, bytes]) -> bytes:
+        """Compile the checks of some units; ``_HostPassError`` if that makes no whole library."""
+        with compiler.workspace(files) as folder:
+            arguments = [*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"]
+            run, made = self._run(arguments, folder), folder / "unit.so"
+            content = made.read_bytes() if made.exists() else b""
+        if run.outcome == "ok" and (fault := machine_code.fault(content)):
+            run = replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
+        if run.outcome != "ok":
+            raise _HostPassError(run)
+        return content
 
     def _run(self, arguments: Sequence[str], folder: Path) -> compiler.Run:
-        timeout = 2.0 * self._settings.timeout_seconds
-        return self._compiler.run(arguments, folder, timeout, self._settings.memory_mib)
+        return self._compiler.run(arguments, folder, 2.0 * self._settings.timeout_seconds, self._settings.memory_mib)
 
 
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
-    """Return the one of the settings; ``native`` is the folder of hip_stand_in.cpp."""
+    """The one of the settings; ``native`` is the folder of hip_stand_in.cpp."""
     store = caches.open_cache(cache.folder, cache.max_gib)
     return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, native, store)
 
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Send what the library prints for every refusal nowhere: the verdict says it."""
+    """Discard what the library prints for every refusal: the verdict says it."""
     kept = [os.dup(stream) for stream in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
@@ -208,15 +197,8 @@ def _silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _described(problem: Problem) -> ctypes.Array[ctypes.c_long]:
-    return (ctypes.c_long * NUMBERS)(*_numbers(problem))
-
-
-def _numbers(problem: Problem) -> list[int]:
+def _numbers(problem: Problem) -> ctypes.Array[ctypes.c_long]:
+    """A problem as the compiled checks read it: G, N, K and C of a group, then the axes."""
     shape = [problem.G, problem.N, problem.K // problem.G, problem.C // problem.G]
-    return shape + [getattr(problem, field) for fields in _axes() for field in fields]
-
-
-def _axes() -> list[tuple[str, ...]]:
-    lists = [("Z", "Y", "X"), ("Di", "Hi", "Wi")]
-    return lists + [tuple(f"{what}_{axis}" for axis in "dhw") for what in ("stride", "dilation", "pad")]
+    numbers = shape + [getattr(problem, name) for name in _AXES]
+    return (ctypes.c_long * len(numbers))(*numbers)

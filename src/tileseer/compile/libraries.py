@@ -23,7 +23,7 @@ HIP = (
     "-x", "hip", "-fPIC", "-DTILESEER_HIP", "-D__HIP_PLATFORM_AMD__", "-fuse-cuid=none", "-mllvm",
     "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal",
 )  # fmt: skip
-# The warnings are of CUTLASS's own headers.
+# The warnings are about the kernel library's own headers.
 CUDA = ("-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
 UNIT, OBJECT = "unit.cpp", "unit.o"
 

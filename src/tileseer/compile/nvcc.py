@@ -21,7 +21,7 @@ VERBOSE = ("--keep", "-Xptxas", "--verbose")
 
 
 class NvccToolchain(BatchToolchain):
-    """Compiles for one arch against one CUTLASS tree."""
+    """Compiles for one arch against one tree of headers."""
 
     result_format = "nvcc-result-1"
     blocks_per_cu = staticmethod(blocks_per_sm)

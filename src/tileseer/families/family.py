@@ -142,6 +142,9 @@ class BuildPart(Protocol):
     def registration(self, kernel: GemmKernel) -> str:
         """The line that registers a kernel."""
 
+    def device_source(self, kernels: Sequence[GemmKernel]) -> str:
+        """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass; hipcc's families only."""
+
     def host_source(self, kernels: Sequence[GemmKernel]) -> str:
         """C++ that asks the library's own argument checks on the CPU; ``UserError`` if it has none."""
 

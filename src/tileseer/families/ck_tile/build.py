@@ -1,4 +1,4 @@
-"""What a library's source says of a CK Tile kernel, and the C++ that asks CK Tile's own checks on the CPU."""
+"""The C++ around CK Tile kernels: their registration, their device code, and their own checks on the CPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,17 @@ from tileseer.families.ck_tile.kernel import KernelConfig
 
 LAUNCHER = "ck_tile_kernel.hpp"
 _NO_WORKSPACE = "0"
+_PROBE = """\
+namespace probe_{index} {{
+// A type of its own gives every kernel a symbol of its own, also where the types are the same.
+struct Probe : ns_{name}::{name}_Launcher::Kernel {{}};
+void launch(const ns_{name}::{name}_Launcher::HostArgs& args)
+{{
+    ck_tile::make_kernel<ns_{name}::Config::kBlockPerCu>(Probe{{}}, dim3(), dim3(), 0, Probe::MakeKernelArgs(args))(
+        ck_tile::stream_config{{}});
+}}
+}} // namespace probe_{index}
+"""
 _PER_KERNEL = """
 extern "C" int supports_{index}(const long* problem, int split_k)
 {{
@@ -52,14 +63,23 @@ def registration(kernel: KernelConfig) -> str:
     )
 
 
+def device_source(kernels: Sequence[KernelConfig]) -> str:
+    """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
+    probes = (_PROBE.format(index=index, name=kernel.name) for index, kernel in enumerate(kernels))
+    return _includes(kernels) + "".join(probes)
+
+
 def host_source(kernels: Sequence[KernelConfig]) -> str:
     """C++ with ``supports_I`` and ``launch_I`` for kernel I."""
-    includes = "".join(f'#include "{kernel.name}.hpp"\n' for kernel in kernels)
     checks = (
         _PER_KERNEL.format(index=i, name=kernel.name, ndim=kernel.ndim, workspace=_workspace(kernel))
         for i, kernel in enumerate(kernels)
     )
-    return includes + _COMMON + "".join(checks)
+    return _includes(kernels) + _COMMON + "".join(checks)
+
+
+def _includes(kernels: Sequence[KernelConfig]) -> str:
+    return "".join(f'#include "{kernel.name}.hpp"\n' for kernel in kernels)
 
 
 def _workspace(kernel: KernelConfig) -> str:
