@@ -29,9 +29,8 @@ from tileseer.core.errors import reports_user_errors
 from tileseer.devices.base import STATUSES
 from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness.details import Details
-from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries
+from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries
 from tileseer.devices.harness.telemetry import boards, of_board
-from tileseer.devices.registry import method
 from tileseer.families.cutlass import emit, rules
 from tileseer.families.cutlass.kernel import name, parse
 from tileseer.gpu.arch import ArchSpecs
@@ -102,8 +101,7 @@ def facts(driver: str) -> None:
 
 def faults(driver: str, module: str) -> bool:
     """Measure the faulty kernels, a right one after each; return whether each got what it deserves."""
-    how = method(Timing(), SEED)
-    options = {**how.timing, "seed": 1, "rotate_bytes": 0, "cache": 0, "hopeless_ms": 0.0, "verify_millions": 0}
+    options = launch_options(Timing())
     good = True
     print(f"{'kernel':24} {'status':13} {'seconds':>7}  the right kernel after it; what was said")
     with Supervisor(driver, limits=Limits(pair_s=5.0, kernel_faults=2)) as supervisor:
@@ -137,7 +135,7 @@ def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Superviso
     return GpuDevice(
         "sm_90_h200", "measured", str((args.work / "driver.so").resolve()),
         lambda row: str((args.work / f"{row['kernel']}.so").resolve()),
-        supervisor, of_board("cuda", board), method(settings, SEED), Details(log),
+        supervisor, of_board("cuda", board), settings, SEED, Details(log),
     )  # fmt: skip
 
 

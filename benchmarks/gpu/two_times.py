@@ -21,9 +21,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, libraries, problem_numbers
+from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries, problem_numbers
 from tileseer.devices.harness.telemetry import boards
-from tileseer.devices.registry import method
 from tileseer.settings.benchmark import Timing
 
 RECORDING = Path(__file__).parents[2] / "config/recorded/sm_90/bwd_data_bf16"
@@ -37,8 +36,7 @@ class Bench:
     """The pairs of one module, measured by a worker."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        gpu = Timing.from_json(args.settings)
-        self._args, self._how = args, method(gpu, 1)
+        self._args, self._timing = args, Timing.from_json(args.settings)
         self.problems = pd.read_parquet(RECORDING / "problems.parquet")
         kernels = pd.read_parquet(RECORDING / "kernels.parquet")["kernel"]
         pairs = pd.read_parquet(RECORDING / "pairs.parquet")
@@ -57,10 +55,8 @@ class Bench:
     def measure(self, kernel: str, row: int, cache: int = 0) -> dict:
         """Return the result of one measurement."""
         problem = self.problems.iloc[row]
-        options = {
-            **self._how.timing, "seed": 1 << 32 | int(problem["problem_key"][:8], 16), "rotate_bytes": 0,
-            "cache": cache, "hopeless_ms": 0.0, "verify_millions": 0,
-        }  # fmt: skip
+        options = launch_options(self._timing, 1 << 32 | int(problem["problem_key"][:8], 16))
+        options |= {"rotate_bytes": 0, "cache": cache, "verify_millions": 0}
         libs = libraries(str(self._args.driver), [str(self._args.module)])
         numbers = problem_numbers(problem, str(problem["variant"]), 1)
         assert self.worker is not None

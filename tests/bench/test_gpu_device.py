@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,16 +11,17 @@ import pytest
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.devices.base import STATUSES
-from tileseer.devices.gpu import GpuDevice, Method
+from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness import details
 from tileseer.devices.harness.supervisor import Limits, Supervisor
 from tileseer.devices.harness.telemetry import Reading
+from tileseer.settings.benchmark import Timing
 
 TIMING = {
     "min_time_ms": 0.5, "max_noise": 0.005, "budget_ms": 100.0, "sample_ms": 0.1, "warmup_change": 0.01,
-    "min_samples": 4, "max_samples": 50,
+    "settle_ms": 0.0, "min_samples": 4, "max_samples": 50,
 }  # fmt: skip
-METHOD = Method(TIMING, verify="pair", sentinel_every=8, recovery_s=0.01, hopeless_factor=5.0)
+METHOD = Timing(**TIMING, verify="pair", sentinel_every=8, recovery_s=0.01, hopeless_factor=5.0)
 PROBLEMS = problem.frame(
     [Problem.from_dims("forward", "fp32", N=1, C=8, K=8, G=2, Hi=size, Wi=5, Y=3, X=3, pad_h=1) for size in (4, 5, 6)]
 )
@@ -46,7 +46,7 @@ def device(libraries, path=None, telemetry=None, method=METHOD, limits=Limits(pa
     driver, module = libraries
     with Supervisor(driver, limits=limits) as supervisor:
         yield GpuDevice(
-            "toy", "simulated", driver, lambda row: module, supervisor, telemetry or Gpu(Reading()), method,
+            "toy", "simulated", driver, lambda row: module, supervisor, telemetry or Gpu(Reading()), method, 1,
             details.Details(path),
         )  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_the_same_seed_gives_the_same_times_and_identity(libraries):
         with device(libraries) as gpu:
             found.append((gpu.identity(), measure(gpu, ["good", "noisy"])[0].latency_ms.tolist()))
     assert found[0] == found[1]
-    with device(libraries, method=replace(METHOD, cache="warm")) as gpu:
+    with device(libraries, method=METHOD.model_copy(update={"cache": "warm"})) as gpu:
         assert gpu.identity() != found[0][0]
 
 
@@ -119,7 +119,7 @@ def test_pairs_on_a_throttled_or_shared_gpu_say_so(libraries):
 
 def test_drift_of_five_percent_is_noticed(libraries, tmp_path):
     path = tmp_path / "d.jsonl"
-    method = replace(METHOD, hopeless_factor=0.0)
+    method = METHOD.model_copy(update={"hopeless_factor": 0.0})
     with device(libraries, path, method=method) as gpu:
         told = [measure(gpu, ["drifts"])[0].sentinel for _ in range(20)]
     events = details.read(path)
@@ -136,7 +136,7 @@ def test_drift_of_five_percent_is_noticed(libraries, tmp_path):
 @pytest.mark.parametrize(("verify", "checked"), [("pair", 3), ("class", 1), ("never", 0)])
 def test_what_is_verified(libraries, tmp_path, verify, checked):
     path = tmp_path / "d.jsonl"
-    with device(libraries, path, method=replace(METHOD, verify=verify)) as gpu:
+    with device(libraries, path, method=METHOD.model_copy(update={"verify": verify})) as gpu:
         _, statuses = measure(gpu, ["good"])
     assert (statuses == "ok").all()
     assert sum(event["verified"] for event in details.read(path) if event["event"] == "pair") == checked

@@ -18,8 +18,8 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.devices.base import STATUSES
-from tileseer.devices.harness.library_check import launch_options, supporting
-from tileseer.devices.harness.supervisor import Outcome, Request, Supervisor, libraries, problem_numbers
+from tileseer.devices.harness.library_check import supporting
+from tileseer.devices.harness.supervisor import Outcome, Request, Supervisor, launch_options, libraries, problem_numbers
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
@@ -101,7 +101,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Ro
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, list[Row]]:
     driver, modules = str(args.driver.resolve()), [str(path.resolve()) for path in args.module]
     loaded = libraries(driver, modules)
-    options = launch_options(Timing(cache=args.cache, verify="pair"), args.cache)
+    options = launch_options(Timing(cache=args.cache))
     numbers = problem_numbers({name: getattr(problem, name) for name in problem.__dict__}, problem.variant, 1)
     with Supervisor(driver) as supervisor:
         told = supervisor.device()

@@ -31,15 +31,9 @@ HOST_PASS = (
 )  # fmt: skip
 _STAND_IN = ("-O1", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
 _LIBRARY_FORMAT = "host-check-1"
-_AXES = ("Z", "Y", "X", "Di", "Hi", "Wi") + tuple(f"{what}_{axis}" for what in ("stride", "dilation", "pad") for axis in "dhw")
-    "Z",
-    "Y",
-    "X",
-    "Di",
-    "Hi",
-    "Wi",
-    *(f"{what}_{axis}" for what in ("stride", "dilation", "pad") for axis in "dhw"),
-)
+_AXES = (
+    "Z", "Y", "X", "Di", "Hi", "Wi", *(f"{what}_{axis}" for what in ("stride", "dilation", "pad") for axis in "dhw"),
+)  # fmt: skip
 _UNDECIDED = {
     "timeout": "needs more than compile.timeout_seconds; raise it",
     "memory": "needs more than compile.memory_mib; raise it",

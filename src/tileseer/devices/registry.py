@@ -1,4 +1,4 @@
-"""Which device the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
+"""The device that the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 
 from tileseer.core import lock
 from tileseer.core.errors import UserError
 from tileseer.devices.base import Device
-from tileseer.devices.gpu import GpuDevice, Method
+from tileseer.devices.gpu import GpuDevice, Row
 from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Supervisor
 from tileseer.devices.harness.telemetry import Board, boards, of_board
@@ -21,7 +20,7 @@ from tileseer.devices.recorded import RecordedDevice
 from tileseer.devices.simulated import SimulatedDevice
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import Hardware
-from tileseer.settings.benchmark import BenchmarkSettings, LockSettings, Timing
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
 GPU_BACKENDS = ("cuda", "hip")
 RECORDINGS = "config/recordings"
@@ -44,7 +43,7 @@ class Source:
     operation: str = ""
     """Operation that is measured, for the file name of a recording."""
     details: Path | None = None
-    """Log of everything that a real GPU tells."""
+    """Details log of a real GPU."""
 
 
 @contextmanager
@@ -54,25 +53,19 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
     On a machine with several GPUs it is the first one that is free.
     """
     folder, limit = lock.lock_folder(locking.folder), locking.timeout_s
-    make = _MAKERS[source.settings.device]
-    if source.settings.device not in GPU_BACKENDS:
-        name = f"{source.settings.device}-{source.hardware.name}"
-        with lock.exclusive(name, folder, limit) as waited, make(source, None) as device:
-            yield device, waited
-        return
-    # Without the vendor's tool there is one GPU, as far as we can know.
-    found = {f"gpu-{board.uuid}": board for board in boards(source.settings.device)}
-    names = list(found) or [f"{source.settings.device}-{source.hardware.name}"]
-    with lock.any_of(names, folder, limit) as (name, waited), make(source, found.get(name)) as device:
-        yield device, waited
+    device = source.settings.device
+    found = {f"gpu-{board.uuid}": board for board in boards(device)} if device in GPU_BACKENDS else {}
+    # Without the vendor's library there is one GPU, as far as we can know.
+    names = list(found) or [f"{device}-{source.hardware.name}"]
+    with lock.any_of(names, folder, limit) as (name, waited), _MAKERS[device](source, found.get(name)) as made:
+        yield made, waited
 
 
 @contextmanager
 def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
     s = source.settings
-    yield SimulatedDevice(
-        source.hardware, load_coefficients(source.coefficients), s.seed, s.parameters.simulated_launches
-    )
+    coefficients, launches = load_coefficients(source.coefficients), s.parameters.simulated_launches
+    yield SimulatedDevice(source.hardware, coefficients, s.seed, launches)
 
 
 @contextmanager
@@ -85,14 +78,13 @@ def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
 
 @contextmanager
 def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
-    gpu = source.settings.parameters
+    backend, timing = source.settings.device, source.settings.parameters
     if source.driver is None:
         raise UserError(
-            f"benchmark.device is {source.settings.device}: give a measuring driver and the built kernels, "
-            "--driver and --modules"
+            f"benchmark.device is {backend}: give a measuring driver and the built kernels, --driver and --modules"
         )
     driver = str(source.driver.resolve())
-    limits = Limits(gpu.pair_limit_s, gpu.worker_pairs, gpu.kernel_faults)
+    limits = Limits(timing.pair_limit_s, timing.worker_pairs, timing.kernel_faults)
     with Supervisor(driver, board.environment if board else None, limits) as supervisor:
         yield GpuDevice(
             name=source.hardware.name,
@@ -100,34 +92,15 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
             driver=driver,
             module_of=module_finder(source.modules),
             supervisor=supervisor,
-            telemetry=of_board(source.settings.device, board),
-            method=method(gpu, source.settings.seed),
+            telemetry=of_board(backend, board),
+            timing=timing,
+            seed=source.settings.seed,
             details=Details(source.details),
         )
 
 
-def method(gpu: Timing, seed: int) -> Method:
-    """Return the method of measuring that the settings describe."""
-    names = (
-        "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples",
-        "max_samples",
-    )  # fmt: skip
-    return Method(
-        timing={name: getattr(gpu, name) for name in names},
-        cache=gpu.cache,
-        rotate_bytes=gpu.rotate_mib << 20,
-        seed=seed,
-        verify=gpu.verify,
-        verify_millions=gpu.verify_millions,
-        hopeless_factor=gpu.hopeless_factor,
-        sentinel_every=gpu.sentinel_every,
-        drift_limit=gpu.drift_limit,
-        recovery_s=gpu.recovery_s,
-    )
-
-
 def modules_of(builds: Sequence[pa.Table], modules: Sequence[Path]) -> dict[str, Path]:
-    """Return the library of each built kernel: ``modules`` has one for each build table, or none at all."""
+    """Library of each built kernel: ``modules`` has one for each build table, or none at all."""
     if not modules:
         return {}
     if len(builds) != len(modules):
@@ -136,10 +109,10 @@ def modules_of(builds: Sequence[pa.Table], modules: Sequence[Path]) -> dict[str,
     return {str(name): module for build, module in tables for name in build["kernel"].to_pylist()}
 
 
-def module_finder(modules: Mapping[str, Path]) -> Callable[[pd.Series], str]:
-    """Return the way from a candidate's row to the library that it is in."""
+def module_finder(modules: Mapping[str, Path]) -> Callable[[Row], str]:
+    """Function from a candidate to the library that it is in."""
 
-    def module_of(candidate: pd.Series) -> str:
+    def module_of(candidate: Row) -> str:
         path = modules.get(str(candidate["kernel"]))
         if path is None or not path.is_file():
             raise UserError(f"there is no library of the kernel {candidate['kernel']} ({path}); build it again")

@@ -6,14 +6,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.devices.harness.process import Fault, Worker
-from tileseer.devices.harness.supervisor import Request, Supervisor, libraries, problem_numbers
-from tileseer.devices.registry import method
+from tileseer.devices.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
 from tileseer.settings.benchmark import Timing
 
 ANSWER_S = 60.0
@@ -21,7 +19,7 @@ ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one kernel; ``status`` is one of ``STATUSES``."""
+    """Result for one kernel; ``status`` is one of ``devices.base.STATUSES``."""
 
     kernel: str
     status: str
@@ -33,13 +31,12 @@ class Verdict:
 
 
 def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[str, list[Verdict]]:
-    """Return the device's name and a verdict on each kernel of a library that supports the problem.
+    """Name of the device, and a verdict on each kernel of a library that supports the problem.
 
     ``UserError`` where the driver or the library cannot be loaded.
     """
     loaded = libraries(str(driver.resolve()), [str(module.resolve())])
-    numbers = problem_numbers({name: getattr(problem, name) for name in problem.__dict__}, problem.variant, split_k)
-    options = launch_options(Timing(verify="pair"), "cold")
+    numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()
         found = []
@@ -47,7 +44,7 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
         with Progress("verify", len(names), "kernels") as progress:
             for name in names:
                 begin = time.monotonic()
-                outcome = supervisor.measure(Request(loaded, name, numbers, options))
+                outcome = supervisor.measure(Request(loaded, name, numbers, launch_options(Timing())))
                 check = outcome.reply.get("check") or {}
                 elements, worst = int(check.get("elements", 0)), check.get("worst")
                 said = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
@@ -56,17 +53,8 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
     return f"{told['name']} ({told['backend']})", found
 
 
-def launch_options(settings: Timing, cache: str) -> dict[str, Any]:
-    """Return the fields of ``ConvOptionsC`` for a look at a few kernels: nothing is given up as hopeless."""
-    how = method(settings, seed=1)
-    return {
-        **how.timing, "seed": how.seed, "rotate_bytes": how.rotate_bytes, "cache": ("cold", "warm").index(cache),
-        "hopeless_ms": 0.0, "verify_millions": 0,
-    }  # fmt: skip
-
-
 def supporting(loaded: Sequence[str], numbers: Sequence[int]) -> list[str]:
-    """Return the kernels of the libraries that say that they can run the problem."""
+    """Kernels of the libraries that can run the problem by their own checks."""
     try:
         with Worker() as worker:
             answer = worker.ask({"do": "kernels", "libraries": list(loaded)}, ANSWER_S)

@@ -11,22 +11,26 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
 from tileseer.devices.harness.process import Fault, Worker
+from tileseer.settings.benchmark import Timing
 
 PROBES = 3
 PROBE_LIMIT_S = 60.0
 PROBE_PAUSE_S = 2.0
 ERROR_CHARACTERS = 300
+TIMED = (
+    "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples", "max_samples",
+)  # fmt: skip
+"""Fields of ``Timing`` and of ``ConvOptionsC`` alike."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much trouble is borne."""
+    """When a worker or a kernel is given up."""
 
     pair_s: float = 60.0
     """Wall time of one pair, with loading, verification and timing."""
@@ -52,24 +56,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a pair; ``reply`` is the worker's answer, empty after a fault."""
+    """Result of a pair; ``reply`` is the worker's answer, empty after a fault."""
 
     status: str
     error: str = ""
     reply: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
-    """What each failed try said, also when a second one succeeded."""
+    """What each failed try reported, also when a second one succeeded."""
 
 
 class Supervisor:
     """Owns the worker. Use it as a context."""
 
-    def __init__(
-        self,
-        driver: str,
-        environment: Mapping[str, str] | None = None,
-        limits: Limits = Limits(),
-    ) -> None:
+    def __init__(self, driver: str, environment: Mapping[str, str] | None = None, limits: Limits = Limits()) -> None:
         self._driver = driver
         self._environment = dict(environment or {})
         self._limits = limits
@@ -81,9 +80,7 @@ class Supervisor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -98,7 +95,7 @@ class Supervisor:
         return None if self._worker is None else self._worker.pid
 
     def device(self) -> dict[str, Any]:
-        """Return what the driver says of its device; a driver that cannot is a ``UserError``."""
+        """What the driver says of its device; ``UserError`` if it cannot say."""
         with Worker(self._environment) as worker:
             try:
                 answer = worker.ask({"do": "device", "libraries": [self._driver]}, PROBE_LIMIT_S)
@@ -110,29 +107,28 @@ class Supervisor:
         return answer
 
     def measure(self, request: Request) -> Outcome:
-        """Measure one pair. A device that does not come back after a fault is a ``UserError`` at the next call."""
+        """Measure one pair. After a device was lost, the next call is a ``UserError``."""
         if self._lost:
             raise UserError(self._lost)
         if self._given_up[request.kernel] >= self._limits.kernel_faults:
             return Outcome("skipped", f"the kernel was given up after {self._limits.kernel_faults} faults")
-        try:
-            return self._verdict(self._ask(request), request, ())
-        except Fault as first:
-            fault = first
-        faults: tuple[str, ...] = (str(fault),)
-        if self._healthy(request):
-            self.close()
-            try:
-                return self._verdict(self._ask(request), request, faults)
-            except Fault as second:
-                fault = second
-                faults = (*faults, str(fault))
-            finally:
-                # Alone: nothing that it may have broken is left to the next pair.
+        faults: list[str] = []
+        for alone in (False, True):
+            if alone:
                 self.close()
-            self._healthy(request)
+            try:
+                return self._verdict(self._ask(request), request, tuple(faults))
+            except Fault as error:
+                kind, text = error.kind, str(error)
+                faults.append(text)
+            finally:
+                if alone:
+                    # Nothing that the pair may have broken is left to the next one.
+                    self.close()
+            if not self._healthy(request):
+                break
         self._given_up[request.kernel] += 1
-        return Outcome(fault.kind, printable(str(fault)), faults=faults)
+        return Outcome(kind, printable(text), faults=tuple(faults))
 
     def _ask(self, request: Request) -> dict[str, Any]:
         if self._worker is None or self._asked >= self._limits.worker_pairs:
@@ -140,12 +136,8 @@ class Supervisor:
             self._worker = Worker(self._environment)
             self._asked = 0
         self._asked += 1
-        content = {
-            "do": "measure", "libraries": list(request.libraries), "kernel": request.kernel,
-            "problem": list(request.problem), "options": dict(request.options), "verify": request.verify,
-        }  # fmt: skip
         try:
-            answer = self._worker.ask(content, self._limits.pair_s)
+            answer = self._worker.ask({"do": "measure", **vars(request)}, self._limits.pair_s)
         except Fault:
             self._worker = None
             raise
@@ -176,7 +168,7 @@ class Supervisor:
         return Outcome("crash", error, answer, faults)
 
     def _healthy(self, request: Request) -> bool:
-        """Whether the device computes again; if not, the next call of ``measure`` says so."""
+        """Whether the device computes again; if not, the next call of ``measure`` reports it."""
         told = ""
         for attempt in range(PROBES):
             if attempt:
@@ -196,18 +188,26 @@ class Supervisor:
         return False
 
 
-def problem_numbers(problem: Mapping[str, Any], variant: str, split_k: int) -> tuple[int, ...]:
-    """Return the 21 numbers of ``ConvProblemC`` for a row of problems."""
+def problem_numbers(problem: Mapping[Any, Any], variant: str, split_k: int) -> tuple[int, ...]:
+    """The 21 numbers of ``ConvProblemC`` for a row of problems."""
     dims = (int(problem[name]) for name in abi.PROBLEM_DIMS.values())
     return (*dims, abi.DIRECTIONS.index(variant), int(split_k))
 
 
 def printable(text: str) -> str:
-    """Return text that fits one field of a journal: one line of ASCII without commas and quotes."""
+    """Text as it fits one field of a journal: one line of ASCII without commas and quotes."""
     plain = text.encode("ascii", "backslashreplace").decode()
     return re.sub(r"\s+", " ", plain.replace(",", ";").replace('"', "'")).strip()[:ERROR_CHARACTERS]
 
 
 def libraries(driver: str, modules: Sequence[str]) -> tuple[str, ...]:
-    """Return the libraries of a request; a module that is the driver itself is named once."""
+    """Libraries of a request; a module that is the driver itself is named once."""
     return (driver, *(module for module in modules if module != driver))
+
+
+def launch_options(timing: Timing, seed: int = 1, hopeless_ms: float = 0.0) -> dict[str, Any]:
+    """Fields of ``ConvOptionsC``; a pair slower than ``hopeless_ms`` gets one sample, 0: none is given up."""
+    return {
+        **{name: getattr(timing, name) for name in TIMED}, "seed": seed, "rotate_bytes": timing.rotate_mib << 20,
+        "cache": abi.CACHES.index(timing.cache), "hopeless_ms": hopeless_ms, "verify_millions": timing.verify_millions,
+    }  # fmt: skip
