@@ -24,6 +24,7 @@ lint: $(READY_DEV)
 	$(RUN) ruff format --no-cache --check .
 	$(RUN) snakefmt --check Snakefile workflow/Snakefile workflow/rules
 	$(RUN) mypy
+	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakemake --lint
 
 # Strict types alone: 20 s the first time, 2 s after that.

@@ -101,13 +101,6 @@ def epilog(note: str | None, examples: Sequence[str]) -> str:
     return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
 
 
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table as aligned plain lines, its head first."""
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    aligned = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [columns, *rows])
-    return ["  ".join(row).rstrip() for row in aligned]
-
-
 def _known(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _known(part) for name, part in value.items()}

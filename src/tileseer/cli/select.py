@@ -11,6 +11,7 @@ import pandas as pd
 from tileseer.cli import options
 from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.progress import table_lines
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
@@ -84,7 +85,7 @@ def _print_table(ranked: pd.DataFrame) -> None:
             table.add_row(*row)
         Console().print(table)
         return
-    print("\n".join(options.table_lines(columns, rows)))
+    print("\n".join(table_lines(columns, rows)))
 
 
 def _cell(name: str, value: object) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.cli.options import table_lines
 from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.core.progress import table_lines
 from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
