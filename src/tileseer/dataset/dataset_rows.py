@@ -72,23 +72,18 @@ class Rows:
     def groups(self) -> Iterator[pa.Table]:
         """Yield all rows (``SCHEMA``) by problem, kernel and split-K, ``ROW_GROUP`` at a time."""
         builds = pa.concat_tables(self._builds).combine_chunks()
-        by_problem = self._rows_by_problem()
-        of_build = _typed(builds, np.concatenate(self._has_rows))
-        of_problem = _typed(self._problems, by_problem > 0)
-        words = {}
-        for name in WORDS:
-            known = pa.array(self._words[name], pa.string())
-            words[name] = _typed(pa.table({name: known}), np.ones(len(known), bool))
+        by_problem = sum((counts for _, counts in self._runs), np.zeros(self._problems.num_rows, np.int64))
+        sources = [
+            (_typed(builds, np.concatenate(self._has_rows)), "build"),
+            (_typed(self._problems, by_problem > 0), "problem"),
+        ]
+        for name, known in self._words.items():
+            words = pa.table({name: pa.array(known, pa.string())})
+            sources.append((_typed(words, np.ones(len(known), bool)), name))
         kernel = pc.rank(builds["kernel"], tiebreaker="dense").to_numpy()
         for rows in self._sorted(by_problem, kernel):
             # Nothing of a group may live on in here while the next one is made.
-            yield _as_arrow(rows, [(of_build, "build"), (of_problem, "problem"), *((words[w], w) for w in WORDS)])
-
-    def _rows_by_problem(self) -> np.ndarray:
-        total = np.zeros(self._problems.num_rows, np.int64)
-        for _, counts in self._runs:
-            total += counts
-        return total
+            yield _as_arrow(rows, sources)
 
     def _sorted(self, by_problem: np.ndarray, kernel: np.ndarray) -> Iterator[np.ndarray]:
         """Yield ``ROW_GROUP`` rows at a time, at least once; ``kernel`` ranks the rows of the build tables.

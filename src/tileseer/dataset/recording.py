@@ -13,7 +13,6 @@ Nothing is estimated: a pair without a row has the reason of the support rule th
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -23,9 +22,8 @@ import pyarrow as pa
 
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
-from tileseer.core import parquet
+from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.core.tables import checked
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import CODE, NAME, SCHEMA
 from tileseer.devices.base import STATUSES
@@ -76,15 +74,8 @@ KERNELS = pa.schema(
 
 
 def load(folder: Path) -> Recording:
-    """Read the description of a recording; ``UserError`` if it is damaged."""
-    path = folder / FILE
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no such file; `replays` in the config has to name a recording") from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is not JSON ({error}); fetch the recording again") from error
-    return checked(content, Recording, str(path))
+    """Read the description of a recording; ``UserError`` if it is missing or damaged."""
+    return documents.read(folder / FILE, Recording)
 
 
 def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from tileseer.core import tables
 from tileseer.core.errors import UserError
@@ -73,23 +73,26 @@ class Hardware(tables.Table):
 
 
 class _File(tables.Table):
-    products: Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+    products: Annotated[dict[str, Hardware], Field(min_length=1)]
+
+    @field_validator("products", mode="before")
+    @classmethod
+    def _named_by_their_keys(cls, products: Any) -> Any:
+        if not isinstance(products, dict) or not all(isinstance(row, dict) for row in products.values()):
+            return products
+        for product, row in products.items():
+            if "name" in row:
+                raise tables.wrong_below(product, row["name"], "should have no field name: the key is the name")
+        return {product: {"name": product, **row} for product, row in products.items()}
 
 
 def load(path: str | Path) -> dict[str, Hardware]:
-    """Every product of the table ``path`` by its key; raise ``UserError`` on a mistake in it."""
-    products = tables.read(path, _File).products
-    for product, row in products.items():
-        if "name" in row:
-            raise UserError(f"{path}: products.{product}: drop the field name: the key is the name")
-    return {
-        product: tables.checked({"name": product, **row}, Hardware, f"{path}: products.{product}")
-        for product, row in products.items()
-    }
+    """Every product of the table ``path`` by its key; ``UserError`` on a mistake in it."""
+    return tables.read(path, _File).products
 
 
 def get(path: str | Path, product: str) -> Hardware:
-    """One product of the table ``path``; raise ``UserError`` when it is not there."""
+    """One product of the table ``path``; ``UserError`` if it is not there."""
     products = load(path)
     if not product:
         raise UserError(
