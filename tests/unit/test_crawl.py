@@ -8,7 +8,7 @@ import yaml
 from tileseer.conv import layers
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl import splits, zoo
+from tileseer.problems.crawl import tables, zoo
 from tileseer.problems.crawl.observed import Observed, tabulate
 
 CONV = Observed("conv", 8, 1, 16, 32, (28, 20), (3, 3), (2, 2), (1, 1), (1, 1))
@@ -53,16 +53,16 @@ def test_what_cannot_stand_in_the_table_is_counted_with_its_reason(changes, told
 
 
 def test_shared_layers_belong_to_test_and_all_batch_sizes_go_together():
-    names = {splits.of_family(f"family{n}"): f"family{n}" for n in range(200)}
+    names = {tables.split_of(f"family{n}"): f"family{n}" for n in range(200)}
     assert set(names) == set(layers.SPLITS)
     family_of = {split: names[split] for split in layers.SPLITS}
     (layer,), _ = tabulate("train", "run", [CONV])
     (batch,), _ = tabulate("test", "run", [dataclasses.replace(CONV, batch=1)])
     (own,), _ = tabulate("validation", "run", [dataclasses.replace(CONV, channels=24)])
-    found = splits.assign([layer, batch, own], family_of)
+    found = tables.with_splits([layer, batch, own], family_of)
     assert [one.split for one in found] == ["test", "test", "validation"]
     layers.assert_splits(found, "table")
-    assert splits.assign([own, batch, layer], family_of) == found[::-1]
+    assert tables.with_splits([own, batch, layer], family_of) == found[::-1]
 
 
 def write(path, **changes):

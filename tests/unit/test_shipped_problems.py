@@ -1,5 +1,6 @@
 """What config/problems holds, and what the default settings choose from it."""
 
+import csv
 from collections import defaultdict
 from pathlib import Path
 
@@ -10,10 +11,15 @@ from tileseer.conv import layers
 from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.problems import training_set
 from tileseer.problems.crawl import tables, zoo
-from tileseer.problems.crawl.splits import of_family
 from tileseer.settings.inputs import ProblemsSettings
 
 PROBLEMS = Path(__file__).parents[2] / "config/problems"
+
+
+def rows_of(name, columns):
+    header, *rows = csv.reader((PROBLEMS / name).read_text().splitlines())
+    assert tuple(header) == columns
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def networks():
-    return tables.read_networks(PROBLEMS / "networks.csv")
+    return [tables.NetworkRow(*row) for row in rows_of("networks.csv", tables.NetworkRow._fields)]
 
 
 def test_the_table_spans_many_networks_tasks_and_packages(table, networks):
@@ -48,15 +54,25 @@ def test_test_networks_are_whole(table, networks):
     split = {row.network: row.split for row in networks}
     assert {layer.split for layer in table if split[layer.network] == "test"} == {"test"}
     assert {row.split for row in networks} == set(layers.SPLITS)
-    assert all(row.split == of_family(row.family) for row in networks)
+    assert all(row.split == tables.split_of(row.family) for row in networks)
 
 
 def test_every_network_of_the_zoo_is_in_the_table_or_among_what_was_left_out(table, networks):
     _, entries = zoo.load(PROBLEMS / "zoo.yaml")
-    left_out = {network for network, *_ in tables.read_left_out(PROBLEMS / "left_out.csv")}
+    left_out = {network for network, *_ in rows_of("left_out.csv", tables.LeftOut._fields)}
     known = {row.network for row in networks}
     assert known == {layer.network for layer in table}
     assert {entry.name for entry in entries} == known | left_out
+
+
+def test_the_page_and_its_figures_are_of_these_tables(table, networks, tmp_path):
+    page = pytest.importorskip("tileseer.problems.crawl.page", exc_type=ImportError)
+    left_out = [tables.LeftOut(*words, int(n)) for *words, n in rows_of("left_out.csv", tables.LeftOut._fields)]
+    packages, _ = zoo.load(PROBLEMS / "zoo.yaml")
+    tables.write(tmp_path, networks, table, left_out)
+    page.write(tmp_path, packages, networks, table, left_out)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(written) == 8 and written == {name: (PROBLEMS / name).read_bytes() for name in written}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,10 @@ SPLITS = ("train", "validation", "test")
 LAYOUTS = ("", "NCL", "NCHW", "NCDHW")
 """Tensor layout in the network, empty where it is not known; NCL is a 1D convolution, written as 2D with Hi = 1."""
 REQUIRED = ("network", "layer", *DIMS)
-OPTIONAL = ("family", "run", "layout", "directions", "occurrences", "split")
+OPTIONAL = {
+    "family": "", "run": "", "layout": "", "directions": "+".join(VARIANTS), "occurrences": "1", "split": "test",
+}  # fmt: skip
+"""Columns that a table may lack, and what it then means."""
 COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
 
 
@@ -61,7 +63,7 @@ class Layer:
         return self.occurrences * self.problem.flop
 
     def problem_for(self, operation: Operation) -> Problem:
-        """Return the problem of one direction and data type."""
+        """The problem of one direction and data type."""
         return Problem.from_dims(operation.variant, operation.dtype, **dict(zip(DIMS, self.dims, strict=True)))
 
 
@@ -78,30 +80,25 @@ class Run:
         object.__setattr__(self, "flop", sum(layer.flop for layer in self.layers))
 
     def share(self, layer: Layer) -> float:
-        """Return the share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
+        """Share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
         return layer.flop / self.flop
 
 
-def to_text(layers: Iterable[Layer]) -> str:
-    """Return a table as CSV text with line feeds, in the order given."""
+def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """CSV text with line feeds."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for e in layers:
-        writer.writerow(
-            (
-                e.network,
-                e.network_family,
-                e.run,
-                e.layer,
-                e.layout,
-                "+".join(e.directions),
-                e.occurrences,
-                e.split,
-                *e.dims,
-            )
-        )
+    writer.writerows([columns, *rows])
     return buffer.getvalue()
+
+
+def to_text(layers: Iterable[Layer]) -> str:
+    """A table as CSV text, in the order given."""
+    first = "network", "network_family", "run", "layer", "layout"
+    rows = (
+        (*(getattr(e, name) for name in first), "+".join(e.directions), e.occurrences, e.split, *e.dims) for e in layers
+    )
+    return csv_text(COLUMNS, rows)
 
 
 def read(path: Path) -> list[Layer]:
@@ -111,57 +108,54 @@ def read(path: Path) -> list[Layer]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as text: {error}") from error
     rows = csv.reader(io.StringIO(text), strict=True)
-    where = f"{path}: line 1"
     try:
         header = next(rows, [])
-    except csv.Error as error:
-        raise UserError(f"{where}: {error}") from error
-    missing = [name for name in REQUIRED if name not in header]
-    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
-    if missing or unknown or len(set(header)) < len(header):
-        fault = (
-            f"{missing[0]!r} is missing"
-            if missing
-            else f"{shown((unknown or ['a repeated one'])[0])} is not one of them"
-        )
-        raise UserError(
-            f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
-            "in any order"
-        )
-    try:
+        _check_columns(header, path)
         return [_layer(header, row, f"{path}: line {rows.line_num}") for row in rows]
     except csv.Error as error:
-        raise UserError(f"{path}: line {rows.line_num}: {error}") from error
+        raise UserError(f"{path}: line {max(rows.line_num, 1)}: {error}") from error
+
+
+def _check_columns(header: Sequence[str], path: Path) -> None:
+    missing = [name for name in REQUIRED if name not in header]
+    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
+    if missing:
+        fault = f"{missing[0]!r} is missing"
+    elif unknown:
+        fault = f"{shown(unknown[0])} is not one of them"
+    elif len(set(header)) < len(header):
+        fault = "one is repeated"
+    else:
+        return
+    raise UserError(
+        f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
+        "in any order"
+    )
 
 
 def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
     if len(row) != len(header):
         raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
-    fields = dict(zip(header, row, strict=True))
+    fields = OPTIONAL | dict(zip(header, row, strict=True))
     if not fields["network"] or not fields["layer"]:
         raise UserError(f"{where}: network and layer must be named")
-    directions = tuple(fields.get("directions", "+".join(VARIANTS)).split("+"))
-    for direction in directions:
-        if direction not in VARIANTS:
-            raise UserError(
-                f"{where}: directions has {shown(direction)}; it must be some of {', '.join(VARIANTS)} with +"
-            )
-    split = fields.get("split", "test")
-    if split not in SPLITS:
-        raise UserError(f"{where}: split is {shown(split)}; it must be one of {', '.join(SPLITS)}")
-    layout = fields.get("layout", "")
-    if layout not in LAYOUTS:
-        raise UserError(f"{where}: layout is {shown(layout)}; it must be one of {', '.join(LAYOUTS[1:])}, or empty")
+    directions = tuple(fields["directions"].split("+"))
+    if wrong := [direction for direction in directions if direction not in VARIANTS]:
+        raise UserError(f"{where}: directions has {shown(wrong[0])}; it must be some of {', '.join(VARIANTS)} with +")
+    for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
+        if fields[name] not in allowed:
+            words = ", ".join(word or "empty" for word in allowed)
+            raise UserError(f"{where}: {name} is {shown(fields[name])}; it must be one of {words}")
     layer = Layer(
         network=fields["network"],
-        run=fields.get("run", ""),
+        run=fields["run"],
         layer=fields["layer"],
         dims=tuple(_number(name, fields[name], where) for name in DIMS),
-        occurrences=_number("occurrences", fields.get("occurrences", "1"), where, least=1),
+        occurrences=_number("occurrences", fields["occurrences"], where, least=1),
         directions=directions,
-        layout=layout,
-        split=split,
-        network_family=fields.get("family", ""),
+        layout=fields["layout"],
+        split=fields["split"],
+        network_family=fields["family"],
     )
     try:
         _ = layer.problem
@@ -178,12 +172,12 @@ def _number(name: str, text: str, where: str, least: int = 0) -> int:
 
 
 def families(layers: Iterable[Layer]) -> dict[str, str]:
-    """Return the family of each network; one without is a family of its own."""
+    """The family of each network; one without is a family of its own."""
     return {layer.network: layer.network_family or layer.network for layer in layers}
 
 
 def runs(layers: Iterable[Layer], direction: str) -> list[Run]:
-    """Return the runs that need ``direction``, each with its layers in the order given."""
+    """Runs that need ``direction``, each with its layers in the order given."""
     found: dict[tuple[str, str], list[Layer]] = {}
     for layer in layers:
         if direction in layer.directions:
@@ -201,8 +195,3 @@ def assert_splits(layers: Iterable[Layer], where: str) -> None:
                 f"{where}: {layer.network} {layer.layer} is in split {layer.split}, but the same layer is in split "
                 f"{other.split} as {other.network} {other.layer}: an efficiency on it would not be one on unseen layers"
             )
-
-
-def by_split(layers: Iterable[Layer]) -> Counter[str]:
-    """Return how many distinct convolutions each split has."""
-    return Counter(split for split, _ in {(layer.split, layer.dims) for layer in layers})

@@ -1,27 +1,28 @@
-"""The tables of a crawl: networks with their origin, layers, and what was left out with the reason."""
+"""The tables of a crawl: networks with their origin, layers with their split, and what was left out and why."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections import Counter
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 from tileseer.conv import layers
+from tileseer.conv.layers import Layer
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl.splits import of_family
 from tileseer.problems.crawl.zoo import Entry
 
 LAYERS, NETWORKS, LEFT_OUT = "layers.csv", "networks.csv", "left_out.csv"
-LEFT_OUT_COLUMNS = ("network", "run", "reason", "convolutions")
+# The project's first name: another salt would deal every network anew.
+SALT = "tilewright split 1"
+BOUNDS = (("train", 55), ("validation", 70), ("test", 100))
+"""Upper bounds of each split in percent of the families' hashes."""
 
 
-@dataclass(frozen=True)
-class NetworkRow:
+class NetworkRow(NamedTuple):
     """Where a network comes from, and on which side of the split its family is."""
 
     network: str
@@ -33,79 +34,58 @@ class NetworkRow:
     call: str
 
 
-NETWORK_COLUMNS = tuple(NetworkRow.__dataclass_fields__)
+class LeftOut(NamedTuple):
+    """Convolutions of a run that are not in the table of layers; none of them where the run failed."""
+
+    network: str
+    run: str
+    reason: str
+    convolutions: int
 
 
 def network_rows(entries: Iterable[Entry]) -> list[NetworkRow]:
-    """Return one row a network of a zoo, with the installed version of its package."""
+    """One row a network of a zoo, with the installed version of its package."""
+    groups = [(entry.name, entry.group) for entry in entries]
     return [
-        NetworkRow(
-            entry.name,
-            entry.group.family,
-            of_family(entry.group.family),
-            entry.group.task,
-            entry.group.package,
-            version_of(entry.group.package),
-            entry.group.call,
-        )
-        for entry in entries
+        NetworkRow(name, g.family, split_of(g.family), g.task, g.package, version_of(g.package), g.call)
+        for name, g in groups
     ]
 
 
 def version_of(package: str) -> str:
-    """Return the installed version of a package; a ``UserError`` says that it is missing."""
+    """Installed version of a package; a ``UserError`` says that it is missing."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError as error:
         raise UserError(f"{package} is not installed; config/problems/crawl.txt lists what the zoo needs") from error
 
 
-def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return CSV text with line feeds."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return buffer.getvalue()
+def split_of(family: str) -> str:
+    """Split of a network family: its hash decides, so that one more family moves no other."""
+    share = int(hashlib.sha256(f"{SALT}:{family}".encode()).hexdigest()[:8], 16) % 100
+    return next(split for split, bound in BOUNDS if share < bound)
 
 
-def write(
-    folder: Path,
-    networks: Sequence[NetworkRow],
-    found: Sequence[layers.Layer],
-    left_out: Iterable[tuple[str, str, str, int]],
-) -> None:
+def with_splits(found: Sequence[Layer], family_of: Mapping[str, str]) -> list[Layer]:
+    """Layers with their splits and families; ``family_of`` names the family of each network.
+
+    A layer that networks of several splits have, at any batch size, belongs to test before validation before train:
+    test networks stay whole, and what they have is not learnt from.
+    """
+    rank = {split: place for place, (split, _) in enumerate(BOUNDS)}
+    highest: dict[tuple[int, ...], str] = {}
+    for layer in found:
+        split = split_of(family_of[layer.network])
+        if rank[split] >= rank[highest.get(layer.family, split)]:
+            highest[layer.family] = split
+    return [replace(layer, split=highest[layer.family], network_family=family_of[layer.network]) for layer in found]
+
+
+def write(folder: Path, networks: Sequence[NetworkRow], found: Sequence[Layer], left_out: Iterable[LeftOut]) -> None:
     """Write the three tables; a network without any layer stands only in the table of what was left out."""
     layers.assert_splits(found, str(folder / LAYERS))
     with_layers = {layer.network for layer in found}
-    rows = [astuple(row) for row in networks if row.network in with_layers]
+    rows = [row for row in networks if row.network in with_layers]
     write_text(folder / LAYERS, layers.to_text(found))
-    write_text(folder / NETWORKS, csv_text(NETWORK_COLUMNS, rows))
-    write_text(folder / LEFT_OUT, csv_text(LEFT_OUT_COLUMNS, left_out))
-
-
-def read_networks(path: Path) -> list[NetworkRow]:
-    """Read a table of networks."""
-    return [NetworkRow(*row) for row in _rows(path, NETWORK_COLUMNS)]
-
-
-def read_left_out(path: Path) -> list[tuple[str, str, str, int]]:
-    """Read a table of what was left out."""
-    return [(network, run, why, int(count)) for network, run, why, count in _rows(path, LEFT_OUT_COLUMNS)]
-
-
-def _rows(path: Path, columns: Sequence[str]) -> list[list[str]]:
-    header, *rows = csv.reader(io.StringIO(path.read_text(encoding="utf-8")), strict=True)
-    if tuple(header) != tuple(columns) or any(len(row) != len(columns) for row in rows):
-        raise UserError(f"{path}: is not a table with the columns {','.join(columns)}; make it again")
-    return rows
-
-
-def family_of(networks: Iterable[NetworkRow]) -> Mapping[str, str]:
-    """Return the family of each network."""
-    return {row.network: row.family for row in networks}
-
-
-def count_by(networks: Iterable[NetworkRow], field: str) -> Counter[str]:
-    """Return how many networks have each value of a field."""
-    return Counter(getattr(row, field) for row in networks)
+    write_text(folder / NETWORKS, layers.csv_text(NetworkRow._fields, rows))
+    write_text(folder / LEFT_OUT, layers.csv_text(LeftOut._fields, left_out))

@@ -13,8 +13,9 @@ from typing import Any
 
 from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl import foreign, splits
+from tileseer.problems.crawl import foreign, tables
 from tileseer.problems.crawl.observed import tabulate
+from tileseer.problems.crawl.tables import LeftOut
 from tileseer.problems.crawl.zoo import Entry
 
 LONGEST_REASON = 160
@@ -22,15 +23,15 @@ LONGEST_REASON = 160
 
 @dataclass
 class Crawled:
-    """What a crawl found: layers, and what it left out as (network, run, reason, convolutions)."""
+    """The layers of a crawl, and what it left out."""
 
     layers: list[Layer] = field(default_factory=list)
-    left_out: list[tuple[str, str, str, int]] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
 
 
 def crawl(entry: Entry) -> Crawled:
     """Make one network and run it; whatever it raises becomes a row of what was left out, with 0 convolutions."""
-    # torch is imported here and below, so that reading a zoo file needs none.
+    # torch is imported here, so that reading a zoo file needs none.
     from tileseer.problems.crawl import torch_record
     from tileseer.problems.crawl.feeds import FEEDS
 
@@ -38,24 +39,26 @@ def crawl(entry: Entry) -> Crawled:
     if entry.group.feed not in FEEDS:
         raise UserError(f"{entry.name}: feed is {entry.group.feed!r}; use one of {', '.join(FEEDS)}")
     feed = FEEDS[entry.group.feed]
-    _quieten()
+    # The libraries print about missing weights and optional parts.
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
     try:
         model = torch_record.build(_maker(entry))
     # Any error of foreign code is a fact about that network, not a reason to lose the others.
     except Exception as error:
-        result.left_out += [(entry.name, run.text, reason(error), 0) for run in entry.runs]
+        result.left_out += [LeftOut(entry.name, run.text, reason(error), 0) for run in entry.runs]
         return result
     for run in entry.runs:
         try:
-            found = torch_record.record(model, _on(feed, run.shape), run.trained)
+            found = torch_record.record(model, lambda model, shape=run.shape: feed(model, shape), run.trained)
         except Exception as error:
-            result.left_out.append((entry.name, run.text, reason(error), 0))
+            result.left_out.append(LeftOut(entry.name, run.text, reason(error), 0))
             continue
         layers, left_out = tabulate(entry.name, run.text, found)
         result.layers += layers
-        result.left_out += [(entry.name, run.text, why, count) for why, count in sorted(left_out.items())]
+        result.left_out += [LeftOut(entry.name, run.text, why, count) for why, count in sorted(left_out.items())]
         if not found:
-            result.left_out.append((entry.name, run.text, "no convolution", 0))
+            result.left_out.append(LeftOut(entry.name, run.text, "no convolution", 0))
     return result
 
 
@@ -68,12 +71,12 @@ def crawl_all(entries: Sequence[Entry], jobs: int, tell: Callable[[str], None]) 
             total.layers += result.layers
             total.left_out += result.left_out
             tell(f"{number}/{len(entries)} {entry.name}: {len(result.layers)} layers")
-    total.layers = splits.assign(total.layers, {entry.name: entry.group.family for entry in entries})
+    total.layers = tables.with_splits(total.layers, {entry.name: entry.group.family for entry in entries})
     return total
 
 
 def resolve(name: str) -> Any:
-    """Return what ``module:attribute`` names."""
+    """What ``module:attribute`` names."""
     module, _, attribute = name.partition(":")
     if module.partition(".")[0] in ("timm", "torchvision", "monai", "segmentation_models_pytorch", "pytorchvideo"):
         foreign.do_without_operators_of_torchvision()
@@ -81,10 +84,6 @@ def resolve(name: str) -> Any:
     for part in attribute.split("."):
         value = getattr(value, part)
     return value
-
-
-def _on(feed: Callable[[Any, tuple[int, ...]], object], shape: tuple[int, ...]) -> Callable[[Any], object]:
-    return lambda model: feed(model, shape)
 
 
 def _maker(entry: Entry) -> Callable[[], Any]:
@@ -96,13 +95,7 @@ def _maker(entry: Entry) -> Callable[[], Any]:
     return lambda: make(*names, **entry.arguments)
 
 
-def _quieten() -> None:
-    """Turn off what the libraries print about missing weights and optional parts."""
-    warnings.simplefilter("ignore")
-    logging.disable(logging.WARNING)
-
-
 def reason(error: Exception) -> str:
-    """Return an error in one line, without addresses and paths."""
+    """An error in one line, without addresses and paths."""
     text = f"{type(error).__name__}: {error}".split("\n")[0].strip()
     return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
