@@ -18,7 +18,8 @@ from tileseer.problems.crawl.tables import LeftOut, NetworkRow
 from tileseer.problems.crawl.zoo import Package
 
 PAGE = "networks.md"
-FIGURES: tuple[tuple[str, str, Callable[[Mapping[str, int]], int]], ...] = (
+Value = Callable[[Mapping[str, int]], int]
+FIGURES: tuple[tuple[str, str, Value], ...] = (
     ("batch", "batch size", lambda d: d["N"]),
     ("channels", "input channels a group", lambda d: d["C"] // d["G"]),
     ("filters", "filters a group", lambda d: d["K"] // d["G"]),
@@ -65,9 +66,7 @@ def _named(dims: tuple[int, ...]) -> dict[str, int]:
     return dict(zip(DIMS, dims, strict=True))
 
 
-def _figure(
-    axis: str, value: Callable[[Mapping[str, int]], int], by_split: Iterable[tuple[str, dict[str, int]]]
-) -> str:
+def _figure(axis: str, value: Value, by_split: Iterable[tuple[str, dict[str, int]]]) -> str:
     """Histogram over powers of two of the distinct convolutions, stacked by split, as SVG."""
     counts = Counter((split, value(dims).bit_length() - 1) for split, dims in by_split)
     rows = [{"from": 2**power, "split": split, "count": n} for (split, power), n in sorted(counts.items())]
@@ -102,9 +101,6 @@ def _page(
         families[row.family, row.split].append(f"{row.network} {len(dims_of[row.network])}")
     used = sorted(Counter((row.package, row.version) for row in shown).items())
 
-    def count(wanted: Callable[[Layer], bool]) -> int:
-        return len({layer.dims for layer in layers if wanted(layer)})
-
     template = places.workflow_folder() / f"workflow/templates/{PAGE}.j2"
     with templates.mistakes_named(template):
         return (
@@ -117,8 +113,10 @@ def _page(
                 splits=[_split_row(split, shown, layers) for split in SPLITS],
                 figures=[(name, axis) for name, axis, _ in FIGURES],
                 kinds=[(kind, sum(map(test, distinct))) for kind, test in KINDS.items()],
-                directions=[(v, count(lambda layer, v=v: v in layer.directions)) for v in VARIANTS],
-                layouts=[(k, count(lambda layer, k=k: layer.layout == k)) for k in sorted({e.layout for e in layers})],
+                directions=[(v, _distinct(e for e in layers if v in e.directions)) for v in VARIANTS],
+                layouts=[
+                    (k, _distinct(e for e in layers if e.layout == k)) for k in sorted({e.layout for e in layers})
+                ],
                 packages=[(package, version, packages[package].licence, n) for (package, version), n in used],
                 tasks=sorted(Counter(row.task for row in shown).items()),
                 reasons=_reasons(left_out),
@@ -127,12 +125,14 @@ def _page(
         )
 
 
+def _distinct(layers: Iterable[Layer]) -> int:
+    return len({layer.dims for layer in layers})
+
+
 def _split_row(split: str, networks: Sequence[NetworkRow], layers: Sequence[Layer]) -> tuple[object, ...]:
     own = [row for row in networks if row.split == split]
     mine = [layer for layer in layers if layer.split == split]
-    return (
-        split, len({row.family for row in own}), len(own), len({e.dims for e in mine}), len({e.family for e in mine}),
-    )  # fmt: skip
+    return split, len({row.family for row in own}), len(own), _distinct(mine), len({layer.family for layer in mine})
 
 
 def _reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, int, int]]:

@@ -50,7 +50,7 @@ def crawl(entry: Entry) -> Crawled:
         return result
     for run in entry.runs:
         try:
-            found = torch_record.record(model, lambda model, shape=run.shape: feed(model, shape), run.trained)
+            found = torch_record.record(model, _on(feed, run.shape), run.trained)
         except Exception as error:
             result.left_out.append(LeftOut(entry.name, run.text, reason(error), 0))
             continue
@@ -84,6 +84,10 @@ def resolve(name: str) -> Any:
     for part in attribute.split("."):
         value = getattr(value, part)
     return value
+
+
+def _on(feed: Callable[[Any, tuple[int, ...]], object], shape: tuple[int, ...]) -> Callable[[Any], object]:
+    return lambda model: feed(model, shape)
 
 
 def _maker(entry: Entry) -> Callable[[], Any]:
