@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from tileseer.families.gemm_kernel import GemmKernel
@@ -78,7 +77,6 @@ class CompileResult:
     """One of ``BUILD_STATUSES``."""
     reason: str
     """Why it is not ``ok``, one line; else empty."""
-    artefact: Path | None
     resources: Resources
     log: str
     seconds: float

@@ -126,9 +126,7 @@ class BatchToolchain(ABC):
         run, built = self.run(units)
         if run.outcome == "ok":
             seconds = run.seconds / len(units)
-            return [
-                CompileResult("ok", "", None, code.resources, "", seconds, run.peak_mib, code.hash) for code in built
-            ]
+            return [CompileResult("ok", "", code.resources, "", seconds, run.peak_mib, code.hash) for code in built]
         if len(units) == 1:
             if again and run.outcome in _REASONS:
                 return self._compiled(units, again=False)
@@ -175,14 +173,14 @@ def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
     told = first_error(run.log)
     reason = _REASONS.get(run.outcome, "{}").format(told).replace(unit.kernel.name, "KERNEL")
     return CompileResult(
-        status=_STATUS.get(run.outcome, "compile_error"), reason=reason, artefact=None,
+        status=_STATUS.get(run.outcome, "compile_error"), reason=reason,
         resources=Resources("code_object"), log=run.log, seconds=run.seconds, peak_mib=run.peak_mib,
         error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16], repeatable=run.outcome not in _REASONS,
     )  # fmt: skip
 
 
 def _to_json(result: CompileResult) -> bytes:
-    content = asdict(replace(result, log="", artefact=None))
+    content = asdict(replace(result, log=""))
     del content["repeatable"]
     return json.dumps(content, sort_keys=True).encode()
 

@@ -35,7 +35,6 @@ SCHEMA = pa.schema(
         ("build_status", pa.string()),
         ("build_reason", pa.string()),
         ("error_digest", pa.string()),
-        ("artefact", pa.string()),
         ("code_hash", pa.string()),
         ("resources_from", pa.string()),
         ("vgprs", pa.float64()),
@@ -52,8 +51,8 @@ SCHEMA = pa.schema(
     ]
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
-CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. ``artefact`` is the name of
-the built file in the cache. Kernels with the same ``code_hash`` have the same machine code (``aliases``)."""
+CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. Kernels with the same
+``code_hash`` have the same machine code (``aliases``)."""
 
 COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64())])
 """What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
@@ -109,7 +108,7 @@ def build(
 
 
 def _unsupported(unit: CompileUnit) -> CompileResult:
-    return CompileResult("unsupported_by_ck", unit.lack, None, Resources("estimated"), "", 0.0)
+    return CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "", 0.0)
 
 
 def _within(result: CompileResult, limits: Limits) -> CompileResult:
@@ -131,6 +130,6 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain:
     return {
         "kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits,
         "build_status": result.status, "build_reason": result.reason, "error_digest": result.error_digest,
-        "artefact": result.artefact.name if result.artefact else "", "code_hash": result.code_hash,
+        "code_hash": result.code_hash,
         "resources_from": resources.pop("source"), **resources, **{f"n_{kind}": count for kind, count in mix.items()},
     }  # fmt: skip

@@ -22,7 +22,7 @@ def find(settings: CkSettings) -> Path:
 
 def tree(settings: CkSettings) -> HeaderTree:
     """The headers."""
-    return HeaderTree(find(settings) / "include")
+    return HeaderTree(find(settings) / "include", "ck_tile")
 
 
 def level(settings: CkSettings, table: Path, compiles: bool) -> str:

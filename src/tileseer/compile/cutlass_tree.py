@@ -25,4 +25,4 @@ def find(settings: CutlassSettings) -> Path:
 
 def tree(settings: CutlassSettings) -> HeaderTree:
     """The headers."""
-    return HeaderTree(find(settings) / "include")
+    return HeaderTree(find(settings) / "include", "cutlass")

@@ -27,10 +27,13 @@ def find_root(what: str, mark: str, option: str, root: str | None, places: Seque
 
 
 class HeaderTree:
-    """The headers below an include folder, read once each; what is not in it (the system's) does not count."""
+    """The headers below an include folder, read once each; what is not in it (the system's) does not count.
 
-    def __init__(self, include: Path) -> None:
-        self.include = include
+    ``folder``: its folder with the kernel library.
+    """
+
+    def __init__(self, include: Path, folder: str = ".") -> None:
+        self.include, self.folder = include, folder
         self._digests: dict[bytes, str] = {}
 
     def digest(self, text: bytes) -> str:
@@ -57,10 +60,10 @@ class HeaderTree:
                 waiting.extend(_read(self.include / path)[1])
         return sorted(seen)
 
-    def whole_digest(self, folder: str) -> str:
-        """SHA-256 of every file below ``folder`` of the tree."""
+    def whole_digest(self) -> str:
+        """SHA-256 of every file of the kernel library."""
         total = hashlib.sha256()
-        for path in sorted(path for path in (self.include / folder).rglob("*") if path.is_file()):
+        for path in sorted(path for path in (self.include / self.folder).rglob("*") if path.is_file()):
             total.update(f"{path.relative_to(self.include)} {_read(path)[0]}\n".encode())
         return total.hexdigest()
 

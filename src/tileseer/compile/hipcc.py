@@ -34,7 +34,7 @@ _NO_TOOLCHAIN = re.compile(
 class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "hipcc-result-1"
+    result_format = "hipcc-result-2"
     blocks_per_cu = staticmethod(blocks_per_cu)
 
     def identity(self) -> str:

@@ -36,7 +36,6 @@ def _estimated(fault: str, vgprs: float, lds_bytes: int, occupancy: float) -> Co
     return CompileResult(
         status="resource_limit" if fault else "ok",
         reason=fault,
-        artefact=None,
         resources=Resources("estimated", _known(vgprs), int(lds_bytes), _known(occupancy)),
         log="",
         seconds=0.0,

@@ -23,7 +23,7 @@ VERBOSE = ("--keep", "-Xptxas", "--verbose")
 class NvccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "nvcc-result-1"
+    result_format = "nvcc-result-2"
     blocks_per_cu = staticmethod(blocks_per_sm)
 
     def __init__(

@@ -43,19 +43,11 @@ class Target:
     """The folder of the launchers, workflow/native."""
 
 
-@dataclass(frozen=True)
-class Kit:
-    """What a compiling toolchain consists of."""
-
-    headers: str
-    """Folder of the tree that kernels include."""
-    tree: Callable[[Trees], HeaderTree]
-
-
-KITS = {
-    "hipcc": Kit("ck_tile", lambda trees: ck_tree.tree(trees.ck)),
-    "nvcc": Kit("cutlass", lambda trees: cutlass_tree.tree(trees.cutlass)),
+TREES: dict[str, Callable[[Trees], HeaderTree]] = {
+    "hipcc": lambda trees: ck_tree.tree(trees.ck),
+    "nvcc": lambda trees: cutlass_tree.tree(trees.cutlass),
 }
+"""The headers for each compiling toolchain."""
 
 
 def make(settings: CompileSettings, target: Target) -> Toolchain:
@@ -78,7 +70,7 @@ def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
     right = of_arch(arch).toolchain
     if settings.toolchain != right:
         raise UserError(f"compile.toolchain: {settings.toolchain} builds nothing for {arch}; write {right}")
-    return KITS[right].tree(trees)
+    return TREES[right](trees)
 
 
 def store_of(settings: CacheSettings) -> Cache:
@@ -94,8 +86,7 @@ def fingerprint(settings: CompileSettings, trees: Trees) -> str:
     """
     if settings.toolchain == "none":
         return "none"
-    kit = KITS[settings.toolchain]
-    tree = kit.tree(trees).whole_digest(kit.headers)
+    tree = TREES[settings.toolchain](trees).whole_digest()
     return hashlib.sha256(f"{compiler.find(settings).version}\n{tree}".encode()).hexdigest()[:16]
 
 
@@ -103,13 +94,12 @@ def describe(settings: CompileSettings, trees: Trees) -> dict[str, str | None]:
     """Toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
     if settings.toolchain == "none":
         return {"toolchain": "none"}
-    kit = KITS[settings.toolchain]
-    tree = kit.tree(trees)
+    tree = TREES[settings.toolchain](trees)
     return {
         "toolchain": settings.toolchain,
         "compiler": compiler.find(settings).version,
-        f"{kit.headers}_commit": ck_tree.commit(tree.include.parent),
-        f"{kit.headers}_sha256": tree.whole_digest(kit.headers),
+        f"{tree.folder}_commit": ck_tree.commit(tree.include.parent),
+        f"{tree.folder}_sha256": tree.whole_digest(),
     }
 
 
