@@ -116,6 +116,6 @@ def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
     chosen = active_tables.table(rounds, of_pool)
     assert chosen_pairs.wanted(pairs, problems, chosen).to_pylist() == [False, True, True, False, False]
     assert chosen_pairs.wanted(pairs, problems, None).to_pylist() == [True, True, True, False, True]
-    assert chosen_pairs.record(chosen) == {
+    assert chosen_pairs.record(chosen).model_dump() == {
         "supported_training_pairs": 2, "rounds": [{"pairs": 1, "picks_changed": None}],
     }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from tileseer.benchmark import receipt
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.core.tables import Table, checked
 from tileseer.support import support_table
 
 SCHEMA = pa.schema(
@@ -25,6 +25,21 @@ SCHEMA = pa.schema(
 """One row a chosen pair, by round, problem and candidate."""
 
 
+class RoundRecord(Table):
+    """One round of active measuring."""
+
+    pairs: int
+    picks_changed: float | None
+    """Share of the picks that differ from those of the round before."""
+
+
+class Record(Table):
+    """All rounds of active measuring."""
+
+    supported_training_pairs: int
+    rounds: list[RoundRecord]
+
+
 def read(path: Path) -> pa.Table:
     """Read a table of chosen pairs; ``UserError`` when it is another table."""
     found = parquet.read(path)
@@ -33,9 +48,9 @@ def read(path: Path) -> pa.Table:
     return found
 
 
-def record(chosen: pa.Table) -> dict[str, Any]:
-    """Record of the rounds."""
-    return dict(json.loads(chosen.schema.metadata[b"tileseer"]))
+def record(chosen: pa.Table) -> Record:
+    """Record of the rounds, in the metadata of the table."""
+    return checked(json.loads(chosen.schema.metadata[b"tileseer"]), Record, "the table of chosen pairs")
 
 
 def wanted(pairs: pa.Table, problems: pa.Table, chosen: pa.Table | None) -> pa.ChunkedArray:

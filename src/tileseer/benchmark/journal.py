@@ -143,7 +143,8 @@ def _bring_up_to_date(path: Path, columns: Sequence[str]) -> None:
             return line + b"\n"
         return _with_checksum((line.rpartition(b",")[0] if checked else line) + b",")
 
-    lines = path.read_bytes().splitlines()[1:]
+    with path.open("rb") as stream:
+        lines = [line.rstrip(b"\r\n") for line in stream.readlines()[1:]]
     write_bytes(path, b"".join((f"{HEADER}\n".encode(), *map(present, lines))))
 
 

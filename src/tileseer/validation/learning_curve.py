@@ -44,12 +44,12 @@ def of_rounds(
     """
     record = chosen_pairs.record(chosen)
     round_of_row = _rounds(measurements, chosen)
-    total = record["supported_training_pairs"]
+    total = record.supported_training_pairs
     rounds, pairs = [], 0
-    for number, entry in enumerate(record["rounds"]):
-        pairs += entry["pairs"]
+    for number, entry in enumerate(record.rounds):
+        pairs += entry.pairs
         known = (round_of_row >= 0) & (round_of_row <= number)
-        changed = entry["picks_changed"]
+        changed = entry.picks_changed
         rounds.append(
             ActiveRound(
                 round=number + 1,
