@@ -123,7 +123,7 @@ def is_whole(line: bytes) -> bool:
 
 
 def header(path: Path) -> str:
-    """Header of a journal; a ``UserError`` if it is none of ours: nothing in the file can be trusted."""
+    """Header of a journal; ``UserError`` if it is none of Tileseer's, since nothing in the file can be trusted then."""
     with path.open("rb") as stream:
         found = stream.readline().decode(errors="replace").rstrip("\r\n")
     if found not in (HEADER, *EARLIER_HEADERS):
@@ -153,7 +153,7 @@ def _with_checksum(line: bytes) -> bytes:
 
 
 def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
-    """Measurements of a journal in file order, and the lines that are none; ``UserError`` if it is no journal."""
+    """Measurements of a journal in file order, and its malformed lines; ``UserError`` if it is no journal."""
     parts, malformed = [SCHEMA.empty_table()], []
     for rows, lines in batches(path):
         parts.append(rows)

@@ -1,4 +1,4 @@
-"""Jinja2 templates: their mistakes told as ones that their author can repair, and texts filled in once a *form*.
+"""Jinja2 templates: mistakes in them as user errors, and texts that are filled in once a *form*.
 
 Most kernels of a library differ in numbers and name alone. So the text of a form is rendered with a leaf in place of
 each such value and cut at the leaves (``Skeleton``); a kernel of the form is then one join.

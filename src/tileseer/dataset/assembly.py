@@ -72,7 +72,7 @@ def write(
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
     With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
-    ``aliases.SCHEMA``) has the rows of the kernel that was measured in its stead. The bytes do not depend on
+    ``aliases.SCHEMA``) has the rows of the kernel that was measured for it. The bytes do not depend on
     ``memory_mib``.
     """
     known = aliases.SCHEMA.empty_table() if known is None else known
@@ -145,7 +145,7 @@ class _Vouched:
 
 
 def _lent(chunks: Sequence[_Vouched], known: pa.Table) -> pa.Table:
-    """Journal rows of the kernels that were measured in the stead of others, in whatever chunk they are."""
+    """Journal rows of the kernels that were measured for their aliases, in whatever chunk they are."""
     found = [journals.SCHEMA.empty_table().select(_COLUMNS)]
     for one in chunks if known.num_rows else ():
         rows = pa.concat_tables(one.journal([]))
@@ -207,7 +207,7 @@ def _results(measured: pa.Table, pairs: pa.Table, wanted: _Wanted, vouched: _Vou
 
 
 def _without_wrong_kernels(results: dict[str, pa.Array], kernel: pa.Array) -> dict[str, pa.Array]:
-    """``results`` without the times of a kernel that computed a wrong result anywhere: nobody should choose it.
+    """``results`` without the times of a kernel that computed a wrong result anywhere: it must not be chosen.
 
     Its other pairs were perhaps not compared with a reference.
     """

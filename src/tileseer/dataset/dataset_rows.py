@@ -130,7 +130,7 @@ def _spans(rows: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _numbers(words: pa.Array, known: dict[str, int]) -> np.ndarray:
-    """Number of each word; words get theirs as they come."""
+    """Number of each word; a new word gets the next one."""
     encoded = words.dictionary_encode()
     numbers = [known.setdefault(word, len(known)) for word in encoded.dictionary.to_pylist()]
     return np.array(numbers, np.int32)[encoded.indices.to_numpy()]

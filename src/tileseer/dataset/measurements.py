@@ -47,7 +47,7 @@ class Measurements:
     one's first time, NaN where it is unknown; None: unknown for all."""
 
     between_runs: float | None = None
-    """Relative standard deviation of a time from run to run; None where it was not measured, or is none."""
+    """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
 
     def only(self, keep: np.ndarray) -> Measurements:
         """Some of the pairs, by mask or by position, of the same problems and candidates."""

@@ -54,7 +54,7 @@ PAIRS = pa.schema(
         ("gpu", pa.int8()),
     ]
 )
-"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches told that the
+"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches showed that the
 kernel is far from the best of its problem, and no more were spent on it. ``noise`` is the relative standard error of
 the median, ``worst`` the largest error in tolerances (NaN: not compared), ``sm_clock_mhz`` the clock after the samples.
 ``sentinel`` (its time over its first one), ``power_w`` and ``temperature_c`` are of the batch that the pair was in,
@@ -180,7 +180,9 @@ def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFr
     wanted = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
     candidate = keys.get_indexer(wanted)
     if (candidate < 0).any() or pairs["problem"].max() >= len(problems):
-        raise UserError("the recording's pairs name a kernel or problem that its tables have not; fetch it again")
+        raise UserError(
+            "a pair of the recording names a kernel or problem that is missing from its tables; fetch the recording again"
+        )
     position = np.full((len(problems), len(candidates)), -1, np.int64)
     position[problem[pairs["problem"].to_numpy()], candidate] = np.arange(len(pairs))
     return position
