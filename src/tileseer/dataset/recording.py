@@ -180,9 +180,7 @@ def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFr
     wanted = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
     candidate = keys.get_indexer(wanted)
     if (candidate < 0).any() or pairs["problem"].max() >= len(problems):
-        raise UserError(
-            "a pair of the recording names a kernel or problem that is missing from its tables; fetch the recording again"
-        )
+        raise UserError("a pair of the recording names a kernel or problem missing from its tables; fetch it again")
     position = np.full((len(problems), len(candidates)), -1, np.int64)
     position[problem[pairs["problem"].to_numpy()], candidate] = np.arange(len(pairs))
     return position
