@@ -18,8 +18,8 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import cross_validation, features, model_files
-from tileseer.model.model import Model, read_table, read_trees
+from tileseer.model import features, model_files
+from tileseer.model.model import Model, read_table, read_trees, units
 from tileseer.model.schema import FeatureSpec, Origin
 from tileseer.publish import index
 from tileseer.serving import guarantee, known_problems
@@ -130,7 +130,7 @@ class Selector(Model):
         if ranked.empty:
             return ranked
         score = ranked["score"].to_numpy()
-        unit = cross_validation.units(np.zeros(len(score), np.int64), score)[0]
+        unit = units(np.zeros(len(score), np.int64), score)[0]
         return ranked[score >= score.max() - unit * guarantee.threshold(self.gaps, wanted.ndim, confidence)]
 
 

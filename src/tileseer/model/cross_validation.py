@@ -18,6 +18,7 @@ import pandas as pd
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.model import objectives, row_sampling
+from tileseer.model.model import units
 from tileseer.model.objectives import CHOICES, OBJECTIVES, Table
 from tileseer.model.schema import Alternative, ChoiceRecord, Fold, Folds, Summary
 from tileseer.settings.model import TrainingParameters
@@ -32,8 +33,6 @@ SPACE = {
 """Hyperparameters that a search draws from."""
 NEAR = 0.97
 """Efficiency from which a candidate is as good as the best for a guaranteed set."""
-UNIT_PLACE = 11
-"""Place in the ranking of a problem that makes the unit of its scores' differences."""
 NEAR_BEST = 0.6
 """Efficiency from which rows make a candidate's offset: those between which a selection has to decide."""
 
@@ -133,19 +132,6 @@ def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     """Return the row with the highest score of each problem, by problem; of equal scores the first."""
     order = np.lexsort((np.arange(len(score)), -score, problem))
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
-
-
-def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Return how far the candidate in place ``UNIT_PLACE`` stands below the first, float64, by problem.
-
-    ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
-    of more trees spreads its scores wider: in these units those of two models compare.
-    """
-    order = np.lexsort((-score, problem))
-    first = np.flatnonzero(np.diff(problem[order], prepend=-1))
-    count = np.diff(first, append=len(order))
-    unit = score[order[first]] - score[order[first + np.minimum(UNIT_PLACE, count) - 1]]
-    return np.where(unit > 0, unit, 1.0)
 
 
 def choose(

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -21,14 +20,20 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import booster_text, features, model_files
+from tileseer.model import booster_text, features, model_files, trees
 from tileseer.model.schema import FeatureSpec, Origin
+
+if TYPE_CHECKING:
+    import lightgbm
 
 OFFSET = "offset"
 """Column of a pool that is added to the trees' prediction for a candidate."""
 BLOCK = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
 32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
+
+UNIT_PLACE = 11
+"""Place in the ranking of a problem that makes the unit of its scores' differences."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +152,10 @@ def read_trees(path: Path, feature_set: str, names: Sequence[str]) -> lightgbm.B
     """Trees of a file; ``UserError`` if it is damaged or its features are not ``names`` of a feature set."""
     seal.check(path)
     try:
-        booster = lightgbm.Booster(model_str=path.read_text(encoding="utf-8"))
+        booster = trees.load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file; is this the right directory?") from error
-    except (lightgbm.basic.LightGBMError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UserError(f"{path}: is no LightGBM model ({error}); train it again") from error
     if booster.feature_name() != list(names):
         raise UserError(f"{path}: its features are not those of {model_files.SPEC} beside it; publish the model again")
@@ -197,3 +202,16 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
 def write_table(path: Path, frame: pd.DataFrame) -> None:
     """Write a table of a model without its index and the pandas metadata, which name library versions."""
     parquet.write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)
+
+
+def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """How far the candidate in place ``UNIT_PLACE`` stands below the first, float64, by problem.
+
+    ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
+    of more trees spreads its scores wider: in these units those of two models compare.
+    """
+    order = np.lexsort((-score, problem))
+    first = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    count = np.diff(first, append=len(order))
+    unit = score[order[first]] - score[order[first + np.minimum(UNIT_PLACE, count) - 1]]
+    return np.where(unit > 0, unit, 1.0)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import lightgbm
 import numpy as np
 import pandas as pd
 
@@ -21,6 +21,9 @@ from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
+
+if TYPE_CHECKING:
+    import lightgbm
 
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""

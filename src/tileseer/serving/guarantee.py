@@ -1,7 +1,7 @@
 """Sets of candidates that hold a near-best one with a chosen confidence: conformal prediction for new groups.
 
 For each training problem, a model that has not seen the problem's layer family says how far below its pick the first
-candidate stands that is within the tolerance of the best (``gap``, in ``cross_validation.units`` of the problem). A set
+candidate stands that is within the tolerance of the best (``gap``, in ``model.units`` of the problem). A set
 of all candidates within a depth holds a near-best one of the problems whose gap is at most that depth.
 
 Layers of one network are alike, and what is asked about is a layer of a network that is new. So the groups are
@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.dataset import efficiency
-from tileseer.model import cross_validation
+from tileseer.model.model import units
 from tileseer.serving.schema import Coverage, Gaps
 
 LEAST = 20
@@ -82,7 +82,7 @@ def coverage(
     top = np.where(runs.any(axis=1), scores.max(axis=1), 0.0)
     unit = np.ones(len(scores))
     problem, candidate = np.nonzero(runs)
-    unit[np.unique(problem)] = cross_validation.units(problem, scores[problem, candidate])
+    unit[np.unique(problem)] = units(problem, scores[problem, candidate])
     found = []
     for confidence in SHOWN:
         depth = np.array([threshold(gaps, n, confidence) for n in ndim])
