@@ -420,7 +420,7 @@ def resources(measured: Measured) -> Drawing | None:
 @each_dataset
 def roofline(measured: Measured) -> Drawing:
     """Draw the best TFLOPS of the shapes over their arithmetic intensity, under what the hardware allows."""
-    shapes, roof = measured.shapes, measured.roof
+    shapes, peak, memory = measured.shapes, measured.peak_tflops, measured.memory_tb_per_s
     # A quarter of an octave is finer than a dot: shapes that would lie on one another are one dot.
     table = shapes.assign(
         x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4), y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4)
@@ -429,10 +429,9 @@ def roofline(measured: Measured) -> Drawing:
         {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": _one(part)}
         for (x, y), part in _cells(table, "x", "y")
     ]
-    ridge = roof.peak_tflops / roof.memory_tb_per_s
     low, high = min(row["FLOP a byte"] for row in rows), max(row["FLOP a byte"] for row in rows)
-    corners = sorted({low / 1.2, min(max(ridge, low), high * 1.2), high * 1.2})
-    limits = [{"x": _digits(x), "y": _digits(min(roof.peak_tflops, x * roof.memory_tb_per_s))} for x in corners]
+    corners = sorted({low / 1.2, min(max(peak / memory, low), high * 1.2), high * 1.2})
+    limits = [{"x": _digits(x), "y": _digits(min(peak, x * memory))} for x in corners]
     logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
     axis = alt.Axis(tickCount=6, labelExpr="format(datum.value, datum.value < 1 ? '.2~g' : ',')")
     dots = (
@@ -448,10 +447,10 @@ def roofline(measured: Measured) -> Drawing:
         .properties(name="dots")
     )
     line = _chart(limits).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
-    allowed = np.minimum(roof.peak_tflops, shapes["intensity"].to_numpy() * roof.memory_tb_per_s)
+    allowed = np.minimum(peak, shapes["intensity"].to_numpy() * memory)
     share = float(np.median(100 * shapes["tflops"].to_numpy() / allowed))
     words = (
-        f"Roof {roof.peak_tflops:,.0f} TFLOPS and {roof.memory_tb_per_s:g} TB/s; the best candidate reaches "
+        f"Roof {peak:,.0f} TFLOPS and {memory:g} TB/s; the best candidate reaches "
         f"{share:.0f} percent of the roof on half of the shapes."
     )
     return _sized(alt.layer(dots, line), 14, 16), words

@@ -6,7 +6,7 @@ over all problems.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,22 +21,21 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.gpu.hardware import Hardware
 
-_FLAGS = {
-    "double_smem_buffer": "double LDS",
-    "two_stage": "two-stage",
-    "split_image": "split image",
-    "explicit_gemm": "explicit GEMM",
+_OPTIONS: dict[str, Callable[[Any], str | bool]] = {
+    "double_smem_buffer": lambda on: on and "double LDS",
+    "two_stage": lambda on: on and "two-stage",
+    "split_image": lambda on: on and "split image",
+    "explicit_gemm": lambda on: on and "explicit GEMM",
+    "num_groups_to_merge": lambda count: count > 1 and f"{count} groups merged",
+    "split_k": lambda count: count > 1 and "split-K",
+    "specialization": lambda name: name != "default" and name.replace("_", " "),
+    "streamk": lambda kind: kind != "none" and "stream-K",
 }
-_NO_OPTIONS: dict[Any, Any] = {
-    **dict.fromkeys(_FLAGS, False), "num_groups_to_merge": 1, "split_k": 1, "specialization": "default",
-    "streamk": "none",
-}  # fmt: skip
+"""By field of a candidate: its option in words, if it has one."""
 NO_SCHEDULER = "-"
 """Of kernels whose family has one way to order loads and products."""
 PLAIN = "plain"
 """The option of a kernel without any."""
-
-
 DRIFT_BANDS = (-0.03, -0.01, -0.003, 0.003, 0.01, 0.03)
 """Relative changes of the sentinel's time between which pairs are counted together."""
 BY_A_COMPILER = {
@@ -45,16 +44,6 @@ BY_A_COMPILER = {
     "agprs": "accumulation registers",
 }
 """Resources of a kernel that only a compiler knows, in words."""
-
-
-@dataclass(frozen=True)
-class Roof:
-    """What the hardware allows at best."""
-
-    peak_tflops: float
-    """Dense matrix peak for the operation's data type."""
-    memory_tb_per_s: float
-    """Peak bandwidth of the main memory."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +71,14 @@ class Measured:
     mean over the shapes on which it ran, percent; and what only a compiler knows, NaN where none was asked: ``agprs``,
     ``vgpr_spills`` and ``scratch_bytes``."""
     resources_from: tuple[str, ...]
-    roof: Roof
+    peak_tflops: float
+    """Dense matrix peak for the operation's data type."""
+    memory_tb_per_s: float
+    """Peak bandwidth of the main memory."""
 
 
 def of(measurements: Measurements, hardware: Hardware) -> Measured:
-    """Return what ``measurements`` show. ``UserError`` when no validation problem has a time."""
+    """What ``measurements`` show. ``UserError`` when no validation problem has a time."""
     candidates = measurements.candidates.assign(options=options(measurements.candidates))
     if "scheduler" not in candidates:
         candidates["scheduler"] = NO_SCHEDULER
@@ -105,39 +97,27 @@ def of(measurements: Measurements, hardware: Hardware) -> Measured:
         drift=_drift(measurements, candidates),
         resources=_resources(candidates, speed),
         resources_from=tuple(sorted(set(candidates["resources_from"]))) if "resources_from" in candidates else (),
-        roof=Roof(peak, hardware.hbm_tb_per_s),
+        peak_tflops=peak,
+        memory_tb_per_s=hardware.hbm_tb_per_s,
     )
 
 
 def options(candidates: pd.DataFrame) -> list[str]:
-    """Return in words what each candidate has beside tile, pipeline and scheduler; ``PLAIN`` if nothing."""
-    columns = [*_FLAGS, "num_groups_to_merge", "split_k", "specialization", "streamk"]
+    """What each candidate has beside tile, pipeline and scheduler, in words; ``PLAIN`` if nothing."""
     # A family whose kernels have no such field has none of these options.
-    known = candidates[[name for name in columns if name in candidates]]
-    return [_words(_NO_OPTIONS | row) for row in known.to_dict("records")]
+    known = candidates[[name for name in _OPTIONS if name in candidates]]
+    words = ([_OPTIONS[str(name)](value) for name, value in row.items()] for row in known.to_dict("records"))
+    return [", ".join(str(word) for word in row if word) or PLAIN for row in words]
 
 
 def records(table: pd.DataFrame) -> list[Any]:
-    """Return the rows of a table, their columns as attributes."""
+    """The rows of a table, their columns as attributes."""
     return list(table.itertuples(index=False))
 
 
 def kernels(group: Any) -> str:
-    """Return the name of a row of ``Measured.groups``: its pipeline, and its scheduler if its family has several."""
+    """Name of a row of ``Measured.groups``: its pipeline, and its scheduler if its family has several."""
     return str(group.pipeline) if group.scheduler == NO_SCHEDULER else f"{group.pipeline} {group.scheduler}"
-
-
-def _words(fields: Mapping[Any, Any]) -> str:
-    words = [name for field, name in _FLAGS.items() if fields[field]]
-    if fields["num_groups_to_merge"] > 1:
-        words.append(f"{fields['num_groups_to_merge']} groups merged")
-    if fields["split_k"] > 1:
-        words.append("split-K")
-    if fields["specialization"] != "default":
-        words.append(fields["specialization"].replace("_", " "))
-    if fields["streamk"] != "none":
-        words.append("stream-K")
-    return ", ".join(words) or PLAIN
 
 
 def _shapes(measurements: Measurements, rows: np.ndarray, speed: np.ndarray) -> pd.DataFrame:
@@ -201,9 +181,8 @@ def _statuses(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFr
 
 
 def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    columns = ["pipeline", "decade", "pairs", "median", "p90"]
     if measurements.relative_error is None:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame()
     known = np.flatnonzero((measurements.status == efficiency.OK) & np.isfinite(measurements.relative_error))
     table = pd.DataFrame(
         {
@@ -212,17 +191,14 @@ def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame
             "error": 100 * measurements.relative_error[known],
         }
     )
-    rows = [
-        (pipeline, decade, len(part), part["error"].median(), part["error"].quantile(0.9))
-        for (pipeline, decade), part in table.groupby(["pipeline", "decade"], sort=True)
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    errors = table.groupby(["pipeline", "decade"], sort=True)["error"]
+    found = {"pairs": errors.size(), "median": errors.median(), "p90": errors.quantile(0.9)}
+    return pd.DataFrame(found).reset_index()
 
 
 def _drift(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    columns = ["pipeline", "band", "pairs", "share"]
     if measurements.sentinel is None:
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame()
     known = np.flatnonzero((measurements.status == efficiency.OK) & np.isfinite(measurements.sentinel))
     pipeline = candidates["pipeline"].to_numpy()[measurements.candidate[known]]
     table = pd.DataFrame(
@@ -230,12 +206,12 @@ def _drift(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame
     )
     found = table.groupby(["pipeline", "band"], sort=True, as_index=False).sum()
     found["share"] = 100 * found["pairs"] / found.groupby("pipeline")["pairs"].transform("sum")
-    return found[columns]
+    return found
 
 
 def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
     if "vgprs" not in candidates:
-        return pd.DataFrame(columns=["pipeline", "vgprs", "lds_kib", "occupancy", "efficiency", *BY_A_COMPILER])
+        return pd.DataFrame(columns=list(BY_A_COMPILER))
     share = speed / speed.max(axis=1, keepdims=True)
     ran = (speed > 0).sum(axis=0)
     table = pd.DataFrame(

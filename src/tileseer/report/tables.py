@@ -272,6 +272,7 @@ def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
         return
     for shape in records(result.measured.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
         pick = result.validation.picks.get(shape.problem_key)
+        same = pick and pick.candidate == shape.candidate
         cells: dict[str, Cell] = {
             "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
             "operation": result.validation.operation,
@@ -283,11 +284,7 @@ def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
             "second best, %": "" if np.isnan(shape.runner_up) else float(shape.runner_up),
             "candidates that ran": int(shape.ran),
             "of them tied with the best": pick.ties if pick else "",
-            "the model's pick": "the best"
-            if pick and pick.candidate == shape.candidate
-            else pick.candidate
-            if pick
-            else "",
+            "the model's pick": "the best" if same else pick.candidate if pick else "",
             "pick, %": pick.efficiency if pick else "",
         }
         library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
