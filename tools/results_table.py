@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from tileseer.core import documents
+from tileseer.model.schema import Summary
+from tileseer.validation.schema import Intervals, Validation
 
 HEADER = (
     "| arch, operation | times | problems | | mean | median | 10th percentile | points of mean behind the model |\n"
@@ -23,35 +24,33 @@ def main() -> None:
     parser.add_argument("reports", nargs="+", type=Path, help="results/validation/ARCH/OPERATION.json")
     print(HEADER)
     for path in parser.parse_args().reports:
-        report = documents.read_json(path)
-        where = f"{report['arch']}, {report['operation']} | {report['device_kind']} | {report['n_problems']}"
-        for name, content, behind in rows(report):
-            print(f"| {where} | {name} | {_figures(content)} | {behind} |")
+        report = documents.read(path, Validation)
+        where = f"{report.arch}, {report.operation} | {report.device_kind} | {report.n_problems}"
+        for name, summary, interval, behind in rows(report):
+            print(f"| {where} | {name} | {_figures(summary, interval)} | {behind} |")
             where = " | | "
 
 
-def rows(report: dict[str, Any]) -> list[tuple[str, dict[str, Any], str]]:
-    """Return what is shown of a report: name, an entry with ``efficiency``, and how far it is behind."""
-    found = [("**the model**", report, "")]
-    if "reference_trainer" in report:
-        theirs = report["reference_trainer"]
-        low, high = theirs["ahead"]["interval"]
-        found.append(("reference trainer", theirs, f"{theirs['ahead']['mean']:.2f} ({low:.2f} to {high:.2f})"))
-    single = report["baselines"]["best_single_kernel"]
-    model = report["efficiency"]["mean"]
-    found.append(("best single kernel", single, f"{model - single['efficiency']['mean']:.2f}"))
+def rows(report: Validation) -> list[tuple[str, Summary, Intervals, str]]:
+    """What is shown of a report: name, figures, their intervals, and points of mean behind the model."""
+    found = [("**the model**", report.efficiency, report.interval, "")]
+    if theirs := report.reference_trainer:
+        low, high = theirs.ahead.interval
+        behind = f"{theirs.ahead.mean:.2f} ({low:.2f} to {high:.2f})"
+        found.append(("reference trainer", theirs.efficiency, theirs.interval, behind))
+    single = report.baselines["best_single_kernel"].efficiency
+    found.append(("best single kernel", single, {}, f"{report.efficiency.mean - single.mean:.2f}"))
     for name, text in FLOORS.items():
-        if name in report["noise_floor"]:
-            floor = report["noise_floor"][name]
-            found.append((text, floor, f"{model - floor['efficiency']['mean']:.2f}"))
+        if floor := getattr(report.noise_floor, name):
+            behind = f"{report.efficiency.mean - floor.efficiency.mean:.2f}"
+            found.append((text, floor.efficiency, floor.interval, behind))
     return found
 
 
-def _figures(content: dict[str, Any]) -> str:
-    interval = content.get("interval", {})
+def _figures(summary: Summary, interval: Intervals) -> str:
     cells = []
     for name in ("mean", "median", "p10"):
-        value = f"{content['efficiency'][name]:.2f}"
+        value = f"{getattr(summary, name):.2f}"
         if name in interval:
             value += f" ({interval[name][0]:.2f} to {interval[name][1]:.2f})"
         cells.append(value)

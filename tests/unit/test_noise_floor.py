@@ -31,16 +31,16 @@ def test_the_block_of_resampling_does_not_change_what_is_drawn(monkeypatch):
 def test_without_noise_the_floor_is_perfect_and_nothing_is_corrected():
     measured = np.array([[1.0, 0.9, 0.0], [0.5, 1.0, 0.7]])
     floor = noise_floor.of_errors(measured, np.zeros_like(measured))
-    np.testing.assert_allclose(floor.perfect, 1.0)
+    np.testing.assert_allclose(floor.selectors()["perfect_selector"], 1.0)
     np.testing.assert_allclose(floor.true, measured)
-    assert floor.knowing is None
+    assert set(floor.first) == {"perfect_selector"}
 
 
 def test_noise_lowers_the_floor_more_in_a_larger_pool_of_equals():
     def perfect(width):
         # Many equal problems: the mean is that of the law, not of one draw.
         measured = np.ones((200, width))
-        return noise_floor.of_errors(measured, np.full_like(measured, 0.02)).perfect.mean()
+        return noise_floor.of_errors(measured, np.full_like(measured, 0.02)).selectors()["perfect_selector"].mean()
 
     few, many = perfect(2), perfect(60)
     # Of two equals, the luckier is ahead of a given one by 0.02 / sqrt(pi) on average.
@@ -74,19 +74,20 @@ def test_of_the_simulator_the_floor_is_exact(simulated):
     solvable = measured.max(axis=1) > 0
     assert (floor.true[solvable].max(axis=1) == 1.0).all()
     # Who knows the truth is rarely beaten by luck, who does not know the single pair's deviation loses more.
-    assert floor.perfect[solvable].mean() > floor.knowing[solvable].mean()
-    assert floor.perfect[solvable].mean() > 0.99
+    assert floor.selectors()["perfect_selector"][solvable].mean() > floor.selectors()["perfect_model"][solvable].mean()
+    assert floor.selectors()["perfect_selector"][solvable].mean() > 0.99
     picked = floor.true[solvable].argmax(axis=1)
-    np.testing.assert_array_equal(measured[solvable][np.arange(len(picked)), picked], floor.perfect[solvable])
+    perfect = floor.selectors()["perfect_selector"]
+    np.testing.assert_array_equal(measured[solvable][np.arange(len(picked)), picked], perfect[solvable])
 
 
 def test_more_picks_of_a_selector_are_never_worse_and_a_small_pool_ends_with_its_best(simulated):
     floor, _ = simulated
-    assert floor.perfect_first.shape[1] == floor.knowing_first.shape[1] == noise_floor.FIRST
-    assert (np.diff(floor.knowing_first, axis=1) >= 0).all()
+    assert floor.first["perfect_selector"].shape[1] == floor.first["perfect_model"].shape[1] == noise_floor.FIRST
+    assert (np.diff(floor.first["perfect_model"], axis=1) >= 0).all()
     assert floor.selectors(3)["perfect_model"].mean() > floor.selectors()["perfect_model"].mean()
     two = noise_floor.of_errors(np.array([[0.5, 1.0]]), np.zeros((1, 2)))
-    np.testing.assert_allclose(two.perfect_first, np.ones((1, noise_floor.FIRST)))
+    np.testing.assert_allclose(two.first["perfect_selector"], np.ones((1, noise_floor.FIRST)))
 
 
 def test_noise_of_equals_matters_less_to_who_may_time_several():

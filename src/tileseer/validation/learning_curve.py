@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from tileseer.benchmark import chosen_pairs
-from tileseer.conv.problem import DIMS, Problem
+from tileseer.conv.problem import from_frame
 from tileseer.core import draws, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
@@ -49,6 +50,7 @@ def of_rounds(
     for number, entry in enumerate(record.rounds):
         pairs += entry.pairs
         known = (round_of_row >= 0) & (round_of_row <= number)
+        model = _with_few_trees(measurements.only(known), hardware, settings, threads)
         changed = entry.picks_changed
         rounds.append(
             ActiveRound(
@@ -56,7 +58,7 @@ def of_rounds(
                 pairs=pairs,
                 share=efficiency.percent(pairs / total),
                 picks_changed=None if changed is None else efficiency.percent(changed),
-                **ranking.learnt(_picked_by_few_trees(measurements, known, hardware, settings, threads)),
+                **_judged(measurements, model, threads),
             )
         )
     return ActiveMeasuring(supported_training_pairs=total, rounds=rounds)
@@ -81,13 +83,13 @@ def of_shares(
         ran = np.unique(measurements.problem[rows & (measurements.status == efficiency.OK)])
         if problems["layer_family"].iloc[ran].nunique() < settings.folds:
             continue
-        picked = _picked_by_few_trees(measurements, rows, hardware, settings, threads)
+        model = _with_few_trees(measurements.only(rows), hardware, settings, threads)
         points.append(
             LearningShare(
                 share=efficiency.percent(share),
                 problems=int(known.sum()),
                 pairs=int(rows.sum()),
-                **ranking.learnt(picked),
+                **_judged(measurements, model, threads),
             )
         )
     return points
@@ -108,8 +110,7 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
     known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
 
     def learnt(few: Measurements, weights: Sequence[float]) -> Learnt:
-        model = trainer.train(few, hardware, settings, threads, weights).model
-        return Learnt(**ranking.learnt(_picked(measurements, model, threads)))
+        return Learnt(**_judged(measurements, trainer.train(few, hardware, settings, threads, weights).model, threads))
 
     points = []
     for share in PRIOR_SHARES:
@@ -118,8 +119,8 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
         if share and _groups(few, settings) < settings.folds:
             continue
         if share == 0:
-            alone = _picked_by_prior(measurements, known, hardware, threads)
-            models = {"with_prior": Learnt(**ranking.learnt(alone))}
+            alone = _prior_alone(measurements, known, hardware)
+            models = {"with_prior": Learnt(**_judged(measurements, alone, threads))}
         else:
             models = {"with_prior": learnt(few, correction.WEIGHTS), "without_prior": learnt(few, WITHOUT)}
         pairs = int(np.count_nonzero(keep & train))
@@ -164,34 +165,26 @@ def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> 
     """
     families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
     dtype = known.origin.operation.rpartition("_")[2]
-    dims = problems[list(DIMS)].to_numpy().tolist()
-    theirs = (
-        Problem.from_dims(variant, dtype, **dict(zip(DIMS, sizes, strict=True)))
-        for variant, sizes in zip(problems["variant"], dims, strict=True)
-    )
-    return sum(problem.layer_family in families for problem in theirs)
+    return sum(problem.layer_family in families for problem in from_frame(problems.assign(dtype=dtype)))
 
 
-def _picked_by_few_trees(
-    measurements: Measurements, known: np.ndarray, hardware: Hardware, settings: TrainingParameters, threads: int
-) -> np.ndarray:
-    """Efficiency of the picks on validation problems by a model of the ``known`` rows (bool [n]), float64 [R]."""
-    few = measurements.only(known)
+def _with_few_trees(few: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int) -> Model:
+    """A model of ``cv_estimators`` trees."""
     data = trainer.table(few, trainer.training_rows(few, settings), hardware, settings, threads)
     learnt = np.flatnonzero(data.rows.learn)
     booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)
-    offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(measurements.candidates), settings, threads)
-    spec = trainer.spec_of(measurements, hardware, settings, OBJECTIVE)
-    pool = measurements.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
-    return _picked(measurements, Model(spec, booster, pool, hardware), threads)
+    offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(few.candidates), settings, threads)
+    pool = few.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
+    return Model(trainer.spec_of(few, hardware, settings, OBJECTIVE), booster, pool, hardware)
 
 
-def _picked_by_prior(measurements: Measurements, known: prior.Prior, hardware: Hardware, threads: int) -> np.ndarray:
+def _prior_alone(measurements: Measurements, known: prior.Prior, hardware: Hardware) -> Model:
     candidates = measurements.candidates[known.knows(measurements.candidates)]
     if candidates.empty:
         raise UserError(f"{measurements.operation}: the prior knows none of its candidates; take one of the same pool")
-    return _picked(measurements, known.on(candidates, hardware), threads)
+    return known.on(candidates, hardware)
 
 
-def _picked(measurements: Measurements, model: Model, threads: int) -> np.ndarray:
-    return ranking.score(measurements, *ranking.rank_pool(measurements, model, threads)).picked
+def _judged(measurements: Measurements, model: Model, threads: int) -> dict[str, Any]:
+    """Fields of ``schema.Learnt``: efficiency of the picks of a model on the validation problems."""
+    return ranking.learnt(ranking.score(measurements, *ranking.rank_pool(measurements, model, threads)).picked)

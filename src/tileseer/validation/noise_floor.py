@@ -47,29 +47,17 @@ class Floor:
 
     basis: str
     """Where true times come from, in words."""
-    perfect_first: np.ndarray
-    """[R, FIRST] Measured efficiency of the best of the first 1, 2, ... picks of the selector that knows every true
-    time, and which pairs fail."""
-    knowing_first: np.ndarray | None
-    """[R, FIRST] The same of the selector that knows everything but what is drawn for each single pair (its deviation,
-    whether it crashes): what a perfect model scores. None where nobody knows it."""
+    first: dict[str, np.ndarray]
+    """[R, FIRST] Measured efficiency of the best of the first 1, 2, ... picks of each selector that is known.
+
+    ``perfect_selector`` knows every true time, and which pairs fail; ``perfect_model`` knows everything but what is
+    drawn for each single pair (its deviation, whether it crashes)."""
     true: np.ndarray
     """[R, Q] Efficiency against the best true time: exact, or with the best corrected for the winner's curse."""
 
-    @property
-    def perfect(self) -> np.ndarray:
-        """[R] Measured efficiency of the one pick of the selector that knows every true time."""
-        return self.perfect_first[:, 0]
-
-    @property
-    def knowing(self) -> np.ndarray | None:
-        """[R] The same of the selector that knows all but what is drawn for a single pair."""
-        return None if self.knowing_first is None else self.knowing_first[:, 0]
-
     def selectors(self, first: int = 1) -> dict[str, np.ndarray]:
-        """Efficiency of the best of the ``first`` picks of each selector that is known, [R] by name."""
-        known = {"perfect_selector": self.perfect_first, "perfect_model": self.knowing_first}
-        return {name: values[:, first - 1] for name, values in known.items() if values is not None}
+        """Efficiency of the best of the ``first`` picks of each selector, [R] by name."""
+        return {name: values[:, first - 1] for name, values in self.first.items()}
 
     def summary(self, part: np.ndarray | slice = slice(None)) -> Selectors[Summary]:
         """What the selectors score on some of the problems, by default all."""
@@ -127,8 +115,10 @@ def of_simulation(
     truth = np.where(np.isnan(truth) | (measured <= 0), np.inf, truth)
     return Floor(
         basis="noise-free times of the simulated device",
-        perfect_first=_best_of_first(measured, np.where(offered, truth, np.inf)),
-        knowing_first=_best_of_first(measured, np.where(offered & ~np.isnan(expected), expected, np.inf)),
+        first={
+            "perfect_selector": _best_of_first(measured, np.where(offered, truth, np.inf)),
+            "perfect_model": _best_of_first(measured, np.where(offered & ~np.isnan(expected), expected, np.inf)),
+        },
         true=truth.min(axis=1, keepdims=True) / truth,
     )
 
@@ -154,8 +144,7 @@ def of_errors(measured: np.ndarray, error: np.ndarray, between_runs: float | Non
     corrected = np.minimum(measured * np.exp(curse / DRAWS)[:, None], 1.0)
     return Floor(
         basis=ONE_RUN if between_runs is None else f"{ONE_RUN}; {SEVERAL_RUNS.format(100 * between_runs)}",
-        perfect_first=perfect / DRAWS,
-        knowing_first=None,
+        first={"perfect_selector": perfect / DRAWS},
         true=corrected,
     )
 
