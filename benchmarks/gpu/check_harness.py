@@ -30,7 +30,7 @@ from tileseer.devices.base import STATUSES
 from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries
-from tileseer.devices.harness.telemetry import boards, of_board
+from tileseer.devices.harness.telemetry import Board, boards
 from tileseer.families.cutlass import emit, rules
 from tileseer.families.cutlass.kernel import name, parse
 from tileseer.gpu.arch import ArchSpecs
@@ -96,7 +96,7 @@ def facts(driver: str) -> None:
             print(f"  {field:16} {value}")
     for board in boards("cuda"):
         print(f"  board {board.name}")
-        print(f"  {of_board('cuda', board).read(())}")
+        print(f"  {board.read(())}")
 
 
 def faults(driver: str, module: str) -> bool:
@@ -135,7 +135,7 @@ def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Superviso
     return GpuDevice(
         "sm_90_h200", "measured", str((args.work / "driver.so").resolve()),
         lambda row: str((args.work / f"{row['kernel']}.so").resolve()),
-        supervisor, of_board("cuda", board), settings, SEED, Details(log),
+        supervisor, board or Board(), settings, SEED, Details(log),
     )  # fmt: skip
 
 

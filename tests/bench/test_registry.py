@@ -65,7 +65,6 @@ def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
 def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(libraries, locking, monkeypatch):
     found = [Board(f"GPU-{number}", "H200", {"CUDA_VISIBLE_DEVICES": f"GPU-{number}"}) for number in "ab"]
     monkeypatch.setattr(registry, "boards", lambda backend: found)
-    monkeypatch.setattr(telemetry, "_library", lambda backend: None)
     seen = []
     real = registry.Supervisor
     monkeypatch.setattr(registry, "Supervisor", lambda *args: seen.append(args[1]) or real(*args))
@@ -171,7 +170,7 @@ def library(monkeypatch):
 def test_readings_of_nvml(library):
     def reading(nvml, own, number=0):
         library("pynvml", nvml)
-        return telemetry.of_board("cuda", telemetry.boards("cuda")[number]).read(own)
+        return telemetry.boards("cuda")[number].read(own)
 
     assert reading(Nvml(), (4711,)) == Reading(1980, 3201, 412.55, 51, throttled="", foreign=0)
     slowed = Reading(1980, 3201, None, 51, throttled="clock event reasons 0x20", foreign=1)
@@ -193,7 +192,7 @@ def test_readings_of_amd_smi(library):
     library("amdsmi", AmdSmi())
     (board,) = telemetry.boards("hip")
     assert board.environment["ROCR_VISIBLE_DEVICES"] == "0"
-    assert telemetry.of_board("hip", board).read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+    assert board.read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
 
 
 def test_boards_are_those_that_the_environment_shows(library, monkeypatch):
@@ -212,5 +211,4 @@ def test_without_library_or_driver_nothing_is_known_and_that_is_said(library, fo
     assert telemetry.boards("cuda") == telemetry.boards("hip") == []
     said = capsys.readouterr().err
     assert "nvidia-ml-py (pip install 'tileseer[gpu]')" in said and "amdsmi" in said
-    board = Board("GPU-aa", "H200", {"CUDA_VISIBLE_DEVICES": "GPU-aa"})
-    assert telemetry.of_board("cuda", board).read(()) == telemetry.of_board("cuda", None).read(()) == Reading()
+    assert Board().read(()) == Reading()

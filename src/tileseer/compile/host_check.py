@@ -170,7 +170,7 @@ class HostCompiler:
 
 
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
-    """The one of the settings; ``native`` is the folder of hip_stand_in.cpp."""
+    """The host compiler of the settings; ``native`` is the folder of hip_stand_in.cpp."""
     store = caches.open_cache(cache.folder, cache.max_gib)
     return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, native, store)
 

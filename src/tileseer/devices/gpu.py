@@ -27,7 +27,7 @@ from tileseer.devices.harness.supervisor import (
     libraries,
     problem_numbers,
 )
-from tileseer.devices.harness.telemetry import Reading, Telemetry
+from tileseer.devices.harness.telemetry import Board, Reading
 from tileseer.settings.benchmark import Timing
 
 SCHEME = 2
@@ -60,7 +60,7 @@ class GpuDevice:
         driver: str,
         module_of: Callable[[Row], str],
         supervisor: Supervisor,
-        telemetry: Telemetry,
+        telemetry: Board,
         timing: Timing,
         seed: int,
         details: Details,

@@ -15,7 +15,7 @@ from tileseer.devices.base import Device
 from tileseer.devices.gpu import GpuDevice, Row
 from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Supervisor
-from tileseer.devices.harness.telemetry import Board, boards, of_board
+from tileseer.devices.harness.telemetry import Board, boards
 from tileseer.devices.recorded import RecordedDevice
 from tileseer.devices.simulated import SimulatedDevice
 from tileseer.families.coefficients import load_coefficients
@@ -92,7 +92,7 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
             driver=driver,
             module_of=module_finder(source.modules),
             supervisor=supervisor,
-            telemetry=of_board(backend, board),
+            telemetry=board or Board(),
             timing=timing,
             seed=source.settings.seed,
             details=Details(source.details),

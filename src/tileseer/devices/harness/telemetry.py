@@ -1,4 +1,4 @@
-"""The state of a GPU, from its vendor's library: clocks, power, temperature, throttling, processes of others.
+"""The GPUs of this machine and their state, from the vendor's library: clocks, power, temperature, throttling, others.
 
 The libraries are optional: ``nvidia-ml-py`` (the extra ``gpu``) for NVIDIA, and ``amdsmi``, a part of ROCm, for AMD.
 Neither makes a context on the GPU. What a library does not tell is ``None``: a missing reading is no zero.
@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
@@ -21,15 +21,6 @@ LIBRARIES = {
     "hip": ("amdsmi", "amdsmi (for pip in share/amd_smi of the ROCm install)"),
 }
 """Of each backend: the module, and how to get it."""
-
-
-@dataclass(frozen=True)
-class Board:
-    """One GPU of this machine; ``environment`` makes it the only one that a process sees."""
-
-    uuid: str
-    name: str
-    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -46,53 +37,57 @@ class Reading:
     """Processes of others on it."""
 
 
-class Telemetry:
-    """Reads the state of one GPU. This one knows nothing; it is for machines without a vendor's library."""
+@dataclass(frozen=True)
+class Board:
+    """One GPU of this machine. Without a vendor's library nothing is known of it."""
+
+    uuid: str = ""
+    name: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Makes it the only one that a process sees."""
 
     def read(self, own: Collection[int]) -> Reading:
         """State of the GPU now; ``own`` are our processes that may be on it."""
         return Reading()
 
 
-class NvidiaTelemetry(Telemetry):
-    """Asks NVML."""
+@dataclass(frozen=True)
+class NvidiaBoard(Board):
+    """A GPU that NVML knows."""
 
-    def __init__(self, nvml: Any, uuid: str) -> None:
-        self._nvml = nvml
-        self._gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
+    nvml: Any = None
+    handle: Any = None
 
     def read(self, own: Collection[int]) -> Reading:
         """State of the GPU now."""
-        nvml = self._nvml
         power, reasons = self._told("PowerUsage"), self._told("CurrentClocksThrottleReasons")
         users = self._told("ComputeRunningProcesses")
-        slowed = None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else ""
         return Reading(
-            clock_mhz=self._told("ClockInfo", nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self._told("ClockInfo", nvml.NVML_CLOCK_MEM),
+            clock_mhz=self._told("ClockInfo", self.nvml.NVML_CLOCK_SM),
+            memory_clock_mhz=self._told("ClockInfo", self.nvml.NVML_CLOCK_MEM),
             power_w=None if power is None else power / 1000,
-            temperature_c=self._told("Temperature", nvml.NVML_TEMPERATURE_GPU),
-            throttled=slowed,
+            temperature_c=self._told("Temperature", self.nvml.NVML_TEMPERATURE_GPU),
+            throttled=None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else "",
             foreign=None if users is None else foreign([user.pid for user in users], own),
         )
 
     def _told(self, what: str, *arguments: Any) -> Any:
         try:
-            return getattr(self._nvml, f"nvmlDeviceGet{what}")(self._gpu, *arguments)
-        except self._nvml.NVMLError:
+            return getattr(self.nvml, f"nvmlDeviceGet{what}")(self.handle, *arguments)
+        except self.nvml.NVMLError:
             return None
 
 
-class AmdTelemetry(Telemetry):
-    """Asks AMD SMI; never run on a GPU of ours."""
+@dataclass(frozen=True)
+class AmdBoard(Board):
+    """A GPU that AMD SMI knows; never run on a GPU of ours."""
 
-    def __init__(self, smi: Any, number: int) -> None:
-        self._smi = smi
-        self._gpu = smi.amdsmi_get_processor_handles()[number]
+    smi: Any = None
+    handle: Any = None
 
     def read(self, own: Collection[int]) -> Reading:
         """State of the GPU now."""
-        smi = self._smi
+        smi = self.smi
         hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
         users = self._told("gpu_process_list")
         slowed: object = (self._told("gpu_metrics_info") or {}).get("throttle_status")
@@ -102,13 +97,13 @@ class AmdTelemetry(Telemetry):
             power_w=_number((self._told("power_info") or {}).get("socket_power")),
             temperature_c=_number(self._told("temp_metric", *hotspot)),
             throttled=("throttled" if slowed else "") if isinstance(slowed, bool) else None,
-            foreign=None if users is None else len({user["pid"] for user in users} - set(own)),
+            foreign=None if users is None else foreign([user["pid"] for user in users], own),
         )
 
     def _told(self, what: str, *arguments: Any) -> Any:
         try:
-            return getattr(self._smi, f"amdsmi_get_{what}")(self._gpu, *arguments)
-        except self._smi.AmdSmiException:
+            return getattr(self.smi, f"amdsmi_get_{what}")(self.handle, *arguments)
+        except self.smi.AmdSmiException:
             return None
 
 
@@ -123,55 +118,43 @@ def foreign(pids: Collection[int], own: Collection[int]) -> int:
 
 def boards(backend: str) -> list[Board]:
     """The GPUs of this machine that the environment leaves visible; none, and a message, without the library."""
-    library = _library(backend)
-    if library is None:
+    module, how = LIBRARIES[backend]
+    try:
+        library = importlib.import_module(module)
+        found = _nvidia_boards(library) if backend == "cuda" else _amd_boards(library)
+    except Exception as error:  # amdsmi raises a KeyError where ROCm is missing, NVML its own error without a driver.
         print(
-            f"telemetry: {LIBRARIES[backend][1]} or the GPU's driver is missing: throttling shows in the sentinel pair "
-            "alone, other processes do not show, and the GPU's lock has the name of its product",
+            f"telemetry: {how} or the GPU's driver is missing ({error}): throttling shows in the sentinel pair alone, "
+            "other processes do not show, and the GPU's lock has the name of its product",
             file=sys.stderr,
         )
         return []
-    if backend == "cuda":
-        variable = "CUDA_VISIBLE_DEVICES"
-        gpus = [library.nvmlDeviceGetHandleByIndex(number) for number in range(library.nvmlDeviceGetCount())]
-        found = [(library.nvmlDeviceGetUUID(gpu), library.nvmlDeviceGetName(gpu)) for gpu in gpus]
-    else:
-        variable = "ROCR_VISIBLE_DEVICES"
-        gpus = library.amdsmi_get_processor_handles()
-        found = [(library.amdsmi_get_gpu_device_uuid(gpu), library.amdsmi_get_gpu_device_bdf(gpu)) for gpu in gpus]
+    variable = "CUDA_VISIBLE_DEVICES" if backend == "cuda" else "ROCR_VISIBLE_DEVICES"
     visible = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
-    # ROCm takes numbers only where the driver has no UUID; NVIDIA takes both.
     return [
-        Board(uuid, name, {variable: uuid if backend == "cuda" else str(number), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        for number, (uuid, name) in enumerate(found)
-        if not visible or str(number) in visible or uuid in visible
+        board for number, board in enumerate(found) if not visible or str(number) in visible or board.uuid in visible
     ]
 
 
-def of_board(backend: str, board: Board | None) -> Telemetry:
-    """Telemetry of a board, which knows nothing if there is no board or no library."""
-    library = _library(backend) if board else None
-    if board is None or library is None:
-        return Telemetry()
-    if backend == "cuda":
-        return NvidiaTelemetry(library, board.uuid)
-    return AmdTelemetry(library, int(board.environment["ROCR_VISIBLE_DEVICES"]))
+def _nvidia_boards(nvml: Any) -> list[Board]:
+    nvml.nvmlInit()
+    gpus = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+    return [
+        NvidiaBoard(uuid, nvml.nvmlDeviceGetName(gpu), {"CUDA_VISIBLE_DEVICES": uuid}, nvml, gpu)
+        for uuid, gpu in ((nvml.nvmlDeviceGetUUID(gpu), gpu) for gpu in gpus)
+    ]
 
 
-def _library(backend: str) -> Any:
-    """The vendor's library, ready to be asked; ``None`` where it or the driver is missing."""
-    name = LIBRARIES[backend][0]
-    try:
-        library = importlib.import_module(name)
-    # amdsmi raises a KeyError where ROCm is missing.
-    except (ImportError, OSError, KeyError):
-        return None
-    refused = library.NVMLError if backend == "cuda" else library.AmdSmiException
-    try:
-        library.nvmlInit() if backend == "cuda" else library.amdsmi_init()
-    except refused:
-        return None
-    return library
+def _amd_boards(smi: Any) -> list[Board]:
+    smi.amdsmi_init()
+    # ROCm takes numbers only where the driver has no UUID.
+    return [
+        AmdBoard(
+            smi.amdsmi_get_gpu_device_uuid(gpu), smi.amdsmi_get_gpu_device_bdf(gpu),
+            {"ROCR_VISIBLE_DEVICES": str(number)}, smi, gpu,
+        )
+        for number, gpu in enumerate(smi.amdsmi_get_processor_handles())
+    ]  # fmt: skip
 
 
 def _number(value: object) -> float | None:
