@@ -14,6 +14,7 @@ name: changing one section leaves the others as they are.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import random
 from collections import defaultdict
@@ -74,78 +75,74 @@ class Entry:
 
 
 def generate(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[Entry]:
-    """Return the problems of a generator file for one operation, in file order, without repetition."""
+    """Problems of a generator file for one operation, in file order, without repetition."""
     generator = read(path, Generator)
     entries: dict[str, Entry] = {}
     for section in generator.sections:
-        for problem in _draw(section, generator.limits, operation, seed, path):
+        for problem in _draw(section, generator.limits, operation, seed, f"{path}: section {section.name!r}"):
             if problem.ndim in ndims:
                 entries.setdefault(problem.key, Entry(problem, section.name, ""))
     return list(entries.values())
 
 
-def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed: int, path: Path) -> Iterator[Problem]:
-    where = f"{path}: section {section.name!r}"
+def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed: int, where: str) -> Iterator[Problem]:
     axes = [_axis(key, values, where) for key, values in section.choices.items()]
     size = math.prod(len(axis) for axis in axes)
-    numbers: Iterator[int] = iter(range(size))
+    numbers: Iterable[int] = range(size)
     if section.count is not None:
         if size > 10**7:
             raise UserError(f"{where}: the choices make {size} combinations; more than 10,000,000 cannot be drawn from")
         # Python's own generator: its sequence for a given seed is the same on every version and machine.
         stream = random.Random(hashlib.sha256(f"{seed}:{section.name}".encode()).hexdigest())
-        numbers = iter(stream.sample(range(size), size))
-    wanted = size if section.count is None else section.count
-    for number in numbers:
-        if wanted == 0:
-            return
-        dims: dict[str, int] = {}
-        for axis in axes:
-            number, index = divmod(number, len(axis))
-            dims.update(axis[index])
-        problem = _problem(dims, section, operation, where)
-        if problem is not None and _within(problem, limits):
-            wanted -= 1
-            yield problem
-    if section.count is not None and wanted:
-        raise UserError(f"{where}: count is {section.count}, but only {section.count - wanted} combinations are valid")
+        numbers = stream.sample(range(size), size)
+    # Lazily: of a large product few are looked at.
+    possible = (_problem(_combination(axes, number), section, operation, where) for number in numbers)
+    valid = (problem for problem in possible if problem is not None and _within(problem, limits))
+    drawn = list(itertools.islice(valid, section.count))
+    if section.count is not None and len(drawn) < section.count:
+        raise UserError(f"{where}: count is {section.count}, but only {len(drawn)} combinations are valid")
+    yield from drawn
+
+
+def _combination(axes: list[list[dict[str, int]]], number: int) -> dict[str, int]:
+    """Dimensions of one combination of the product; the first axis runs fastest."""
+    dims: dict[str, int] = {}
+    for axis in axes:
+        number, index = divmod(number, len(axis))
+        dims |= axis[index]
+    return dims
 
 
 def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
-    """Return what each choice of one key sets."""
+    """What each choice of one key sets."""
     names = [name.strip() for name in key.split(",")]
-    for name in names:
-        if name not in (*DIMS, *_DERIVED):
-            raise UserError(f"{where}: unknown dimension {name!r}; use {', '.join((*DIMS, *_DERIVED))}")
+    if unknown := [name for name in names if name not in (*DIMS, *_DERIVED)]:
+        raise UserError(f"{where}: unknown dimension {unknown[0]!r}; use {', '.join((*DIMS, *_DERIVED))}")
+    if not values:
+        raise UserError(f"{where}: {key}: the list of values is empty")
     axis = []
     for value in values:
         numbers = value if isinstance(value, list) else [value]
         if len(numbers) != len(names) or not all(type(n) is int and 0 <= n <= INT32_MAX for n in numbers):
             raise UserError(f"{where}: {key}: {value!r} must be {len(names)} whole number(s) from 0 to {INT32_MAX}")
         axis.append(dict(zip(names, numbers, strict=True)))
-    if not axis:
-        raise UserError(f"{where}: {key}: the list of values is empty")
     return axis
 
 
 def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operation, where: str) -> Problem | None:
-    """Return the problem, or None where the filter does not fit into the image or G does not divide."""
+    """The problem, or None where the filter does not fit into the image or G does not divide."""
     full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
     if section.depthwise:
         full["G"] = full["K"] = full["C"]
-    for name in _DERIVED:
-        if name in dims:
-            full[name[0]] = dims[name] * full["G"]
-    if section.pad == "same":
-        for _, extent, axis in _AXES:
-            full[f"pad_{axis}"] = full[f"dilation_{axis}"] * (full[extent] - 1) // 2
+    full |= {name[0]: dims[name] * full["G"] for name in _DERIVED if name in dims}
     if full["G"] < 1 or full["C"] % full["G"] or full["K"] % full["G"]:
         return None
-    if any(
-        full[image] + 2 * full[f"pad_{axis}"] < full[f"dilation_{axis}"] * (full[extent] - 1) + 1
-        for image, extent, axis in _AXES
-    ):
-        return None
+    for image, extent, axis in _AXES:
+        reach = full[f"dilation_{axis}"] * (full[extent] - 1)
+        if section.pad == "same":
+            full[f"pad_{axis}"] = reach // 2
+        if full[image] + 2 * full[f"pad_{axis}"] < reach + 1:
+            return None
     try:
         return Problem.from_dims(operation.variant, operation.dtype, **full)
     except UserError as error:
@@ -158,7 +155,7 @@ def _within(problem: Problem, limits: Limits) -> bool:
 
 
 def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[Entry]:
-    """Return the distinct problems of layers whose run needs the direction, with the first network that has each."""
+    """Distinct problems of layers whose run needs the direction, with the first network that has each."""
     entries: dict[str, Entry] = {}
     for layer in layers:
         if operation.variant in layer.directions:
@@ -169,13 +166,11 @@ def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int
 
 
 def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, size: int, seed: int) -> list[Layer]:
-    """Return about ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
+    """About ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
     wanted = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
-    families: dict[str, list[Layer]] = defaultdict(list)
-    for layer in sorted(wanted, key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims))):
-        families[layer.network_family or layer.network].append(layer)
+    wanted.sort(key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims)))
     chosen: dict[tuple[int, ...], Layer] = {}
-    for layer in _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))]):
+    for layer in _in_turn([(layer.network_family or layer.network, layer) for layer in wanted], seed):
         if len(chosen) >= size:
             break
         chosen.setdefault(layer.family, layer)
@@ -185,25 +180,22 @@ def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, siz
 def sample_runs(
     layers: Iterable[Layer], split: str, operation: Operation, ndims: Sequence[int], size: int, seed: int
 ) -> list[Run]:
-    """Return runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
+    """Runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
 
     Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network can be told.
     A run that would go beyond ``size``, or take more than a tenth of it, is passed over. ``size`` 0 takes all.
     """
     given = list(layers)
-    families: dict[str, list[Run]] = defaultdict(list)
-    split_runs = {(layer.network, layer.run) for layer in given} - {
-        (layer.network, layer.run) for layer in given if layer.split != split
-    }
-    for run in runs(given, operation.variant):
-        if (run.network, run.run) in split_runs and all(_ndim(layer) in ndims for layer in run.layers):
-            families[run.layers[0].network_family or run.network].append(run)
-    for own in families.values():
-        own.sort(key=lambda run: _order(seed, "run", run.network, run.run))
-    ordered = _in_turn([families[name] for name in sorted(families, key=lambda name: _order(seed, name))])
+    elsewhere = {(layer.network, layer.run) for layer in given if layer.split != split}
+    whole = [
+        run
+        for run in runs(given, operation.variant)
+        if (run.network, run.run) not in elsewhere and all(layer.problem.ndim in ndims for layer in run.layers)
+    ]
+    whole.sort(key=lambda run: _order(seed, "run", run.network, run.run))
     chosen: list[Run] = []
     dims: set[tuple[int, ...]] = set()
-    for run in ordered:
+    for run in _in_turn([(run.layers[0].network_family or run.network, run) for run in whole], seed):
         more = {layer.dims for layer in run.layers} - dims
         if not size or (len(more) <= max(size // 10, 1) and len(dims) + len(more) <= size):
             chosen.append(run)
@@ -211,23 +203,23 @@ def sample_runs(
     return chosen
 
 
-def _ndim(layer: Layer) -> int:
-    return layer.problem.ndim
-
-
 def _order(seed: int, *words: str) -> str:
-    """Return a key that shuffles by content, so that one more network does not reorder the others."""
+    """Key that shuffles by content, so that one more network does not reorder the others."""
     return hashlib.sha256(":".join((str(seed), *words)).encode()).hexdigest()
 
 
-def _in_turn(queues: Sequence[Sequence[T]]) -> Iterator[T]:
-    """Yield the first of each queue, then the second of each, and so on."""
-    for place in range(max(map(len, queues), default=0)):
-        yield from (queue[place] for queue in queues if place < len(queue))
+def _in_turn(given: Iterable[tuple[str, T]], seed: int) -> Iterator[T]:
+    """The first item of each network family, then the second of each, and so on; families in a drawn order."""
+    queues: dict[str, list[T]] = defaultdict(list)
+    for family, item in given:
+        queues[family].append(item)
+    ordered = [queues[family] for family in sorted(queues, key=lambda family: _order(seed, family))]
+    for place in range(max(map(len, ordered), default=0)):
+        yield from (queue[place] for queue in ordered if place < len(queue))
 
 
 def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
-    """Return the training problems whose layer family does not occur in validation.
+    """Training problems whose layer family does not occur in validation.
 
     The same layer at another batch size is no unseen problem, so whole families are held out.
     """
