@@ -36,7 +36,7 @@ _AXES = (
 
 
 def element_bytes(dtypes: pd.Series) -> np.ndarray:
-    """Return the bytes of one element for each data type name, float64 [n]."""
+    """Bytes of one element for each data type name, float64 [n]."""
     sizes = dtypes.map(ELEMENT_BYTES).to_numpy(np.float64)
     if np.isnan(sizes).any():
         wrong = dtypes.iloc[int(np.isnan(sizes).argmax())]
@@ -55,7 +55,7 @@ def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 
 def columns(
     dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
 ) -> dict[str, np.ndarray]:
-    """Return the matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.
+    """Matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.
 
     ``element_size`` is the bytes of one element. ``channel_multiple`` > 0 rounds the channels of a group up to that
     multiple before the mapping, as a runner does that pads its tensors; ``flops`` still counts the problem as it was
@@ -96,7 +96,7 @@ def columns(
 
 
 def _axis(dims: Columns, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """Return extents and the factors of the input gradient along one axis; the formulas are the module's."""
+    """Extents and the factors of the input gradient along one axis; the formulas are the module's."""
     i, f, s, p, d = (dims[name] for name in names)
     period = s // np.gcd(s, d)
     return {

@@ -57,7 +57,7 @@ class Problem:
             raise UserError(f"problem {self._dims_text()}: {reason}")
 
     def _fault(self) -> str:
-        """Return why this is no convolution, or an empty string."""
+        """Why this is no convolution, or an empty string."""
         if self.variant not in VARIANTS:
             return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
         if self.dtype not in DTYPES:
@@ -137,7 +137,7 @@ DIMS = FIELDS[3:]
 
 
 def frame(problems: list[Problem]) -> pd.DataFrame:
-    """Return one row a problem, with ``problem_key`` and ``layer_family`` first."""
+    """One row a problem, with ``problem_key`` and ``layer_family`` first."""
     # Imported here: pandas takes half a second, and most stages know problems without it.
     import pandas as pd
 
@@ -147,6 +147,6 @@ def frame(problems: list[Problem]) -> pd.DataFrame:
 
 
 def from_frame(table: pd.DataFrame) -> list[Problem]:
-    """Return the problems of ``table`` (columns ``FIELDS``), in its order."""
+    """Problems of ``table`` (columns ``FIELDS``), in its order."""
     columns = [table[name].tolist() for name in FIELDS]
     return [Problem(*values) for values in zip(*columns, strict=True)]

@@ -62,7 +62,7 @@ class Kind:
 
 
 def kind_of(dims: Sequence[int]) -> Kind:
-    """Return the kind of a convolution given by its 19 dimensions."""
+    """Kind of a convolution given by its 19 dimensions."""
     d = dict(zip(DIMS, dims, strict=True))
     grouping = "dense" if d["G"] == 1 else "depthwise" if d["G"] == d["C"] else "grouped"
     depth = (d["Di"], d["Z"], d["stride_d"], d["dilation_d"], d["pad_d"])
@@ -78,14 +78,14 @@ def kind_of(dims: Sequence[int]) -> Kind:
 
 
 def coordinates(dims: np.ndarray) -> np.ndarray:
-    """Return log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
+    """log2 of the ``AXES`` of convolutions, float64 [n, 7]; ``dims`` is [n, 19] in the order of ``DIMS``."""
     d = {name: dims[:, place].astype(np.float64) for place, name in enumerate(DIMS)}
     axes = (d["N"], d["C"] / d["G"], d["K"] / d["G"], d["G"], d["Hi"], d["Wi"] / d["Hi"], d["Di"])
     return np.log2(np.stack(axes, axis=1))
 
 
 def draw(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int) -> list[Problem]:
-    """Return ``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
+    """``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
     kinds: dict[Kind, set[tuple[int, ...]]] = defaultdict(set)
     for layer in layers:
         kinds[kind_of(layer.dims)].add(layer.family)
@@ -119,7 +119,7 @@ def _shares(weights: dict[Kind, float], size: int) -> dict[Kind, int]:
 def _fill(
     kind: Kind, dims: np.ndarray, batches: np.ndarray, wanted: int, operation: Operation, seed: int
 ) -> list[Problem]:
-    """Return ``wanted`` distinct problems of one kind, or fewer."""
+    """``wanted`` distinct problems of one kind, or fewer."""
     if not wanted:
         return []
     points = coordinates(dims)
@@ -141,7 +141,7 @@ def _fill(
 
 
 def _problem(kind: Kind, values: dict[str, float], odd: bool, operation: Operation) -> Problem | None:
-    """Return the problem at one point, or None where the filter does not fit or it is too large."""
+    """The problem at one point, or None where the filter does not fit or it is too large."""
     groups = 1 if kind.grouping == "dense" else _channels(values["G"], odd)
     per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], odd)
     filters = _channels(values["K/G"], odd) if kind.grouping != "depthwise" else max(1, round(values["K/G"]))
@@ -172,10 +172,10 @@ def _channels(value: float, odd: bool) -> int:
 
 
 def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.ndarray:
-    """Return how far each problem is from the nearest of ``training`` of its kind, float64 [n] in octaves.
+    """Distance of each problem from the nearest of ``training`` of its kind, float64 [n] in octaves.
 
     The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
-    that training does not have are infinitely far.
+    that is missing from training are infinitely far.
     """
     by_kind: dict[Kind, list[list[int]]] = defaultdict(list)
     for problem in training:

@@ -20,7 +20,7 @@ FIRST_LINE = 2
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """Return a CSV as text columns; ``UserError`` if it is missing, empty or no table."""
+    """A CSV as text columns; ``UserError`` if it is missing, empty or no table."""
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
     except OSError as error:
@@ -35,7 +35,7 @@ def read_csv(path: Path) -> pd.DataFrame:
 
 
 def dims(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Return the 19 dimensions of each row, int64, and remarks on what was assumed.
+    """The 19 dimensions of each row, int64, and remarks on what was assumed.
 
     ``REQUIRED`` columns have to be there; the others have ``DEFAULTS``. A row without depth (``Di`` and ``Z`` 1) is
     2D whatever its other depth columns say. ``UserError`` names file, line, column and value.

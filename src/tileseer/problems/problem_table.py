@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 
 import pyarrow as pa
@@ -26,18 +26,6 @@ SCHEMA = pa.schema(
 """``network`` names the network, ``design``, or the generator section; ``layer`` is empty for the last two."""
 
 
-def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
-    """Return one row a problem, training first, each split in key order."""
-    rows = []
-    for split, entries in zip(SPLITS, (training, validation), strict=True):
-        ordered = sorted(entries, key=lambda entry: entry.problem.key)
-        rows += [
-            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem)) for e in ordered
-        ]
-    columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
-    return pa.table([list(column) for column in columns], schema=SCHEMA)
-
-
 USES = pa.schema(
     [
         ("problem_key", pa.string()),
@@ -53,13 +41,25 @@ USES = pa.schema(
 and how far the nearest training problem is (``design.distances``, in octaves, infinite without one of its kind)."""
 
 
+def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
+    """One row a problem, training first, each split in key order."""
+    rows = [
+        (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem))
+        for split, entries in zip(SPLITS, (training, validation), strict=True)
+        for e in sorted(entries, key=lambda entry: entry.problem.key)
+    ]
+    return _table(rows, SCHEMA)
+
+
 def uses(runs: Iterable[Run], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
-    """Return one row a layer of each run; ``nearest`` gives the distance of each problem key."""
-    rows = []
-    for run in runs:
-        for layer in run.layers:
-            key = layer.problem_for(operation).key
-            row = (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
-            rows.append(row)
-    columns = list(zip(*sorted(rows), strict=True)) or [()] * len(USES)
-    return pa.table([list(column) for column in columns], schema=USES)
+    """One row a layer of each run; ``nearest`` gives the distance of each problem key."""
+    layers = [(layer.problem_for(operation).key, run, layer) for run in runs for layer in run.layers]
+    rows = [
+        (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
+        for key, run, layer in layers
+    ]
+    return _table(sorted(rows), USES)
+
+
+def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

@@ -41,16 +41,16 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
     among the runs.
     """
-    known = layers.read(Path(settings.networks))
-    layers.assert_splits(known, settings.networks)
-    judged = known if settings.validation == settings.networks else layers.read(Path(settings.validation))
-    layers.assert_splits(judged, settings.validation)
-    wanted = _wanted(settings.filter)
+    tables = {name: layers.read(Path(name)) for name in (settings.networks, settings.validation)}
+    for name, table in tables.items():
+        layers.assert_splits(table, name)
+    wanted = _filter(settings.filter)
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
     chosen_runs = problem_sets.sample_runs(
-        judged, settings.validation_split, operation, ndims, settings.validation_problems, settings.seed
-    )
+        tables[settings.validation], settings.validation_split, operation, ndims, settings.validation_problems,
+        settings.seed,
+    )  # fmt: skip
     validation = [
         entry
         for entry in problem_sets.of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
@@ -58,8 +58,11 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     ]
     kept = {entry.problem.key for entry in validation}
     chosen_runs = [run for run in chosen_runs if all(e.problem_for(operation).key in kept for e in run.layers)]
-    drawn = [*generated, *_drawn(settings, known, operation, ndims)]
-    training = {entry.problem.key: entry for entry in [*own, *drawn] if wanted(entry)}
+    train = [layer for layer in tables[settings.networks] if layer.split == "train"]
+    filling = design.draw(train, operation, ndims, settings.design, settings.seed)
+    some = problem_sets.sample_layers(train, "train", operation, settings.training_layers, settings.seed)
+    drawn = [*(Entry(problem, "design", "") for problem in filling), *problem_sets.of_layers(some, operation, ndims)]
+    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if wanted(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
     problem_sets.assert_disjoint(rest, validation)
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
@@ -67,8 +70,7 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
 
 
-def _wanted(text: str) -> Callable[[Entry], bool]:
-    """Return what ``problems.filter`` asks of a problem."""
+def _filter(text: str) -> Callable[[Entry], bool]:
     if not text:
         return lambda entry: True
     asked = row_filter.parse(text, KINDS, "problems.filter")
@@ -76,7 +78,7 @@ def _wanted(text: str) -> Callable[[Entry], bool]:
 
 
 def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:
-    """Return the problems of the files under ``problems.training``: of tables of layers, and of generators."""
+    """Problems of the files under ``problems.training``: of tables of layers, and of generators."""
     own: list[Entry] = []
     generated: list[Entry] = []
     for name in settings.training:
@@ -88,13 +90,3 @@ def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
         else:
             raise UserError(f"problems.training: {name} is neither a .yaml generator nor a .csv table of layers")
     return own, generated
-
-
-def _drawn(
-    settings: ProblemsSettings, known: Sequence[layers.Layer], operation: Operation, ndims: Sequence[int]
-) -> list[Entry]:
-    """Return the train split's share: the design that fills its space, and some of its layers."""
-    train = [layer for layer in known if layer.split == "train"]
-    filling = design.draw(train, operation, ndims, settings.design, settings.seed)
-    some = problem_sets.sample_layers(train, "train", operation, settings.training_layers, settings.seed)
-    return [*(Entry(problem, "design", "") for problem in filling), *problem_sets.of_layers(some, operation, ndims)]
