@@ -15,32 +15,6 @@ Shape = tuple[int, ...]
 Feed = Callable[[Any, Shape], object]
 
 
-def image(model: Any, shape: Shape) -> object:
-    """Run ``model`` on one batch of images, volumes or signals."""
-    return model(torch.empty(shape))
-
-
-def tokens(model: Any, shape: Shape) -> object:
-    """Run a language model on N x length tokens."""
-    return model(torch.zeros(shape, dtype=torch.long))
-
-
-def encoder(model: Any, shape: Shape) -> object:
-    """Run only the encoder of a model, where its convolutions are."""
-    part = model.get_encoder() if hasattr(model, "get_encoder") else model.encoder
-    return part(torch.empty(shape))
-
-
-def vision_part(model: Any, shape: Shape) -> object:
-    """Run the image tower of a model of images and text."""
-    return model.get_image_features(pixel_values=torch.empty(shape))
-
-
-def pixels(model: Any, shape: Shape) -> object:
-    """Run a model that takes its images by name."""
-    return model(pixel_values=torch.empty(shape))
-
-
 def dense_detector(model: Any, shape: Shape) -> object:
     """Run backbone and head of a one-stage detector."""
     features = model.backbone(torch.empty(shape))
@@ -65,15 +39,6 @@ def region_detector(model: Any, shape: Shape, regions: int = 100) -> object:
     return features
 
 
-def _time() -> torch.Tensor:
-    return torch.empty(())
-
-
-def diffusion(model: Any, shape: Shape) -> object:
-    """Run a denoiser that takes latents and a time."""
-    return model(torch.empty(shape), _time())
-
-
 def text_diffusion(model: Any, shape: Shape) -> object:
     """Run a latent diffusion U-Net with 77 text tokens, and what its configuration asks for besides."""
     batch = shape[0]
@@ -82,20 +47,14 @@ def text_diffusion(model: Any, shape: Shape) -> object:
     if getattr(model.config, "addition_embed_type", None) == "text_time":
         added = {"text_embeds": torch.empty(batch, 1280), "time_ids": torch.empty(batch, 6)}
         extra["added_cond_kwargs"] = added
-    return model(torch.empty(shape), _time(), conditions, **extra)
+    return model(torch.empty(shape), torch.empty(()), conditions, **extra)
 
 
 def control_net(model: Any, shape: Shape) -> object:
     """Run a ControlNet on latents and an image of eight times their size."""
     batch, _, height, width = shape
     conditions = torch.empty(batch, 77, model.config.cross_attention_dim)
-    return model(torch.empty(shape), _time(), conditions, torch.empty(batch, 3, 8 * height, 8 * width))
-
-
-def video_diffusion(model: Any, shape: Shape) -> object:
-    """Run the Stable Video Diffusion U-Net on N x frames x 8 x H x W latents."""
-    batch = shape[0]
-    return model(torch.empty(shape), _time(), torch.empty(batch, 1, 1024), torch.empty(batch, 3))
+    return model(torch.empty(shape), torch.empty(()), conditions, torch.empty(batch, 3, 8 * height, 8 * width))
 
 
 def slowfast(model: Any, shape: Shape, ratio: int = 4) -> object:
@@ -104,30 +63,35 @@ def slowfast(model: Any, shape: Shape, ratio: int = 4) -> object:
     return model([torch.empty(batch, channels, frames // ratio, *extents), torch.empty(shape)])
 
 
-def decoder(model: Any, shape: Shape) -> object:
-    """Run the decoder of an autoencoder on latents."""
-    return model.decode(torch.empty(shape))
-
-
-def encode(model: Any, shape: Shape) -> object:
-    """Run the encoder of an autoencoder that has no single way through."""
-    return model.encode(torch.empty(shape))
-
-
-def conditioned(model: Any, shape: Shape) -> object:
-    """Run a diffusion model of monai, which takes one time an image."""
-    return model(torch.empty(shape), torch.empty(shape[0]))
-
-
-def pair(model: Any, shape: Shape) -> object:
-    """Run a model that compares two images."""
-    return model(torch.empty(shape), torch.empty(shape))
+def encoder(model: Any, shape: Shape) -> object:
+    """Run only the encoder of a model, where its convolutions are."""
+    part = model.get_encoder() if hasattr(model, "get_encoder") else model.encoder
+    return part(torch.empty(shape))
 
 
 FEEDS: dict[str, Feed] = {
-    feed.__name__: feed
-    for feed in (
-        image, tokens, encoder, vision_part, pixels, dense_detector, region_detector, diffusion, text_diffusion,
-        control_net, video_diffusion, slowfast, decoder, encode, conditioned, pair,
-    )
-}  # fmt: skip
+    # A batch of images, volumes or signals; by name; or N x length tokens.
+    "image": lambda model, shape: model(torch.empty(shape)),
+    "pixels": lambda model, shape: model(pixel_values=torch.empty(shape)),
+    "tokens": lambda model, shape: model(torch.zeros(shape, dtype=torch.long)),
+    # Two images to compare.
+    "pair": lambda model, shape: model(torch.empty(shape), torch.empty(shape)),
+    # Parts of a model: its encoder, the image tower beside text, the halves of an autoencoder.
+    "encoder": encoder,
+    "vision_part": lambda model, shape: model.get_image_features(pixel_values=torch.empty(shape)),
+    "encode": lambda model, shape: model.encode(torch.empty(shape)),
+    "decoder": lambda model, shape: model.decode(torch.empty(shape)),
+    "dense_detector": dense_detector,
+    "region_detector": region_detector,
+    # Denoisers, which take latents and a time; monai's take one time an image.
+    "diffusion": lambda model, shape: model(torch.empty(shape), torch.empty(())),
+    "conditioned": lambda model, shape: model(torch.empty(shape), torch.empty(shape[0])),
+    "text_diffusion": text_diffusion,
+    "control_net": control_net,
+    # Stable Video Diffusion's U-Net, of N x frames x 8 x H x W latents.
+    "video_diffusion": lambda model, shape: model(
+        torch.empty(shape), torch.empty(()), torch.empty(shape[0], 1, 1024), torch.empty(shape[0], 3)
+    ),
+    "slowfast": slowfast,
+}
+"""By the name that the zoo file uses."""

@@ -50,7 +50,7 @@ class Observed:
         return tuple(variant for variant in VARIANTS if variant in wanted)
 
     def dims(self) -> tuple[int, ...]:
-        """Return the 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
+        """The 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
 
         The output extents of a transposed convolution are (i - 1) s - 2 p + d (f - 1) + output_pad + 1.
         """
@@ -75,7 +75,7 @@ class Observed:
         return tuple(values[name] for name in DIMS)
 
     def fault(self) -> str:
-        """Return why this cannot stand in the table, or an empty string."""
+        """Why this cannot stand in the table, or an empty string."""
         try:
             problem = Problem.from_dims("forward", "bf16", **dict(zip(DIMS, self.dims(), strict=True)))
         except UserError as error:
@@ -91,7 +91,7 @@ class Observed:
 
 
 def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
-    """Return the distinct layers of a run in order of execution, and how many were left out for which reason."""
+    """Distinct layers of a run in order of execution, and how many were left out for which reason."""
     first: dict[tuple[object, ...], str] = {}
     count: Counter[tuple[object, ...]] = Counter()
     left_out: Counter[str] = Counter()

@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 def record(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tuple[list[Observed], Counter[str]]:
-    """Return the convolutions in the order of the graph, and how many were left out for which reason.
+    """Convolutions in the order of the graph, and how many were left out for which reason.
 
     Padding that differs between the two ends of an axis is done on the image first: the convolution then reads a
     larger image with the smaller of the two pads, as frameworks execute it.
@@ -71,7 +71,7 @@ def _give_shapes(
 
 
 def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner: bool) -> Observed | str:
-    """Return the convolution of a node, or why it cannot be told."""
+    """Convolution of a node, or why it cannot be read."""
     image, weight = shapes.get(node.input[0]), shapes.get(node.input[1])
     if image is None or weight is None:
         return "the shape is dynamic: give the shapes of the model's inputs with --input"
@@ -113,7 +113,7 @@ def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner
 
 
 def _wrong(attributes: Mapping[str, object], axes: int) -> str:
-    """Return which attribute is none that a convolution over ``axes`` axes can have; empty if all are."""
+    """Fault of the attribute that no convolution over ``axes`` axes can have; empty if there is none."""
     for name, count in (("strides", axes), ("dilations", axes), ("output_padding", axes), ("pads", 2 * axes)):
         values = attributes.get(name, [0] * count)
         if not isinstance(values, Sequence) or len(values) != count or not all(isinstance(v, int) for v in values):
@@ -127,7 +127,7 @@ def _wrong(attributes: Mapping[str, object], axes: int) -> str:
 def _pads(
     attributes: Mapping[str, object], image: Shape, filters: Shape, stride: Shape, dilation: Shape
 ) -> list[tuple[int, int]] | None:
-    """Return the padding before and after each axis; None where ``auto_pad`` is not one that we know."""
+    """Padding before and after each axis; None where ``auto_pad`` is not one that we know."""
     mode = attributes.get("auto_pad", b"NOTSET")
     if mode == b"VALID":
         return [(0, 0)] * len(filters)

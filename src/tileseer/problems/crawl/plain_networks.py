@@ -16,7 +16,7 @@ from torch.nn import functional
 
 
 def conv2(channels: int, filters: int, size: int = 3, stride: int = 1, pad: int | None = None) -> nn.Conv2d:
-    """Return a square 2D convolution; ``pad`` defaults to half the filter."""
+    """Square 2D convolution; ``pad`` defaults to half the filter."""
     return nn.Conv2d(channels, filters, size, stride, size // 2 if pad is None else pad)
 
 
@@ -59,7 +59,7 @@ class C2f(nn.Module):
         self.m = nn.ModuleList(nn.Sequential(conv2(half, half), conv2(half, half)) for _ in range(depth))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return N x filters x H x W."""
+        """N x filters x H x W."""
         parts = list(self.cv1(x).chunk(2, dim=1))
         for bottleneck in self.m:
             parts.append(bottleneck(parts[-1]))
@@ -105,7 +105,7 @@ class YoloV8(nn.Module):
         return nn.Sequential(conv2(channels, hidden), conv2(hidden, hidden), conv2(hidden, outputs, 1))
 
     def forward(self, x: Tensor) -> list[Tensor]:
-        """Return the box and label maps of strides 8, 16 and 32."""
+        """Box and label maps of strides 8, 16 and 32."""
         p3 = self.stage3(self.stage2(self.stem(x)))
         p4 = self.stage4(p3)
         p5 = self.stage5(p4)
@@ -128,7 +128,7 @@ class Edsr(nn.Module):
         self.tail = conv2(64, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return N x 3 x 2H x 2W."""
+        """N x 3 x 2H x 2W."""
         return self.tail(functional.pixel_shuffle(self.upsample(self.body(self.head(x))), 2))
 
 
@@ -150,12 +150,12 @@ class CsrNet(nn.Module):
         self.head = conv2(64, 1, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the density map, N x 1 x H/8 x W/8."""
+        """Density map, N x 1 x H/8 x W/8."""
         return self.head(self.back(self.front(x)))
 
 
 def deep_speech2() -> nn.Module:
-    """Return DeepSpeech 2's convolutions (Amodei et al. 2015): input N x 1 x frequency bins x frames."""
+    """DeepSpeech 2's convolutions (Amodei et al. 2015): input N x 1 x frequency bins x frames."""
     return nn.Sequential(
         nn.Conv2d(1, 32, (41, 11), (2, 2), (20, 5)),
         nn.Conv2d(32, 32, (21, 11), (2, 1), (10, 5)),
@@ -164,7 +164,7 @@ def deep_speech2() -> nn.Module:
 
 
 def crnn() -> nn.Module:
-    """Return CRNN's convolutions (Shi et al. 2015): input N x 1 x 32 x width of a line of text."""
+    """CRNN's convolutions (Shi et al. 2015): input N x 1 x 32 x width of a line of text."""
     tall_pool = nn.MaxPool2d((2, 2), (2, 1), (0, 1))
     return nn.Sequential(
         *(conv2(1, 64), nn.MaxPool2d(2), conv2(64, 128), nn.MaxPool2d(2)),
@@ -174,7 +174,7 @@ def crnn() -> nn.Module:
 
 
 def c3d() -> nn.Module:
-    """Return C3D's convolutions (Tran et al. 2015): input N x 3 x 16 x 112 x 112."""
+    """C3D's convolutions (Tran et al. 2015): input N x 3 x 16 x 112 x 112."""
     layers: list[nn.Module] = []
     channels = 3
     for filters, depth in ((64, 1), (128, 1), (256, 2), (512, 2), (512, 2)):
@@ -186,7 +186,7 @@ def c3d() -> nn.Module:
 
 
 def same_pool(x: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
-    """Return ``x`` (N x C x D x H x W) max-pooled to ceil(extent / stride), TensorFlow's SAME rule."""
+    """``x`` (N x C x D x H x W) max-pooled to ceil(extent / stride), TensorFlow's SAME rule."""
     pads: list[int] = []
     for extent, f, s in zip(reversed(x.shape[2:]), reversed(size), reversed(stride), strict=True):
         total = max((-(-extent // s) - 1) * s + f - extent, 0)
@@ -242,7 +242,7 @@ class I3d(nn.Module):
         self.logits = nn.Conv3d(1024, classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return N x classes x D x 1 x 1."""
+        """N x classes x D x 1 x 1."""
         x = self.conv1a(functional.pad(x, [2, 3] * 3))
         x = self.conv2c(self.conv2b(same_pool(x, (1, 3, 3), (1, 2, 2))))
         for name, block in self.mixed.items():

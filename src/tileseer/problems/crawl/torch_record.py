@@ -91,7 +91,7 @@ def _following(recorder: _Recorder) -> Iterator[None]:
 
 
 def build(make: Callable[[], Any]) -> Any:
-    """Return the model of ``make`` on the meta device.
+    """Model of ``make`` on the meta device.
 
     Constructors that look at values cannot run there; they run on the CPU, and the model is moved.
     """

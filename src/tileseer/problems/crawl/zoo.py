@@ -84,7 +84,7 @@ class Entry:
 
 
 def parse_run(text: str, where: str) -> NetworkRun:
-    """Return the run that ``text`` describes."""
+    """The run that ``text`` describes."""
     match = _RUN.fullmatch(text)
     if not match:
         raise UserError(f"{where}: {shown(text)} is no run such as 'train 64@3x224x224' or 'infer 1@3x480x640'")
