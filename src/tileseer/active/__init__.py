@@ -1,1 +1,1 @@
-"""The active stage: which training pairs are worth measuring."""
+"""The active stage: choice of the training pairs to measure."""

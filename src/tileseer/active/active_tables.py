@@ -1,4 +1,4 @@
-"""From support tables to the pool that active measuring chooses from, and from its rounds to the table of pairs."""
+"""The pool of active measuring from support tables, and the table of chosen pairs from its rounds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tileseer.support import support_table
 
 
 def pool(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: Sequence[pa.Table]) -> tuple[Pool, pa.Table]:
-    """Return the supported pairs of training problems, and the same as rows of ``receipt.IDENTITY``.
+    """The supported pairs of training problems, and the same as rows of ``receipt.IDENTITY``.
 
     ``pairs`` are the support tables of all chunks. The order is by problem and then by candidate of the two tables.
     """
@@ -41,7 +41,7 @@ def pool(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: Sequence[pa.Ta
 
 
 def table(rounds: Sequence[Round], pairs: pa.Table) -> pa.Table:
-    """Return the chosen pairs with what each round saw in the metadata; ``pairs`` are those of the pool."""
+    """The chosen pairs with what each round saw in the metadata; ``pairs`` are those of the pool."""
     chosen = np.concatenate([one.pairs for one in rounds])
     number = np.repeat(np.arange(len(rounds)), [len(one.pairs) for one in rounds])
     found = pairs.take(pa.array(chosen)).append_column("round", pa.array(number, pa.int32())).cast(SCHEMA)

@@ -1,4 +1,4 @@
-"""Active measuring: which pairs of the training problems are worth the device's time.
+"""Active measuring: the choice of training pairs that are worth the device's time.
 
 A small design that depends on nothing measured starts it. Then rounds follow: a model of what was measured so far says
 for every problem which candidates look fastest, and those that were not measured yet are measured next. It ends when
@@ -101,7 +101,7 @@ def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> 
 
 
 def design(pool: Pool, pairs: float, seed: int) -> np.ndarray:
-    """Return the first pairs, rising: a share of each problem's, drawn by the names of problem and candidate.
+    """The first pairs, rising: a share of each problem's, drawn by the names of problem and candidate.
 
     Every problem has some, or the model knows nothing of its level; the draw spreads them over the candidates.
     """
@@ -109,7 +109,7 @@ def design(pool: Pool, pairs: float, seed: int) -> np.ndarray:
 
 
 def _most_promising(pool: Pool, score: np.ndarray, round_of: np.ndarray, pairs: int) -> np.ndarray:
-    """Return about ``pairs`` unmeasured pairs, rising, the same share of each problem's: those of the highest score."""
+    """About ``pairs`` unmeasured pairs, rising, the same share of each problem's: those of the highest score."""
     open_ = round_of == UNMEASURED
     if not open_.any():
         return np.array([], np.int64)
@@ -118,7 +118,7 @@ def _most_promising(pool: Pool, score: np.ndarray, round_of: np.ndarray, pairs: 
 
 
 def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.ndarray:
-    """Return the rows with the lowest rank of each problem, rising; about the same share of each, ``pairs`` at most.
+    """The rows with the lowest rank of each problem, rising; about the same share of each, ``pairs`` at most.
 
     Every problem has one row at least, as long as there are so many.
     """
@@ -134,7 +134,7 @@ def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.nd
 
 
 def _draw(pool: Pool, seed: int) -> np.ndarray:
-    """Return a number of each pair that looks drawn and depends on the names of problem and candidate only."""
+    """A number of each pair that looks drawn and depends on the names of problem and candidate only."""
     tables = (pool.problems["problem_key"], pool.candidates["candidate"])
     problem, candidate = (draws.of_names(f"{seed},{name}" for name in table) for table in tables)
     return draws.of_pairs(problem[pool.problem], candidate[pool.candidate])
@@ -146,7 +146,7 @@ def _best_of_each(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
 
 
 def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:
-    """Return the logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n].
+    """The logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n].
 
     As long as no pair has a time, since a small pool's first share is none or all of it failed, it is a draw.
     """

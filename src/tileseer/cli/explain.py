@@ -67,6 +67,7 @@ def _explain_pick(args: argparse.Namespace) -> int:
     measured problems that are most like this one.
     """
     # LightGBM and pandas take a second; the other mode needs neither.
+    from tileseer.cli import pick_text
     from tileseer.client import explain_pick
 
     problem = options.problem(args)
@@ -74,7 +75,7 @@ def _explain_pick(args: argparse.Namespace) -> int:
     if args.json:
         options.print_json("explain pick", found)
     else:
-        print("\n".join(explain_pick.lines(found)))
+        print("\n".join(pick_text.lines(found)))
     return 0
 
 

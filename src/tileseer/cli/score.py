@@ -60,13 +60,13 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         content = {
             "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
-            "kernels": len(pairs.names), "problems": len(pairs.dims), "supported_pairs": supported,
+            "kernels": len(pairs.kernels), "problems": len(pairs.dims), "supported_pairs": supported,
             "notes": [*remarks, *more],
         }  # fmt: skip
         options.print_json("score", content)
         return 0
     print(
-        f"{table.num_rows:,} pairs of {len(pairs.names):,} kernels and {len(pairs.dims):,} problems scored on "
+        f"{table.num_rows:,} pairs of {len(pairs.kernels):,} kernels and {len(pairs.dims):,} problems scored on "
         f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
     return 0

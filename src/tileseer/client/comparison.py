@@ -61,7 +61,7 @@ class Comparison:
     """How many pairs went from one status to another; empty for models."""
 
     def record(self) -> dict[str, Any]:
-        """Return everything as values that JSON has."""
+        """The comparison as values that JSON has."""
         tables = {name: getattr(self, name) for name in ("problems", "candidates", "statuses")}
         return {
             "what": self.what,
@@ -156,7 +156,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
 
 
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
-    """Return a dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
+    """A dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
     table = parquet.read(path)
     made = provenance.of_table(table, path)
     # What was never run can not have become faster or slower.
@@ -174,7 +174,7 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
 
 
 def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
-    """Return which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
+    """Which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.abs(gain.to_numpy()) / np.asarray(error)
     # Two-sided, of a normal distribution.
@@ -189,7 +189,7 @@ def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
 
 
 def _best_by_problem(both: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
-    """Return the best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
+    """The best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
     rows = []
     for key, pairs in timed.groupby("problem_key", sort=True):
         best_a = pairs.iloc[int(pairs["latency_ms_a"].argmin())]
@@ -236,14 +236,14 @@ def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
 
 
 def _picks(selector: Selector, measurements: Measurements) -> np.ndarray:
-    """Return the row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
+    """The row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
     scores, offered = ranking.rank_pool(measurements, selector)
     scores = np.where(offered, scores, -np.inf)
     return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
 
 
 def _geometric(gain_percent: pd.Series) -> dict[str, Any]:
-    """Return the geometric mean of speed ratios and its interval over problems, as percent."""
+    """The geometric mean of speed ratios and its interval over problems, as percent."""
     logs = np.log1p(gain_percent.to_numpy() / 100)
     low, high = (100 * np.expm1(value / 100) for value in bootstrap.of_mean(logs))
     return {"mean": _percent(float(logs.mean())), "interval": [round(low, 4), round(high, 4)]}
@@ -265,5 +265,5 @@ _PLAIN = {
 
 
 def is_models(path: Path) -> bool:
-    """Return whether ``path`` is a published model directory."""
+    """Whether ``path`` is a published model directory."""
     return (path / model_files.INDEX).is_file()

@@ -1,4 +1,4 @@
-"""What this machine has of what the workflow can use, and how to get the rest."""
+"""Compilers, GPUs and packages of this machine that the workflow can use, and how to get the rest."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked for."""
+    """One looked-for thing."""
 
     subject: str
     status: str
@@ -37,7 +37,7 @@ class Finding:
 
 
 def findings(config: Config, api_table: Path) -> list[Finding]:
-    """Return what was found, in the order in which a build needs it."""
+    """Everything that was looked for, in the order in which a build needs it."""
     compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
     tree = _tried("Composable Kernel tree", compiles, lambda: str(ck_tree.find(config.ck)))
     return [
@@ -112,7 +112,7 @@ def _amd_gpu(config: Config) -> Finding:
 
 
 def _kfd_targets(nodes: Path) -> list[str]:
-    """Return the targets (gfx...) of the driver's nodes; a node of version 0 is a CPU."""
+    """The targets (gfx...) of the driver's nodes; a node of version 0 is a CPU."""
     found = []
     for path in sorted(nodes.glob("*/properties")):
         rows = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)

@@ -1,8 +1,7 @@
-"""Why a model picks a kernel for a problem: the ranking, what speaks for the first, and what it has learnt nearby."""
+"""Explanation of a pick: the ranking, what speaks for its first candidate, and the nearest training problems."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from tileseer.conv import problem
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.core.progress import table_lines
 from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
@@ -24,13 +22,12 @@ from tileseer.validation import explain
 
 NEAREST = 5
 """Measured problems that are shown."""
-_USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
 
 
 def explanation(
     models: Path, wanted: Problem, top: int = 5, against: str | None = None, measured: Path | None = None
 ) -> dict[str, Any]:
-    """Return why the models in a directory pick what they pick for ``wanted``, as values that JSON has.
+    """Reasons of the models' pick for ``wanted``, as values that JSON has.
 
     The pick is explained against the candidate ``against``, by default the second of the ranking. ``measured`` is a
     dataset: the ranking then has the times that it holds of this problem, and the nearest problems are its own.
@@ -67,7 +64,7 @@ def _of_the_same(measurements: Measurements, selector: Selector, path: Path) -> 
 def _ranking(
     selector: Selector, wanted: Problem, shown: pd.DataFrame, times: Measurements | None
 ) -> list[dict[str, Any]]:
-    """Return the first candidates with what the model predicts and, where it was timed, what was measured.
+    """The first candidates with what the model predicts and, where it was timed, what was measured.
 
     A model of relative efficiency predicts no time; every target gives the ratio to the pick's.
     """
@@ -98,7 +95,7 @@ def _add_measured(rows: list[dict[str, Any]], wanted: Problem, times: Measuremen
 
 
 def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against: str | None) -> dict[str, Any]:
-    """Return what speaks for the first of the ranking against another candidate; nothing where it is the only one."""
+    """Contributions of features to the lead of the first candidate over another one; none if it is the only one."""
     if against is None and len(ranked) == 1:
         return {"against": None, "contributions": [], "other_features": 0.0, "own_offset": 0.0}
     name = against or str(ranked["candidate"].iloc[1])
@@ -126,7 +123,7 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
 
 
 def _nearest(selector: Selector, wanted: Problem, times: Measurements | None) -> dict[str, Any]:
-    """Return the training problems most like ``wanted``, and how near they are; nothing where the model keeps none."""
+    """The training problems most like ``wanted``, and how near they are; nothing where the model keeps none."""
     training = _training(selector) if times is None else times.problems[times.problems["split"] == "train"]
     if training.empty:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
@@ -153,76 +150,10 @@ def _nearest(selector: Selector, wanted: Problem, times: Measurements | None) ->
 
 
 def _training(selector: Selector) -> pd.DataFrame:
-    """Return the training problems that a model directory keeps, with the ``fastest`` candidate of each."""
+    """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
     variant, _, dtype = selector.spec.operation.rpartition("_")
     dims = selector.known[list(DIMS)].to_dict("records")
     table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
     trained = parquet.read(selector.folder / model_files.OUT_OF_FOLD, columns=["problem_key"])
     return table[table["problem_key"].isin(trained["problem_key"].to_pylist())]
-
-
-_HEADS = {
-    "predicted_time_over_that_of_the_pick": "time/pick",
-    "predicted_efficiency": "efficiency, %",
-    "predicted_ms": "predicted, ms",
-    "measured_status": "measured",
-    "measured_ms": "ms",
-    "measured_efficiency": "of the best, %",
-}
-"""What the columns of the ranking are called on a terminal."""
-
-
-def lines(found: dict[str, Any]) -> list[str]:
-    """Return an ``explanation`` as text for a terminal."""
-    pick = found["ranking"][0]
-    said = [
-        f"{found['operation']} on {found['arch']} ({found['device']}), device kind: {found['device_kind']}",
-        f"problem: {_dims(found['problem'])}",
-        f"pick: {pick['candidate']}, first of {found['supported_candidates']} candidates that can run it",
-    ]
-    if found["fastest_measured"]:
-        said.append(f"fastest measured on exactly this problem ({found['device_kind']}): {found['fastest_measured']}")
-    columns = [name for name in pick if name != "candidate"] + ["candidate"]
-    heads = [_HEADS.get(name, name.replace("_", " ")) for name in columns]
-    said += ["", *table_lines(heads, [[_cell(row[name]) for name in columns] for row in found["ranking"]])]
-    return [*said, "", *_reason_lines(found), "", *_nearest_lines(found)]
-
-
-def _reason_lines(found: dict[str, Any]) -> list[str]:
-    if found["against"] is None:
-        return ["there is no other candidate: nothing to explain it against"]
-    said = [
-        f"ahead of {found['against']} by {found['score_ahead']:.4f} in score (e to that is the ratio of predicted "
-        "times); of that, positive for the pick:"
-    ]
-    rows = [
-        [f"{c['contribution']:+.4f}", c["feature"], f"{c['pick']:g}", f"{c['other']:g}"] for c in found["contributions"]
-    ]
-    rows.append([f"{found['other_features']:+.4f}", "all other features", "", ""])
-    rows.append([f"{found['own_offset']:+.4f}", "what the candidates' own offsets differ by", "", ""])
-    return said + table_lines(["points", "feature", "of the pick", "of the other"], rows)
-
-
-def _nearest_lines(found: dict[str, Any]) -> list[str]:
-    if found["distance_percentile"] is None:
-        return ["training problems: not kept with this model; give --dataset"]
-    said = [
-        f"farther from the training problems than {found['distance_percentile']:g} % of these are from one another"
-        + (": " + "; ".join(found["outside_training"]) if found["outside_training"] else "")
-    ]
-    rows = [
-        [_cell(row["out_of_fold_efficiency"]), _dims(row["problem"]), row["fastest"] or "-"]
-        for row in found["nearest_training_problems"]
-    ]
-    return said + table_lines(["out of fold, %", "nearest training problem", "fastest there"], rows)
-
-
-def _dims(dims: dict[str, int]) -> str:
-    return " ".join(f"{name}={value}" for name, value in dims.items() if name in "NCK" or value != _USUAL[name])
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,8 +1,8 @@
-"""Scores of any kernels on any problems by a published model, so that it can be judged on others' measurements."""
+"""Scores of any kernels on any problems by a published model, to judge it on measurements of others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -54,12 +54,10 @@ if it is not ``supported``; ``rank`` 1 is the highest score of the problem among
 
 @dataclass(frozen=True)
 class Pairs:
-    """Which kernels are to be scored on which problems: n pairs."""
+    """n pairs of kernels and problems to score."""
 
-    names: list[str]
-    """Distinct names, as they were given."""
-    kernels: list[Named]
-    """What they stand for."""
+    kernels: dict[str, Named]
+    """By distinct name, as it was given."""
     dims: pd.DataFrame
     """Distinct problems, columns ``DIMS`` and ``problem_idx``."""
     name: np.ndarray
@@ -68,7 +66,7 @@ class Pairs:
 
 
 def kernel_names(path: Path) -> list[tuple[int, str]]:
-    """Return (line, name) of a list of kernels: one a line, # for remarks, or a CSV with a column ``kernel``."""
+    """(line, name) of a list of kernels: one a line, # for remarks, or a CSV with a column ``kernel``."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
@@ -85,7 +83,7 @@ def kernel_names(path: Path) -> list[tuple[int, str]]:
 
 
 def csv_kernels(path: Path, table: pd.DataFrame) -> list[tuple[int, str]]:
-    """Return (line, name) of every row of a CSV with a column ``kernel``."""
+    """(line, name) of every row of a CSV with a column ``kernel``."""
     if "kernel" not in table:
         raise UserError(f"{path}: column kernel is missing; give the kernels with --kernels, or a column kernel")
     names = table["kernel"].str.strip().tolist()
@@ -93,7 +91,7 @@ def csv_kernels(path: Path, table: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def understood(path: Path, named: Sequence[tuple[int, str]], arch: str) -> dict[str, Named]:
-    """Return what each distinct name stands for, without depthwise kernels, which no model knows.
+    """Kernel of each distinct name, without depthwise kernels, which no model knows.
 
     ``UserError`` names file and line of the first name that is unknown.
     """
@@ -108,44 +106,45 @@ def understood(path: Path, named: Sequence[tuple[int, str]], arch: str) -> dict[
 
 
 def every_pair(problems: Path, kernels: Path, arch: str) -> tuple[Pairs, list[str]]:
-    """Return each kernel of a list with each distinct problem of its dimensionality, and remarks."""
-    table = foreign_problems.read_csv(problems)
-    rows, remarks = foreign_problems.dims(problems, table)
-    foreign_problems.check(problems, rows, "forward", "bf16")
-    rows["problem_idx"] = _problem_idx(table)
-    distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
+    """Each kernel of a list with each distinct problem of its dimensionality, and remarks."""
+    rows, remarks = _problems(problems)
     named = kernel_names(kernels)
     found = understood(kernels, named, arch)
-    remarks += _left_out(named, found)
-    is_3d = _is_3d(distinct)
-    ndim = np.array([named.kernel.ndim for named in found.values()])
-    problem, name = np.nonzero((ndim[None, :] == 3) == is_3d[:, None])
-    return Pairs(list(found), list(found.values()), distinct, name, problem), remarks
+    distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
+    problem, name = np.nonzero(_kernels_3d(found)[None, :] == _is_3d(distinct)[:, None])
+    return Pairs(found, distinct, name, problem), remarks + _left_out(named, found)
 
 
 def listed_pairs(problems: Path, arch: str) -> tuple[Pairs, list[str]]:
-    """Return the pairs of a CSV that has a column ``kernel``, row by row, and remarks."""
-    table = foreign_problems.read_csv(problems)
-    named = csv_kernels(problems, table)
-    rows, remarks = foreign_problems.dims(problems, table)
-    foreign_problems.check(problems, rows, "forward", "bf16")
+    """The pairs of a CSV that has a column ``kernel``, row by row, and remarks."""
+    rows, remarks = _problems(problems)
+    named = csv_kernels(problems, foreign_problems.read_csv(problems))
     found = understood(problems, named, arch)
     remarks += _left_out(named, found)
-    rows["problem_idx"] = _problem_idx(table)
     kept = [row for row, (_, name) in enumerate(named) if name in found]
     rows, named = rows.iloc[kept].reset_index(drop=True), [named[row] for row in kept]
     distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
     problem = pd.MultiIndex.from_frame(distinct[list(DIMS)]).get_indexer(pd.MultiIndex.from_frame(rows[list(DIMS)]))
     position = {name: i for i, name in enumerate(found)}
     name = np.array([position[text] for _, text in named])
-    wrong = np.array([k.kernel.ndim == 3 for k in found.values()])[name] != _is_3d(distinct)[problem]
+    wrong = _kernels_3d(found)[name] != _is_3d(distinct)[problem]
     if wrong.any():
-        row = int(wrong.argmax())
+        line, text = named[int(wrong.argmax())]
         raise UserError(
-            f"{problems}, line {named[row][0]}: kernel {named[row][1]!r} has another "
-            "dimensionality than the problem (3D: Di or Z above 1)"
+            f"{problems}, line {line}: kernel {text!r} has another dimensionality than the problem "
+            "(3D: Di or Z above 1)"
         )
-    return Pairs(list(found), list(found.values()), distinct, name, problem), remarks
+    return Pairs(found, distinct, name, problem), remarks
+
+
+def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
+    """The checked dimensions of each row of a CSV and ``problem_idx``, and remarks."""
+    table = foreign_problems.read_csv(path)
+    rows, remarks = foreign_problems.dims(path, table)
+    foreign_problems.check(path, rows, "forward", "bf16")
+    numbered = "problem_idx" in table and table["problem_idx"].str.fullmatch(r"\d{1,18}").all()
+    rows["problem_idx"] = table["problem_idx"].astype(np.int64) if numbered else np.arange(len(table))
+    return rows, remarks
 
 
 def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list[str]:
@@ -154,45 +153,38 @@ def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list
 
 
 def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
-    """Return one row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
+    """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
     index = published.verify(models)
-    operations = [f"{named.kernel.variant}_{named.kernel.dtype}" for named in pairs.kernels]
-    remarks, values = [], _Values(len(pairs.name))
-    of_name = np.array(operations, dtype=object)
-    for operation in dict.fromkeys(operations):
-        model = _model_for(models, operation, list(index.operations))
-        if model != operation:
-            remarks.append(f"there is no model of {operation}; its kernels are scored by that of {model}")
-        rows = np.flatnonzero((of_name == operation)[pairs.name])
+    named = list(pairs.kernels.values())
+    of_kernel = np.array([f"{one.kernel.variant}_{one.kernel.dtype}" for one in named], object)
+    operation = of_kernel[pairs.name]
+    count, remarks = len(pairs.name), []
+    values = pd.DataFrame({"score": np.full(count, np.nan), "rule": 0, "in_pool": False, "model": ""})
+    for wanted in dict.fromkeys(of_kernel):
+        model = _model_for(models, wanted, list(index.operations))
+        if model != wanted:
+            remarks.append(f"there is no model of {wanted}; its kernels are scored by that of {model}")
+        rows = np.flatnonzero(operation == wanted)
         if len(rows):
-            _score_operation(Selector.load(models, model), pairs, operation, rows, values, threads)
-    values.rank[:] = _ranks(pairs.problem, of_name[pairs.name], values)
-    assumed = sum(bool(named.assumed) for named in pairs.kernels)
+            scored = _scored(Selector.load(models, model), pairs, Operation.parse(wanted), rows, threads)
+            for column, found in scored.items():
+                values.loc[rows, column] = found
+    supported = values.assign(problem=pairs.problem, operation=operation, behind=-values["score"])[values["rule"] == 0]
+    values["rank"] = supported.groupby(["problem", "operation"])["behind"].rank(method="first")
+    assumed = sum(bool(one.assumed) for one in named)
     if assumed:
-        remarks.append(f"{assumed} of {len(pairs.names)} kernel names leave fields open; column assumed has them")
-    outside = len(set(pairs.name[~values.in_pool].tolist()))
+        remarks.append(f"{assumed} of {len(named)} kernel names leave fields open; column assumed has them")
+    outside = len(set(pairs.name[~values["in_pool"]].tolist()))
     if outside:
         remarks.append(
-            f"{outside} of {len(pairs.names)} kernels are not in the model's pool: their registers, LDS and occupancy "
+            f"{outside} of {len(named)} kernels are not in the model's pool: their registers, LDS and occupancy "
             "are estimates, and they have no offset of their own"
         )
-    return _table(pairs, operations, values, index), remarks
-
-
-class _Values:
-    """What scoring fills in, one entry a pair."""
-
-    def __init__(self, count: int) -> None:
-        self.score = np.full(count, np.nan)
-        self.supported = np.zeros(count, bool)
-        self.rule = np.zeros(count, np.int32)
-        self.in_pool = np.zeros(count, bool)
-        self.rank = np.zeros(count, np.int32)
-        self.model = np.full(count, "", dtype=object)
+    return _table(pairs, values, index), remarks
 
 
 def _model_for(models: Path, operation: str, known: list[str]) -> str:
-    """Return the operation whose model scores ``operation``: its own, else of its direction, equal sizes first."""
+    """The operation whose model scores ``operation``: its own, else of its direction, equal sizes first."""
     wanted = Operation.parse(operation)
     size = ELEMENT_BYTES[wanted.dtype]
     own = [Operation.parse(name) for name in known if Operation.parse(name).variant == wanted.variant]
@@ -202,27 +194,27 @@ def _model_for(models: Path, operation: str, known: list[str]) -> str:
     return str(own[0])
 
 
-def _score_operation(
-    selector: Selector, pairs: Pairs, operation: str, rows: np.ndarray, values: _Values, threads: int
-) -> None:
-    wanted = Operation.parse(operation)
-    used, local_name = np.unique(pairs.name[rows], return_inverse=True)
-    used_problems, local_problem = np.unique(pairs.problem[rows], return_inverse=True)
-    pool, in_pool = _pool(selector, [pairs.kernels[i] for i in used])
+def _scored(
+    selector: Selector, pairs: Pairs, operation: Operation, rows: np.ndarray, threads: int
+) -> dict[str, np.ndarray | str]:
+    """Columns ``score``, ``rule``, ``in_pool`` and ``model`` of some pairs, whose kernels are of one operation."""
+    used, name = np.unique(pairs.name[rows], return_inverse=True)
+    used_problems, problem = np.unique(pairs.problem[rows], return_inverse=True)
+    named = list(pairs.kernels.values())
+    pool, in_pool = _pool(selector, [named[i] for i in used])
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
-    problems = problems.assign(variant=wanted.variant, dtype=wanted.dtype, ndim=np.where(_is_3d(problems), 3, 2))
-    verdicts = check(problems, pool, wanted.variant, selector.hardware.wave_size)
-    verdict = verdicts[local_problem, local_name]
-    values.rule[rows] = verdict
-    values.supported[rows] = verdict == 0
-    values.in_pool[rows] = in_pool[local_name]
-    values.model[rows] = selector.spec.operation
-    model = replace(selector, pool=pool)
-    values.score[rows] = model.predict(problems, local_problem, local_name, threads)
+    problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
+    verdicts = check(problems, pool, operation.variant, selector.hardware.wave_size)
+    return {
+        "score": replace(selector, pool=pool).predict(problems, problem, name, threads),
+        "rule": verdicts[problem, name],
+        "in_pool": in_pool[name],
+        "model": selector.spec.operation,
+    }
 
 
 def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return kernels as a pool: resources and offset of the published pool where it has them, else estimates and 0."""
+    """Kernels as a pool: resources and offset of the published pool where it has them, else estimates and 0."""
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
@@ -246,7 +238,7 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
 
 
 def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:
-    """Return the resources of the candidate of the pool that shares the most fields with each kernel.
+    """The resources of the candidate of the pool that shares the most fields with each kernel.
 
     There are formulas for the registers of CK Tile kernels only; of others the pool is all that is known.
     """
@@ -262,46 +254,35 @@ def _is_3d(dims: pd.DataFrame) -> np.ndarray:
     return pd.concat([dims[name] != value for name, value in flat.items()], axis=1).any(axis=1).to_numpy()
 
 
-def _problem_idx(table: pd.DataFrame) -> np.ndarray:
-    """Return the column ``problem_idx`` where it is there and whole, else the row's number."""
-    if "problem_idx" in table and table["problem_idx"].str.fullmatch(r"\d{1,18}").all():
-        return table["problem_idx"].astype(np.int64).to_numpy()
-    return np.arange(len(table))
+def _kernels_3d(found: dict[str, Named]) -> np.ndarray:
+    return np.array([named.kernel.ndim == 3 for named in found.values()], bool)
 
 
-def _ranks(problem: np.ndarray, operation: np.ndarray, values: _Values) -> np.ndarray:
-    """Return the rank of each supported pair among those of its problem and operation; 0 for the others."""
-    ranks = np.zeros(len(problem), np.int32)
-    rows = np.flatnonzero(values.supported)
-    frame = pd.DataFrame({"p": problem[rows], "o": operation[rows].astype(str), "s": -values.score[rows]})
-    ranks[rows] = frame.groupby(["p", "o"])["s"].rank(method="first").to_numpy(np.int32)
-    return ranks
-
-
-def _table(pairs: Pairs, operations: list[str], values: _Values, index: published.Index) -> pa.Table:
-    def word(texts: Sequence[str], rows: np.ndarray) -> pa.DictionaryArray:
-        distinct, code = np.unique(np.array(texts, dtype=object).astype(str), return_inverse=True)
+def _table(pairs: Pairs, values: pd.DataFrame, index: published.Index) -> pa.Table:
+    def words(texts: Iterable[str], rows: np.ndarray) -> pa.DictionaryArray:
+        distinct, code = np.unique(np.array(list(texts), object).astype(str), return_inverse=True)
         return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))
 
+    named = list(pairs.kernels.values())
     every = np.zeros(len(pairs.name), np.int64)
     dims = pairs.dims.iloc[pairs.problem]
-    parsed = [Operation.parse(operation) for operation in operations]
+    rules = ["", *(rule.name for rule in of_arch(index.arch).part("support").RULES)]
     columns = {
         "problem_idx": dims["problem_idx"].to_numpy(),
-        "kernel": word(pairs.names, pairs.name),
-        "variant": word([o.variant for o in parsed], pairs.name),
-        "dtype": word([o.dtype for o in parsed], pairs.name),
-        "ndim": np.array([n.kernel.ndim for n in pairs.kernels], np.int32)[pairs.name],
+        "kernel": words(pairs.kernels, pairs.name),
+        "variant": words((one.kernel.variant for one in named), pairs.name),
+        "dtype": words((one.kernel.dtype for one in named), pairs.name),
+        "ndim": np.array([one.kernel.ndim for one in named], np.int32)[pairs.name],
         **{name: dims[name].to_numpy(np.int32) for name in DIMS},
-        "candidate": word([candidates.label(n.kernel.name, n.split_k) for n in pairs.kernels], pairs.name),
-        "assumed": word([n.assumed for n in pairs.kernels], pairs.name),
-        "in_pool": values.in_pool,
-        "supported": values.supported,
-        "rule": word(["", *(rule.name for rule in of_arch(index.arch).part("support").RULES)], values.rule),
-        "score": values.score,
-        "rank": values.rank,
-        "model_operation": word(values.model.tolist(), np.arange(len(every))),
-        "arch": word([index.arch], every),
-        "device_kind": word([index.device_kind], every),
+        "candidate": words((candidates.label(one.kernel.name, one.split_k) for one in named), pairs.name),
+        "assumed": words((one.assumed for one in named), pairs.name),
+        "in_pool": values["in_pool"].to_numpy(bool),
+        "supported": (values["rule"] == 0).to_numpy(),
+        "rule": words(rules, values["rule"].to_numpy()),
+        "score": values["score"].to_numpy(),
+        "rank": values["rank"].fillna(0).to_numpy(np.int32),
+        "model_operation": words(values["model"], np.arange(len(every))),
+        "arch": words([index.arch], every),
+        "device_kind": words([index.device_kind], every),
     }
     return pa.table(columns, schema=SCHEMA)

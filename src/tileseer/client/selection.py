@@ -90,7 +90,7 @@ class Selector(Model):
         )
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Picks:
-        """Return the pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
+        """The pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
 
         ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: choose among
         the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
@@ -107,7 +107,7 @@ class Selector(Model):
         return Picks(candidate, score, known)
 
     def known_row(self, wanted: Problem) -> int:
-        """Return the row of the candidate that was fastest when exactly this problem was measured, or -1."""
+        """The row of the candidate that was fastest when exactly this problem was measured, or -1."""
         return int(self._known_rows(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
 
     def _known_rows(self, dims: np.ndarray) -> np.ndarray:
@@ -120,7 +120,7 @@ class Selector(Model):
         return {row.tobytes(): candidate for row, candidate in zip(dims, self.known["row"].tolist(), strict=True)}
 
     def guaranteed(self, wanted: Problem, confidence: float) -> pd.DataFrame:
-        """Return the first rows of ``rank``: the smallest set that holds a near-best candidate with ``confidence``.
+        """The first rows of ``rank``: the smallest set that holds a near-best candidate with ``confidence``.
 
         Near-best, and under which assumption: ``serving.guarantee``. All rows where the calibration cannot promise it.
         """
@@ -135,7 +135,7 @@ class Selector(Model):
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:
-    """Return ``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
+    """``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
     values = np.asarray(dims)
     if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
         raise UserError(

@@ -1,6 +1,6 @@
-"""How far a workflow is: what of each operation is there, read from the files of ``results/``.
+"""Progress of a workflow, read from the files of ``results/``.
 
-It tells what exists, not what is out of date: that only ``snakemake -n`` knows.
+It shows what exists, not what is out of date: only ``snakemake -n`` knows that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WHOLE = {
 
 @dataclass(frozen=True)
 class OperationStatus:
-    """What of one operation is there."""
+    """State of one operation."""
 
     operation: str
     chunks: int
@@ -56,7 +56,7 @@ class OperationStatus:
 
 
 def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
-    """Return what of an operation is there; a damaged file is a ``UserError``."""
+    """State of an operation; a damaged file is a ``UserError``."""
     plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
     chunks = list(plan.read(plan_file)) if plan_file.exists() else []
     measured = (results / "libraries" / arch).is_dir()
@@ -89,7 +89,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
 
 
 def eta_seconds(before: OperationStatus, after: OperationStatus, seconds: float) -> float | None:
-    """Return how long the pairs that are left take at the rate seen between two looks; None where nothing moved."""
+    """Seconds that the remaining pairs take at the rate between two looks; None where nothing moved."""
     rate = (after.rows_measured - before.rows_measured) / seconds
     left = after.pairs_to_measure - sum(after.pairs_by_status.values())
     return None if rate <= 0 else max(left, 0) / rate
@@ -107,7 +107,7 @@ def _supported_pairs(path: Path, known: pa.Table) -> int:
 
 
 def _lines(path: Path) -> int:
-    """Return the lines of a journal without its header."""
+    """The lines of a journal without its header."""
     with path.open("rb") as stream:
         count = sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
     return max(count - 1, 0)

@@ -1,4 +1,4 @@
-"""Is a thing of ours whole: a model directory, a dataset, a recording, a folder of results, any file with a seal."""
+"""Verification of model directories, datasets, recordings, folders of results and sealed files."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ STAGES = ("models", "datasets", "configs")
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """One checked thing."""
 
     subject: str
     ok: bool
     said: str
-    """What is right with it, or what is wrong and how to repair it."""
+    """What was found; if something is wrong, how to repair it."""
 
 
 def check(path: Path, config: Path) -> list[Check]:
-    """Return what was found in ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
+    """What was found in ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
     if (path / model_files.INDEX).is_file():
         return _models(path)
     if (path / recording.FILE).is_file():

@@ -27,12 +27,12 @@ class _Parts:
 
 
 def canonical(text: str) -> str:
-    """Return the model text without the thread count, which does not belong to the model."""
+    """The model text without the thread count, which does not belong to the model."""
     return re.sub(r"^\[num_threads: \d+\]$", "[num_threads: 0]", text, flags=re.MULTILINE)
 
 
 def weighted_sum(models: Sequence[tuple[str, float]]) -> str:
-    """Return the model whose prediction is the sum of weight * prediction of each (text, weight), in this order.
+    """The model whose prediction is the sum of weight * prediction of each (text, weight), in this order.
 
     Header, feature importances and parameters are those of the first; predictions do not depend on them.
     ``UserError`` when the models differ in their features or a text is none of LightGBM's.

@@ -1,4 +1,4 @@
-"""How measured rows correct a prior: how much of it is kept, what the correction learns, and of how many trees it is.
+"""Correction of a prior by measured rows: the share of it that is kept, the labels of the correction, and its trees.
 
 All three are chosen by cross-validation among the measured rows. They are judged by the error of the logarithms within
 each problem, not by picks: the best of a problem's few measured rows need not be its best candidate.
@@ -43,7 +43,7 @@ class Correction:
 def choose(
     data: Table, folds: FoldOfRow, settings: TrainingParameters, threads: int, weights: Sequence[float] = WEIGHTS
 ) -> tuple[Choice, Correction]:
-    """Return the choice for the manifest and the correction that it is, of a prior with one of ``weights``.
+    """The choice for the manifest and the correction that it is, of a prior with one of ``weights``.
 
     Small models choose the weight, and the labels: by picks among the measured rows, and beyond a standard error.
     Models of the published size say how many trees.
@@ -79,7 +79,7 @@ def _trial(correction: Correction) -> CorrectionTrial:
 def _crossed(
     table: Table, weight: float, folds: FoldOfRow, settings: TrainingParameters, most: int, threads: int
 ) -> Correction:
-    """Return the correction of one table with the number of trees, ``most`` or fewer, that errs least out of fold."""
+    """The correction of one table with the number of trees, ``most`` or fewer, that errs least out of fold."""
     assert table.prior is not None
     # Without the prior there is nothing that could be left as it is.
     counts = [count for count in TREES if count < most and (count or weight)] + [most]

@@ -17,7 +17,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.model import objectives, row_sampling
+from tileseer.model import objectives
 from tileseer.model.model import units
 from tileseer.model.objectives import CHOICES, OBJECTIVES, Table
 from tileseer.model.schema import Alternative, ChoiceRecord, Fold, Folds, Summary
@@ -61,7 +61,7 @@ class Choice:
 
 
 def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
-    """Return a fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
+    """A fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
 
     Groups of one size go in the order of their hash, so a fold does not depend on the order of the table.
     """
@@ -89,7 +89,7 @@ def out_of_fold(
     objective: str, data: Table, folds: FoldOfRow, candidates: int, settings: TrainingParameters, trees: int,
     threads: int, held_out_folds: int | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Return the score of every row by a model that has not seen the row's group, float64 [n].
+    """The score of every row by a model that has not seen the row's group, float64 [n].
 
     Only the first ``held_out_folds`` are held out in turn, if that is given; rows of the others are NaN.
     """
@@ -107,7 +107,7 @@ def offsets(
     objective: str, booster: lightgbm.Booster | None, data: Table, learnt: np.ndarray, candidates: int,
     settings: TrainingParameters, threads: int,
 ) -> np.ndarray:  # fmt: skip
-    """Return the mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
+    """The mean residual of each candidate over its near-best rows among ``learnt``, shrunk, float64 [Q].
 
     Scores of rankings and ensembles have the spread of the logarithms, but no level: their residuals are those within
     the problem. 0 with the reference's features: who reads that model computes features and knows of no offset.
@@ -129,7 +129,7 @@ def offsets(
 
 
 def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Return the row with the highest score of each problem, by problem; of equal scores the first."""
+    """The row with the highest score of each problem, by problem; of equal scores the first."""
     order = np.lexsort((np.arange(len(score)), -score, problem))
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
@@ -143,7 +143,7 @@ def choose(
     problem are learnt from here.
     """
     rows, few = data.rows, settings.cv_rows_per_problem
-    learn = rows.learn & row_sampling.kept(rows.problem, rows.efficiency, keys, few, few // 2, settings.seed)
+    learn = rows.learn & objectives.kept(rows.problem, rows.efficiency, keys, few, few // 2, settings.seed)
     small = replace(data, rows=replace(rows, learn=learn))
     # An ensemble is tried as it is published, its members sharing the trees: as a sum of whole ones it would be three
     # times as large as what it is compared with.
@@ -174,7 +174,7 @@ def choose(
 def _confirmed(
     configured: Choice, chosen: Choice, data: Table, folds: FoldOfRow, candidates: int, threads: int
 ) -> Choice:
-    """Return ``chosen`` if it is better than what is configured with all trees and rows too, else the latter."""
+    """``chosen`` if it is better than what is configured with all trees and rows too, else the latter."""
     held_out_folds = min(configured.settings.confirm_folds, len(folds.groups))
     at = np.flatnonzero(folds.of_row < held_out_folds)
     achieved = {}
@@ -218,7 +218,7 @@ def fold_metrics(
 
 
 def picked(data: Table, score: np.ndarray, keys: np.ndarray) -> pd.DataFrame:
-    """Return ``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
+    """``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
 
     The gap is how far below the pick's score the first candidate stands that is as good as the best (``NEAR``), in
     ``units``.
@@ -252,7 +252,7 @@ def _errors(
 
 
 def best_picks(data: Table, scores: dict[str, np.ndarray]) -> str:
-    """Return the name of the scores with the best picks; the first unless another is better beyond a standard error."""
+    """The name of the scores with the best picks; the first unless another is better beyond a standard error."""
     return _better(_achieved(data, scores))
 
 
@@ -261,7 +261,7 @@ def _achieved(data: Table, scores: dict[str, np.ndarray]) -> dict[str, np.ndarra
 
 
 def _better(achieved: dict[str, np.ndarray]) -> str:
-    """Return the first name, or the best of those that are better than it by more than a standard error."""
+    """The first name, or the best of those that are better than it by more than a standard error."""
     first, *others = achieved
     gains = {name: _gain(achieved[name], achieved[first]) for name in others}
     better = [name for name, (gain, error) in gains.items() if gain > error]
@@ -269,7 +269,7 @@ def _better(achieved: dict[str, np.ndarray]) -> str:
 
 
 def _gain(values: np.ndarray, base: np.ndarray) -> tuple[float, float]:
-    """Return the mean of paired differences and its standard error."""
+    """The mean of paired differences and its standard error."""
     difference = values - base
     return float(difference.mean()), float(difference.std() / np.sqrt(len(difference)))
 

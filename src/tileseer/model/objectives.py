@@ -1,9 +1,10 @@
-"""What a model can be asked to learn, and how one is fitted: regressions, ranking, and the sum of them."""
+"""Objectives of a model and how they are fitted: regressions, a ranking, and their sum."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import lightgbm
@@ -75,7 +76,7 @@ class Rows:
     """Whether the row trains: measured ok and kept by the sampling."""
 
     def label(self, objective: str, floor: float) -> np.ndarray:
-        """Return what ``objective`` learns, float64 [n], NaN where the pair did not run."""
+        """Label of each row for ``objective``, float64 [n]; NaN where the pair did not run."""
         with np.errstate(divide="ignore"):
             if objective == "relative":
                 label = np.log(np.maximum(self.efficiency, floor))
@@ -102,8 +103,26 @@ class Table:
     """Whether that is learnt less its mean in each problem."""
 
 
+def kept(
+    problem: np.ndarray, efficiency: np.ndarray, keys: np.ndarray, per_problem: int, fastest: int, seed: int
+) -> np.ndarray:
+    """Which rows a problem keeps, bool [n]: ``per_problem`` of them (0: all), the ``fastest`` first.
+
+    Rows are sorted by ``problem``; ``efficiency`` is 0 where a pair did not run; ``keys`` is the key of each problem.
+    """
+    if not per_problem:
+        return np.ones(len(problem), bool)
+    keep = np.zeros(len(problem), bool)
+    bounds = np.flatnonzero(np.diff(problem, prepend=-1, append=np.iinfo(np.int32).max))
+    for start, stop in pairwise(bounds):
+        priority = np.random.default_rng([seed, int(keys[problem[start]], 16)]).random(stop - start)
+        priority[np.argsort(-efficiency[start:stop], kind="stable")[:fastest]] = -1.0
+        keep[start + np.argsort(priority, kind="stable")[:per_problem]] = True
+    return keep
+
+
 def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
-    """Return LightGBM's parameters without an objective."""
+    """LightGBM's parameters without an objective."""
     return {
         "num_leaves": settings.num_leaves,
         "learning_rate": settings.learning_rate,
@@ -138,7 +157,7 @@ def table(
 def fit(
     objective: str, data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int
 ) -> lightgbm.Booster:
-    """Return a model fitted to the rows ``learnt`` (sorted positions, all of them learning).
+    """A model fitted to the rows ``learnt`` (sorted positions, all of them learning).
 
     An ensemble divides the trees among its members, so it costs what one of them does.
     """
@@ -164,17 +183,17 @@ def _weighted(boosters: list[lightgbm.Booster], weights: list[float]) -> lightgb
 
 
 def predict(booster: lightgbm.Booster, data: Table, at: np.ndarray, threads: int) -> np.ndarray:
-    """Return the trees' scores of some rows, float64, without the prior's."""
+    """The trees' scores of some rows, float64, without the prior's."""
     return np.asarray(booster.predict(data.matrix[at], num_threads=threads))
 
 
 def within_problem_spread(problem: np.ndarray, score: np.ndarray) -> float:
-    """Return the standard deviation of scores around their problem's mean."""
+    """The standard deviation of scores around their problem's mean."""
     return float(np.std(centred(problem, score)))
 
 
 def centred(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """Return scores minus the mean of their problem."""
+    """Scores minus the mean of their problem."""
     count = np.bincount(problem)
     return score - (np.bincount(problem, score) / np.maximum(count, 1))[problem]
 
@@ -202,7 +221,7 @@ def fit_within(
     part: lightgbm.Dataset, label: np.ndarray, problem: np.ndarray, weight: np.ndarray, parameters: dict[str, Any],
     level_share: float, trees: int,
 ) -> lightgbm.Booster:  # fmt: skip
-    """Return a weighted least-squares regression in which what all rows of a problem miss alike counts little.
+    """A weighted least-squares regression in which what all rows of a problem miss alike counts little.
 
     That mean of the residuals decides no pick, and the label's own level is noisy: it hangs on one lucky timing. So
     only ``level_share`` of it enters the gradient (generalised least squares with a random level of each problem).

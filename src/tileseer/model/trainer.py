@@ -27,7 +27,6 @@ from tileseer.model import (
     features,
     model_files,
     objectives,
-    row_sampling,
 )
 from tileseer.model import prior as priors
 from tileseer.model.cross_validation import Choice
@@ -106,7 +105,7 @@ def train(
 
 
 def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lightgbm.Booster | None, np.ndarray]:
-    """Return a model of all rows that learn, None for one without trees, and the offset of each candidate [Q]."""
+    """A model of all rows that learn, None for one without trees, and the offset of each candidate [Q]."""
     learnt = np.flatnonzero(data.rows.learn)
     objective, settings = choice.objective, choice.settings
     booster = objectives.fit(objective, data, learnt, settings, choice.trees, threads) if choice.trees else None
@@ -117,7 +116,7 @@ def table(
     measurements: Measurements, rows: Rows, hardware: Hardware, settings: TrainingParameters, threads: int,
     prior: Prior | None = None,
 ) -> Table:  # fmt: skip
-    """Return rows with their features, ready to fit."""
+    """Rows with their features, ready to fit."""
     chosen = features.feature_set(settings.features)
     matrix = features.compute(
         measurements.problems, measurements.candidates, rows.problem, rows.candidate, hardware, settings.features
@@ -130,7 +129,7 @@ def table(
 
 
 def training_rows(measurements: Measurements, settings: TrainingParameters, used: np.ndarray | None = None) -> Rows:
-    """Return the pool rows of the problems ``used`` (bool [P], default: split ``train``) on which anything ran."""
+    """The pool rows of the problems ``used`` (bool [P], default: split ``train``) on which anything ran."""
     if used is None:
         used = (measurements.problems["split"] == "train").to_numpy()
     solvable = used & (efficiency.problem_best(measurements) > 0)
@@ -150,7 +149,7 @@ def training_rows(measurements: Measurements, settings: TrainingParameters, used
         ok,
     )
     keys = measurements.problems["problem_key"].to_numpy()
-    kept = row_sampling.kept(
+    kept = objectives.kept(
         rows.problem, rows.efficiency, keys, settings.rows_per_problem, settings.top_rows, settings.seed
     )
     return replace(rows, learn=ok & kept)

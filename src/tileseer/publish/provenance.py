@@ -1,4 +1,4 @@
-"""What made the published models: commit, configuration, packages, compiler, device, measurements, hashes of inputs.
+"""Provenance of published models: commit, configuration, packages, compiler, device, measurements, hashes of inputs.
 
 The publish stage writes it beside the models. It has no time, host or path of a machine: the same inputs, settings and
 packages on the same commit give the same bytes. The commit is that of the workflow's checkout when it published; a
@@ -80,7 +80,7 @@ def collect(
     workflow: Path,
     files: Sequence[Path] = (),
 ) -> Provenance:
-    """Return the provenance of the models of one arch.
+    """The provenance of the models of one arch.
 
     ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile;
     ``files`` are what stages read and none made.
@@ -101,7 +101,7 @@ def collect(
 
 
 def code_digest(workflow: Path) -> str:
-    """Return the SHA-256 of the names and contents of the code in the workflow's folder."""
+    """The SHA-256 of the names and contents of the code in the workflow's folder."""
     code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
     lines = sorted(f"{path.relative_to(workflow).as_posix()} {_sha256(path)}\n" for path in code)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
@@ -138,7 +138,7 @@ def _version(package: str) -> str:
 
 
 def read(models: Path) -> Provenance:
-    """Return the provenance of a model directory, after all its hashes have been checked."""
+    """The provenance of a model directory, after all its hashes have been checked."""
     index = published.verify(models)
     path = models / model_files.PROVENANCE
     if model_files.PROVENANCE not in index.sha256:

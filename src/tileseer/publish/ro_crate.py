@@ -53,7 +53,7 @@ def write(models: Path, output: Path, date: str | None = None, licence: str | No
 def metadata(
     made: Provenance, index: published.Index, sizes: dict[str, int], day: str, licence: str | None
 ) -> dict[str, Any]:
-    """Return the JSON-LD of the crate; ``sizes`` are bytes of each file of the index."""
+    """The JSON-LD of the crate; ``sizes`` are bytes of each file of the index."""
     files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index.sha256.items())]
     files.append({"@id": MODELS + model_files.INDEX, "@type": "File", "encodingFormat": "application/json"})
     kinds = sorted({one.measurements.device_kind for one in made.operations.values()})

@@ -1,4 +1,4 @@
-"""Everything that serves one trained operation: small model, C++ header, known problems, kernel list, and figures."""
+"""The serving folder of one operation: small model, C++ header, known problems, kernel list and figures."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from tileseer.families.registry import of_arch
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
-from tileseer.serving import augmentation, guarantee, header, kernel_set, known_problems
+from tileseer.serving import distillation, guarantee, header, kernel_set, known_problems
 from tileseer.serving.cascade import Cascade, by_name
-from tileseer.serving.distill import distill
 from tileseer.serving.schema import (
     Cost,
     Efficiencies,
@@ -89,10 +88,10 @@ def build(
     scores = full_model(dims)
     runs = np.isfinite(scores)
     training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
-    imagined = augmentation.near(dims[training], settings.augmented, settings.seed)
-    lessons = np.concatenate([dims[training], imagined]), np.concatenate([scores[training], full_model(imagined)])
+    added = distillation.augmentation(dims[training], settings.augmented, settings.seed)
+    lessons = np.concatenate([dims[training], added]), np.concatenate([scores[training], full_model(added)])
     able = np.isfinite(lessons[1]).any(axis=1)
-    text = distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
+    text = distillation.distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
     quick = lightgbm.Booster(model_str=text)
     served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
     achieved = _achieved(measurements, pool)
@@ -121,11 +120,11 @@ def build(
 
 
 def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
-    """Return the measured efficiency of the pool's candidates on every problem, [P, Q]."""
+    """The measured efficiency of the pool's candidates on every problem, [P, Q]."""
     position = pd.Index(measurements.candidates["candidate"]).get_indexer(pool["candidate"])
     if (position < 0).any():
         foreign = pool["candidate"][position < 0].iloc[0]
-        raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which the dataset has not")
+        raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which is missing from the dataset")
     return efficiency.grid(measurements, np.arange(len(measurements.problems)))[:, position]
 
 

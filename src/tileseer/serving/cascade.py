@@ -1,4 +1,4 @@
-"""The served model: a few trees for every candidate, all trees for the candidates that are still in the running.
+"""The served model: a few trees for every candidate, all trees for the candidates of the short lists.
 
 The same steps run here with LightGBM and in the published C++ header, with the same bits: sums of trees in their
 order in float64, then the candidate's offset; of equal scores the earlier candidate goes first.
@@ -70,28 +70,28 @@ class Cascade:
         )  # fmt: skip
 
     def supported(self, dims: np.ndarray) -> np.ndarray:
-        """Return which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
+        """Which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
         problem = self.rule_columns(by_name(dims))
         return (classes_verdicts(problem, self.kernel_classes, self.family.part("support").RULES) == 0)[:, self.classes]
 
     def rule_columns(self, columns: Columns) -> dict[str, np.ndarray]:
-        """Return what the support rules read of problems, from their dimensions and ``ndim`` by name."""
+        """Columns that the support rules read of problems, from their dimensions and ``ndim`` by name."""
         variant, dtype = self.operation.variant, self.operation.dtype
         problem = self.family.part("support").problem_columns(columns, variant, ELEMENT_BYTES[dtype])
         return problem | {"signature": signature(variant, dtype, columns["ndim"])}
 
     def problem_columns(self, columns: Columns) -> dict[str, np.ndarray]:
-        """Return what the features read of problems, from their dimensions and ``ndim`` by name."""
+        """Columns that the features read of problems, from their dimensions and ``ndim`` by name."""
         chosen = features.feature_set(self.family.features)
         return chosen.problem_columns(columns, self.operation, self.hardware)
 
     def features(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """Return the features of pairs (rows of ``dims`` and of the pool), float32 [pairs, F]."""
+        """The features of pairs (rows of ``dims`` and of the pool), float32 [pairs, F]."""
         columns = self.problem_columns(by_name(dims))
         return features.matrix(columns, self.candidates, problem, candidate, self.hardware, self.family.features)
 
     def pick(self, dims: np.ndarray, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.
+        """The pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.
 
         ``allowed`` (bool [Q]) restricts the pool.
         """
@@ -105,7 +105,7 @@ class Cascade:
         return candidate, score
 
     def _ranked(self, dims: np.ndarray, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return problem, candidate and score of the best pair of each problem that has one."""
+        """Problem, candidate and score of the best pair of each problem that has one."""
         runs = self.supported(dims)
         if allowed is not None:
             runs &= allowed
@@ -121,7 +121,7 @@ class Cascade:
 
 
 def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
-    """Return int64 columns of ``dims`` [n, 19], and ``ndim``: 3 where one of the depth fields says so."""
+    """Int64 columns of ``dims`` [n, 19], and ``ndim``: 3 where one of the depth fields says so."""
     columns = {name: dims[:, position] for position, name in enumerate(DIMS)}
     flat = (columns["pad_d"] == 0) & np.logical_and.reduce(
         [columns[name] == 1 for name in ("Di", "Z", "stride_d", "dilation_d")]
@@ -130,7 +130,7 @@ def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _first(problem: np.ndarray, score: np.ndarray, count: int) -> np.ndarray:
-    """Return the rows of the ``count`` highest scores of each problem, in row order; ``problem`` is sorted."""
+    """The rows of the ``count`` highest scores of each problem, in row order; ``problem`` is sorted."""
     order = np.lexsort((np.arange(len(score)), -score, problem))
     starts = np.flatnonzero(np.diff(problem, prepend=-1))
     within = np.arange(len(problem)) - np.repeat(starts, np.diff(starts, append=len(problem)))
@@ -138,7 +138,7 @@ def _first(problem: np.ndarray, score: np.ndarray, count: int) -> np.ndarray:
 
 
 def trees_of(model: str) -> list[dict[str, np.ndarray]]:
-    """Return the trees of a LightGBM model text: ``feature``, ``threshold``, ``left``, ``right`` and ``leaf_value``.
+    """The trees of a LightGBM model text: ``feature``, ``threshold``, ``left``, ``right`` and ``leaf_value``.
 
     A negative child -1 - i is leaf i. Only plain comparisons occur in a served model.
     """

@@ -33,18 +33,18 @@ class Writer:
         self._names: dict[object, str] = {}
 
     def loop(self, results: Mapping[str, Operand]) -> tuple[list[str], dict[str, str]]:
-        """Return the statements of one row and, for each result, the C++ expression that holds it afterwards."""
+        """The statements of one row and, for each result, the C++ expression that holds it afterwards."""
         body: list[str] = []
         known = dict(self._names)
         texts = {name: self._text(value, body, known) for name, value in results.items()}
         return body, texts
 
     def problem(self, value: Operand) -> str:
-        """Return the C++ expression of a value that only the problem decides."""
+        """The C++ expression of a value that only the problem decides."""
         return self._text(value, self.once, self._names)
 
     def table(self, values: np.ndarray) -> str:
-        """Return the name of a table with ``values``, one entry a row; equal tables are written once."""
+        """The name of a table with ``values``, one entry a row; equal tables are written once."""
         key = (values.dtype, values.tobytes())
         if key not in self._names:
             self._names[key] = f"{self._prefix}_{len(self.tables)}"
@@ -97,7 +97,7 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a number as C++ that reads back to the same bits."""
+    """A number as C++ that reads back to the same bits."""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
@@ -109,7 +109,7 @@ def literal(value: Any) -> str:
 
 
 def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, Operand], dict[str, np.ndarray]]:
-    """Return the features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
+    """The features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
     chosen = features.feature_set(cascade.family.features)
     problem = cascade.problem_columns(_inputs())
     every = np.arange(len(cascade.offset))
@@ -125,7 +125,7 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
 
 
 def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
-    """Return the rules that need the problem, as symbols over classes of kernels, and which classes pass the others."""
+    """The rules that need the problem, as symbols over classes of kernels, and which classes pass the others."""
     problem = cascade.rule_columns(_inputs())
     kernel = {name: values[0] for name, values in cascade.kernel_classes.items()}
     held = [rule.holds(problem, kernel) for rule in cascade.family.part("support").RULES]

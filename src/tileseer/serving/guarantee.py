@@ -1,4 +1,4 @@
-"""Sets of candidates that hold a near-best one with a chosen confidence: conformal prediction for new groups.
+"""Sets of candidates that hold a near-best one with a chosen confidence, by conformal prediction for new groups.
 
 For each training problem, a model that has not seen the problem's layer family says how far below its pick the first
 candidate stands that is within the tolerance of the best (``gap``, in ``model.units`` of the problem). A set
@@ -34,7 +34,7 @@ SHOWN = (0.5, 0.8, 0.9, 0.95, 0.99)
 
 
 def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFrame:
-    """Return ``problem_key`` and ``group`` of the problems to calibrate on; ``networks``: the family of each network.
+    """``problem_key`` and ``group`` of the problems to calibrate on; ``networks``: the family of each network.
 
     Layers of known networks in groups of a family, if there are enough families; else all problems, by layer family.
     """
@@ -46,7 +46,7 @@ def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFra
 
 
 def calibrate(gaps: pd.DataFrame) -> dict[str, Gaps]:
-    """Return the calibration from columns ``gap``, ``ndim`` and ``group`` of training problems."""
+    """The calibration from columns ``gap``, ``ndim`` and ``group`` of training problems."""
     parts = {f"{ndim}d": part for ndim, part in gaps.groupby("ndim") if part["group"].nunique() >= LEAST}
     return {name: _weighted(part) for name, part in {**parts, EVERY: gaps}.items()}
 
@@ -60,7 +60,7 @@ def _weighted(part: pd.DataFrame) -> Gaps:
 
 
 def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
-    """Return how far below the best score a candidate may stand, in units of its problem.
+    """Depth below the best score down to which candidates are in the set, in units of the problem.
 
     Infinite where the gaps cannot promise that much.
     """
@@ -73,7 +73,7 @@ def coverage(
     gaps: Mapping[str, Gaps], ndim: np.ndarray, group: np.ndarray, scores: np.ndarray, achieved: np.ndarray,
     near: float,
 ) -> list[Coverage]:  # fmt: skip
-    """Return what the sets of n problems achieve, one entry a confidence of ``SHOWN``; shares in percent.
+    """Coverage of the sets of n problems, one entry a confidence of ``SHOWN``; shares in percent.
 
     ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is the measured efficiency.
     ``coverage_by_group`` is the mean over ``group`` [n] of each one's share, which is what is promised.

@@ -36,7 +36,7 @@ def render(
     known: pa.Table,
     origin: Origin,
 ) -> str:
-    """Return the header of a served model; ``Cascade.of`` takes the same parts.
+    """The header of a served model; ``Cascade.of`` takes the same parts.
 
     ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems.table``, in its order.
     """
@@ -70,7 +70,7 @@ def render(
 
 
 def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, Any]:
-    """Return what the template says about features and trees; only features that a tree asks for are computed."""
+    """The template's values for features and trees; only features that a tree asks for are computed."""
     names = cascade.booster.feature_name()
     trees = trees_of(cascade.booster.model_to_string())
     used = sorted({int(feature) for tree in trees for feature in tree["feature"]})
@@ -110,7 +110,7 @@ def _rules(cascade: Cascade) -> dict[str, Any]:
 
 
 def _forest(trees: Sequence[dict[str, np.ndarray]], start_of: dict[int, int]) -> dict[str, Any]:
-    """Return the nodes of all trees, breadth first: the right child stands behind the left one, a leaf leads to itself.
+    """The nodes of all trees, breadth first: the right child stands behind the left one, a leaf leads to itself.
 
     So a walk is the same number of steps for every candidate, without a branch.
     """
@@ -136,12 +136,12 @@ def _forest(trees: Sequence[dict[str, np.ndarray]], start_of: dict[int, int]) ->
 
 
 def _below(threshold: float) -> np.float32:
-    """Return the largest float32 that is not above ``threshold``: a float32 is below both or above both."""
+    """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
     near = np.float32(threshold)
     return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
 
 
 def _candidates(ordered: pd.DataFrame, order: np.ndarray, pruned: np.ndarray) -> list[tuple[str, int, int, str]]:
-    """Return kernel, split-K, row of candidates.parquet, and whether the kernel is in the pruned set."""
+    """Kernel, split-K, row of candidates.parquet, and whether the kernel is in the pruned set."""
     columns = ordered["kernel"].tolist(), ordered["split_k"].tolist(), order.tolist(), pruned.tolist()
     return [(kernel, split_k, row, literal(own)) for kernel, split_k, row, own in zip(*columns, strict=True)]

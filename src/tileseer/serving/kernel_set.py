@@ -11,14 +11,14 @@ import numpy as np
 
 
 def by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.ndarray:
-    """Return the best efficiency of the candidates of each kernel, [P, kernels]; ``kernel`` [Q] numbers them."""
+    """The best efficiency of the candidates of each kernel, [P, kernels]; ``kernel`` [Q] numbers them."""
     best = np.zeros((len(efficiency), kernels))
     np.maximum.at(best.T, kernel, efficiency.T)
     return best
 
 
 def smallest(efficiency: np.ndarray, loss: float) -> list[int]:
-    """Return the columns of a small set, best first; ``efficiency`` [P, K] is 0 where a kernel cannot run a problem.
+    """The columns of a small set, best first; ``efficiency`` [P, K] is 0 where a kernel cannot run a problem.
 
     The mean over problems of the best in the set is at least (1 - ``loss``) times that of all columns.
     """

@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
 
 
 def table(measurements: Measurements, pool: pd.DataFrame, achieved: np.ndarray) -> pa.Table:
-    """Return the problems on which a candidate of the pool ran, in the order of their dimensions.
+    """The problems on which a candidate of the pool ran, in the order of their dimensions.
 
     ``achieved`` [P, Q]: measured efficiency of the pool's candidates, 0 where there is none. The winner of single
     timings is a little lucky: its TFLOPS are what was measured, not a promise.

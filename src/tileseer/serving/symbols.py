@@ -1,4 +1,4 @@
-"""Numbers that are not known yet: running plain column arithmetic on them gives the formula instead of the value.
+"""Symbols: column arithmetic on them gives the formula instead of the value.
 
 The features and the support rules are Python functions on columns. Called with a ``Symbol`` for what a problem
 brings and with arrays for what the candidates bring, they leave the expression that a C++ selector has to compute:
@@ -49,16 +49,16 @@ class Symbol(NDArrayOperatorsMixin):
 
     @classmethod
     def input(cls, name: str, dtype: Dtype = INT64) -> Symbol:
-        """Return what a problem brings under ``name``."""
+        """An input of the problem."""
         return cls("input", (name,), dtype, False)
 
     def astype(self, dtype: DTypeLike) -> Symbol:
-        """Return the value in another type."""
+        """The value in another type."""
         wanted: Dtype = np.dtype(dtype)
         return self if wanted == self.dtype else Symbol("cast", (self,), wanted, self.paired)
 
     def take(self, index: object) -> Symbol:
-        """Return the value itself: which pair it belongs to is the generated loop's business."""
+        """The value itself: which pair it belongs to is the generated loop's business."""
         return self
 
     def __bool__(self) -> bool:
@@ -91,7 +91,7 @@ class Symbol(NDArrayOperatorsMixin):
 
 
 def _type(value: Operand) -> Any:
-    """Return what numpy promotes: a dtype, or int and float for numbers that adapt to the other operand."""
+    """What numpy promotes: a dtype, or int and float for numbers that adapt to the other operand."""
     if isinstance(value, bool):
         return BOOL
     return type(value) if type(value) in (int, float) else value.dtype
