@@ -205,7 +205,7 @@ def write_table(path: Path, frame: pd.DataFrame) -> None:
 
 
 def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    """How far the candidate in place ``UNIT_PLACE`` stands below the first, float64, by problem.
+    """Distance of the candidate in place ``UNIT_PLACE`` below the first, float64, by problem.
 
     ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
     of more trees spreads its scores wider: in these units those of two models compare.
