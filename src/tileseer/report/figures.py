@@ -110,14 +110,13 @@ def library() -> str:
     return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 
 
-def _zoom(name: str) -> alt.Parameter:
-    """Zooming and moving of a chart while the shift key is held: without it, the page scrolls."""
-    return alt.selection_interval(
-        name=name,
-        bind="scales",
-        zoom="wheel![event.shiftKey]",
-        translate="[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
-    )
+ZOOM = alt.selection_interval(
+    name="zoom",
+    bind="scales",
+    zoom="wheel![event.shiftKey]",
+    translate="[pointerdown[event.shiftKey], window:pointerup] > window:pointermove!",
+)
+"""Zooming and moving of a chart while the shift key is held: without it, the page scrolls."""
 
 
 @each_operation
@@ -146,19 +145,14 @@ def distribution(result: OperationResult) -> Drawing:
         for share, value in zip(PERCENTILES, values, strict=True)
     ]
     names = list(distributions)
-    chart = (
-        _chart(rows)
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=_percent("efficiency"),
-            y=alt.Y("share:Q", title="problems at or below, %", axis=alt.Axis(values=[0, 20, 40, 60, 80, 100])),
-            order="share:Q",
-            color=_colour("chooser", names, LINES, columns=2, symbolType="stroke"),
-            strokeDash=alt.StrokeDash("chooser:N", scale=alt.Scale(domain=names, range=DASHES)),
-            tooltip=["chooser:N", "share:Q", alt.Tooltip("efficiency:Q", format=".1f")],
-        )
-        .add_params(_zoom("zoom"))
-        .properties(name="distribution")
+    lines = _chart(rows).mark_line(strokeWidth=2).add_params(ZOOM).properties(name="distribution")
+    chart = lines.encode(
+        x=_percent("efficiency"),
+        y=alt.Y("share:Q", title="problems at or below, %", axis=alt.Axis(values=[0, 20, 40, 60, 80, 100])),
+        order="share:Q",
+        color=_colour("chooser", names, LINES, columns=2, symbolType="stroke"),
+        strokeDash=alt.StrokeDash("chooser:N", scale=alt.Scale(domain=names, range=DASHES)),
+        tooltip=["chooser:N", "share:Q", alt.Tooltip("efficiency:Q", format=".1f")],
     )
     half = PERCENTILES.index(50)
     words = ", ".join(f"{name} {values[half]:.1f}" for name, values in distributions.items())
@@ -174,16 +168,12 @@ def pipelines(result: OperationResult) -> Drawing:
         for name, count in counts.items()
         for which, problems in (("best", count.best), ("picked", count.picked))
     ]
-    chart = (
-        _chart(rows)
-        .mark_bar(opacity=0.6)
-        .encode(
-            y=alt.Y("pipeline:N", title=None, sort=list(counts)),
-            yOffset="which:N",
-            x=alt.X("share:Q", title="problems, %", scale=alt.Scale(zero=True)),
-            color=_colour("which", ["best", "picked"], [BASELINE, MODEL]),
-        )
-    )
+    chart = _chart(rows).mark_bar(opacity=0.6).encode(
+        y=alt.Y("pipeline:N", title=None, sort=list(counts)),
+        yOffset="which:N",
+        x=alt.X("share:Q", title="problems, %", scale=alt.Scale(zero=True)),
+        color=_colour("which", ["best", "picked"], [BASELINE, MODEL]),
+    )  # fmt: skip
     words = ", ".join(f"{name} best {count.best}, picked {count.picked}" for name, count in counts.items())
     return _sized(chart, len(counts), 34), f"Problems of {total}: {words}."
 
@@ -262,14 +252,8 @@ def _wins(measured: Measured, numbers: dict[str, int]) -> Drawing:
         for (m, k), part in _cells(table, "m", "k")
         for most in [_most(part["pipeline"])]
     ]
-    base = _chart(rows).encode(
-        x=alt.X("rows (M), from 2^:O", title="rows of the matrix product (M), from 2^", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("reduction (K), from 2^:O", title="reduction (K), from 2^", sort="descending"),
-        tooltip=[
-            "rows (M), from 2^:O", "reduction (K), from 2^:O", "wins most:N", "share:Q", "shapes:Q",
-            "tile most often:N",
-        ],
-    )  # fmt: skip
+    x, y = ("rows (M), from 2^", "rows of the matrix product (M), from 2^"), ("reduction (K), from 2^",) * 2
+    base = _grid(rows, x, y, ["wins most:N", "share:Q", "shapes:Q", "tile most often:N"])
     colours = [COLOURS[(numbers[name] - 1) % len(COLOURS)] for name in names]
     shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None)
     legend = _colour("wins most", [f"{numbers[name]} {name}" for name in names], colours, columns=3, symbolOpacity=0.7)
@@ -390,26 +374,15 @@ def resources(measured: Measured) -> Drawing | None:
         for (lds, v), part in _cells(table, "lds", "v")
     ]
     best = max(rows, key=lambda row: row["mean efficiency, %"])
-    chart = (
-        _chart(rows)
-        .mark_rect(color=MODEL)
-        .encode(
-            x=alt.X("VGPRs, from:O", title="vector registers a lane, from", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("LDS KiB, from:O", title="LDS or shared memory a block, KiB, from", sort="descending"),
-            opacity=alt.Opacity(
-                "mean efficiency, %:Q",
-                scale=alt.Scale(domain=[0, 100], range=[0.03, 1.0]),
-                legend=alt.Legend(
-                    title="mean efficiency, %", orient="bottom", labelColor=INK, titleColor=INK, symbolFillColor=MODEL,
-                    symbolStrokeColor=SOFT, values=[0, 25, 50, 75, 100], direction="horizontal", symbolType="square",
-                ),
-            ),
-            tooltip=[
-                "VGPRs, from:O", "LDS KiB, from:O", "mean efficiency, %:Q", "best candidate, %:Q", "blocks a CU:Q",
-                "candidates:Q",
-            ],
-        )
+    x = ("VGPRs, from", "vector registers a lane, from")
+    y = ("LDS KiB, from", "LDS or shared memory a block, KiB, from")
+    more = ["mean efficiency, %:Q", "best candidate, %:Q", "blocks a CU:Q", "candidates:Q"]
+    legend = alt.Legend(
+        title="mean efficiency, %", orient="bottom", labelColor=INK, titleColor=INK, symbolFillColor=MODEL,
+        symbolStrokeColor=SOFT, values=[0, 25, 50, 75, 100], direction="horizontal", symbolType="square",
     )  # fmt: skip
+    shade = alt.Opacity("mean efficiency, %:Q", scale=alt.Scale(domain=[0, 100], range=[0.03, 1.0]), legend=legend)
+    chart = _grid(rows, x, y, more).mark_rect(color=MODEL).encode(opacity=shade)
     words = (
         f"{len(table)} candidates; best on average from {best['VGPRs, from']} registers and "
         f"{best['LDS KiB, from']} KiB: {best['mean efficiency, %']:.0f} percent."
@@ -434,17 +407,12 @@ def roofline(measured: Measured) -> Drawing:
     limits = [{"x": _digits(x), "y": _digits(min(peak, x * memory))} for x in corners]
     logarithmic = alt.Scale(type="log", base=2, nice=False, padding=8)
     axis = alt.Axis(tickCount=6, labelExpr="format(datum.value, datum.value < 1 ? '.2~g' : ',')")
-    dots = (
-        _chart(rows)
-        .mark_circle(color=MODEL, opacity=0.5)
-        .encode(
-            x=alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis),
-            y=alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis),
-            size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
-            tooltip=["FLOP a byte:Q", "TFLOPS:Q", "shapes:Q", "one of them:N"],
-        )
-        .add_params(_zoom("zoom"))
-        .properties(name="dots")
+    circles = _chart(rows).mark_circle(color=MODEL, opacity=0.5).add_params(ZOOM).properties(name="dots")
+    dots = circles.encode(
+        x=alt.X("FLOP a byte:Q", scale=logarithmic, title="FLOP a byte of main memory", axis=axis),
+        y=alt.Y("TFLOPS:Q", scale=logarithmic, title="TFLOPS of the best", axis=axis),
+        size=alt.Size("shapes:Q", scale=alt.Scale(range=[12, 120]), legend=None),
+        tooltip=["FLOP a byte:Q", "TFLOPS:Q", "shapes:Q", "one of them:N"],
     )
     line = _chart(limits).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
     allowed = np.minimum(peak, shapes["intensity"].to_numpy() * memory)
@@ -473,16 +441,12 @@ def learning_curve(result: OperationResult) -> Drawing | None:
         for number, share, summary in known
         for which, value in (("mean", summary.mean), ("10th percentile", summary.p10))
     ]
-    chart = (
-        _chart(rows)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
-            y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
-            color=_colour("which", ["mean", "10th percentile"], [MODEL, BASELINE]),
-            tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
-        )
-    )
+    chart = _chart(rows).mark_line(point=True).encode(
+        x=alt.X(f"{what}:Q", axis=alt.Axis(tickCount=4)),
+        y=alt.Y("efficiency:Q", title="efficiency, %", scale=alt.Scale(zero=False)),
+        color=_colour("which", ["mean", "10th percentile"], [MODEL, BASELINE]),
+        tooltip=[f"{what}:Q", "share, %:Q", "which:N", "efficiency:Q"],
+    )  # fmt: skip
     return _sized(chart, 13, 16), f"{words}, mean {known[-1][2].mean:.1f} percent."
 
 
@@ -527,6 +491,15 @@ def octaves(distance: Distance) -> str:
 
 def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))
+
+
+def _grid(rows: Rows, x: tuple[str, str], y: tuple[str, str], more: list[str]) -> alt.Chart:
+    """The rows by two ordered columns, each with the title of its axis; ``more`` columns join them in the tooltip."""
+    return _chart(rows).encode(
+        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
+        tooltip=[f"{x[0]}:O", f"{y[0]}:O", *more],
+    )
 
 
 def _spread(base: alt.Chart, **style: Any) -> Drawn:
