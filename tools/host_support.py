@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)
-    library = HostCompiler(found, HeaderTree(tree / "include"), settings, Path("workflow/native"), store)
+    library = HostCompiler(found, HeaderTree(tree / "include"), settings, store, Path("workflow/native"))
     gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
     kinds = {kind: parse(name) for kind, name in read(args.matrix, Kinds).kernels.items()}
     rows: list[Comparison] = []

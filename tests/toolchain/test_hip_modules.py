@@ -16,7 +16,7 @@ from elftools.elf.elffile import ELFFile
 
 from tileseer.compile import ck_tree, compiler, native
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries, Objects
+from tileseer.compile.libraries import Libraries
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
@@ -90,7 +90,7 @@ def kernels(machine, units, tmp_path_factory):
     found, tree, _ = machine
     folder = tmp_path_factory.mktemp("module")
     objects = []
-    for number, content in enumerate(Objects(found, tree, SETTINGS, CACHE, NATIVE).of(units)):
+    for number, content in enumerate(Libraries(found, tree, SETTINGS, CACHE, NATIVE).objects(units)):
         objects.append(folder / f"{number}.o")
         objects[-1].write_bytes(content)
     (folder / "registry.c").write_text(REGISTRY)

@@ -118,7 +118,7 @@ def test_the_library_and_our_rules_agree_on_what_can_run(machine):
             ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16"), (2,), 1
         )
     ]
-    host = HostCompiler(found, tree, SETTINGS, ROOT / "workflow/native", Cache(default_folder(), 20 << 30))
+    host = HostCompiler(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native")
     checks = host.load(units([PLAIN], "gfx950", level))
     theirs = checks.verdicts(problems)
     candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)

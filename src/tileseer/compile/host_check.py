@@ -17,7 +17,7 @@ import numpy as np
 
 from tileseer.compile import ck_tree, compiler, machine_code
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.header_tree import HeaderTree
+from tileseer.compile.libraries import Builder
 from tileseer.conv.problem import Problem
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
@@ -88,20 +88,10 @@ class _HostPassError(Exception):
         self.run = run
 
 
-class HostCompiler:
+class HostCompiler(Builder):
     """Compiles host code alone; ``native`` is the folder of hip_stand_in.cpp."""
 
-    def __init__(
-        self,
-        found: compiler.Compiler,
-        tree: HeaderTree,
-        settings: CompileSettings,
-        native: Path,
-        cache: caches.Cache,
-    ) -> None:
-        self._compiler, self._tree, self._settings, self._native = found, tree, settings, native
-        self._cache = cache
-        self._stand_in: ctypes.CDLL | None = None
+    _stand_in: ctypes.CDLL | None = None
 
     def load(self, units: Sequence[CompileUnit]) -> HostChecks:
         """Compile and load the checks of the units; ``UserError`` if they do not compile."""
@@ -109,7 +99,7 @@ class HostCompiler:
             return self._load(units)
         except _HostPassError as failure:
             run = failure.run
-            raise UserError(f"{self._compiler.path}: the host pass fails ({run.outcome}): {run.log[:500]}") from None
+            raise UserError(f"{self.compiler.path}: the host pass fails ({run.outcome}): {run.log[:500]}") from None
 
     def verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
         """``HostChecks.verdicts`` for each of S split-K, bool [S, P, Q].
@@ -117,7 +107,7 @@ class HostCompiler:
         A kernel whose host code does not compile can run nothing. One that takes too much time or memory for that is a
         ``UserError``: another run would perhaps say otherwise.
         """
-        size = self._settings.batch
+        size = self.settings.batch
         batches = [units[start : start + size] for start in range(0, len(units), size)]
         none = np.zeros((len(splits), len(problems), 0), bool)
         return np.concatenate([none, *(self._verdicts(batch, problems, splits) for batch in batches)], axis=2)
@@ -131,33 +121,33 @@ class HostCompiler:
                 parts = [self._verdicts(part, problems, splits) for part in (units[:half], units[half:])]
                 return np.concatenate(parts, axis=2)
             if failure.run.outcome != "error":
-                what = _UNDECIDED[failure.run.outcome].format(self._compiler.path)
+                what = _UNDECIDED[failure.run.outcome].format(self.compiler.path)
                 raise UserError(f"{units[0].kernel.name}: its host code {what}") from None
             return np.zeros((len(splits), len(problems), 1), bool)
         return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
 
     def _load(self, units: Sequence[CompileUnit]) -> HostChecks:
         if self._stand_in is None:
-            source = self._native / "hip_stand_in.cpp"
+            source = self.native / "hip_stand_in.cpp"
             with compiler.workspace({}) as folder:
-                run = self._run([*_STAND_IN, str(source.resolve()), "-o", "stand_in.so"], folder)
+                run = self.run([*_STAND_IN, source.resolve(), "-o", "stand_in.so"], folder, 2)
                 if run.outcome != "ok":
-                    raise UserError(f"{self._compiler.path}: {source} does not compile: {run.log[:500]}")
+                    raise UserError(f"{self.compiler.path}: {source} does not compile: {run.log[:500]}")
                 self._stand_in = ctypes.CDLL(str(folder / "stand_in.so"), mode=ctypes.RTLD_GLOBAL)
         kernels = [unit.kernel for unit in units]
         text = of_arch(units[0].arch).part("build").host_source(kernels)
-        headers = [part for unit in units for part in (unit.header, self._tree.digest(unit.header))]
-        key = caches.key(_LIBRARY_FORMAT, self._compiler.version, *HOST_PASS, text, *headers)
+        headers = [part for unit in units for part in (unit.header, self.tree.digest(unit.header))]
+        key = caches.key(_LIBRARY_FORMAT, self.compiler.version, *HOST_PASS, text, *headers)
         files = {f"{unit.kernel.name}.hpp": unit.header for unit in units} | {"unit.cpp": text.encode()}
-        content = self._cache.made_once(key, lambda: self._library(files))
+        content = self.cache.made_once(key, lambda: self._library(files))
         with compiler.workspace({"unit.so": content}) as folder:
             return HostChecks(ctypes.CDLL(str(folder / "unit.so"), mode=ctypes.RTLD_LOCAL), kernels)
 
     def _library(self, files: dict[str, bytes]) -> bytes:
         """Compile the checks of some units; ``_HostPassError`` if that makes no whole library."""
         with compiler.workspace(files) as folder:
-            arguments = [*HOST_PASS, "-I", str(self._tree.include), "-I", ".", "unit.cpp", "-o", "unit.so"]
-            run, made = self._run(arguments, folder), folder / "unit.so"
+            arguments: list[str | Path] = [*HOST_PASS, "-I", self.tree.include, "-I", ".", "unit.cpp", "-o", "unit.so"]
+            run, made = self.run(arguments, folder, 2), folder / "unit.so"
             content = made.read_bytes() if made.exists() else b""
         if run.outcome == "ok" and (fault := machine_code.fault(content)):
             run = replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
@@ -165,14 +155,11 @@ class HostCompiler:
             raise _HostPassError(run)
         return content
 
-    def _run(self, arguments: Sequence[str], folder: Path) -> compiler.Run:
-        return self._compiler.run(arguments, folder, 2.0 * self._settings.timeout_seconds, self._settings.memory_mib)
-
 
 def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
     """The host compiler of the settings; ``native`` is the folder of hip_stand_in.cpp."""
     store = caches.open_cache(cache.folder, cache.max_gib)
-    return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, native, store)
+    return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, store, native)
 
 
 @contextmanager

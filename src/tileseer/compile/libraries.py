@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 
 from tileseer.compile import compiler, machine_code, native
 from tileseer.compile.base import CompileUnit
+from tileseer.compile.compiler import Compiler, Run
 from tileseer.compile.header_tree import HeaderTree
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
@@ -35,74 +38,13 @@ def target(vendor: compiler.Vendor, arch: str) -> list[str]:
     return [f"--offload-arch={arch}"]
 
 
-class Objects:
-    """Compiles objects, each kept by content. ``native_folder`` holds the launchers (workflow/native)."""
+def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
+    """Files to compile to an object, by name."""
+    return {registration.header_file(unit.kernel): unit.header for unit in units} | {UNIT: _source(units)}
 
-    def __init__(
-        self,
-        found: compiler.Compiler,
-        tree: HeaderTree,
-        settings: CompileSettings,
-        cache: caches.Cache,
-        native_folder: Path,
-    ) -> None:
-        self._compiler = found
-        self._tree = tree
-        self._native = HeaderTree(native_folder.resolve())
-        self._settings = settings
-        self._cache = cache
-        self.flags = (*COMMON, *(CUDA if found.vendor is compiler.NVCC else HIP))
-        """Options besides folders and arch."""
 
-    def launcher_digest(self, unit: CompileUnit) -> str:
-        """Digest of the launcher's headers: they become part of the code as well."""
-        return self._native.digest(self._source([unit]))
-
-    def _source(self, units: Sequence[CompileUnit]) -> bytes:
-        return registration.source([unit.kernel for unit in units]).encode()
-
-    def command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
-        """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
-        return [
-            *self.flags, *target(self._compiler.vendor, units[0].arch), "-I", self._native.include, "-I",
-            self._tree.include, "-I", ".", "-c", UNIT, "-o", OBJECT,
-        ]  # fmt: skip
-
-    def files(self, units: Sequence[CompileUnit]) -> dict[str, bytes]:
-        """Files to compile, by name."""
-        return {registration.header_file(unit.kernel): unit.header for unit in units} | {UNIT: self._source(units)}
-
-    def keep(self, units: Sequence[CompileUnit], content: bytes) -> None:
-        """Keep an object that was made elsewhere, by ``command``."""
-        self._cache.put(self._key(units), content)
-
-    def of(self, units: Sequence[CompileUnit]) -> list[bytes]:
-        """Objects that together hold all units, which are known to compile."""
-        return [
-            self._cache.made_once(self._key(batch), lambda batch=batch: self._made(batch))  # type: ignore[misc]
-            for batch in batches(units, self._settings.batch)
-        ]
-
-    def _key(self, units: Sequence[CompileUnit]) -> str:
-        parts = [_OBJECT_FORMAT, self._compiler.version, *self.flags, units[0].arch, self._source(units)]
-        for unit in units:
-            parts += [unit.header, self._tree.digest(unit.header), self.launcher_digest(unit)]
-        return caches.key(*parts)
-
-    def _made(self, units: Sequence[CompileUnit]) -> bytes:
-        names = ", ".join(unit.kernel.name for unit in units)
-        with compiler.workspace(self.files(units)) as folder:
-            timeout = 2.0 * self._settings.timeout_seconds * len(units)
-            run = self._compiler.run(self.command(units), folder, timeout, self._settings.memory_mib)
-            if run.outcome != "ok":
-                raise UserError(f"{self._compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
-            try:
-                return whole_object(folder, units)
-            except ValueError as error:
-                raise UserError(
-                    f"{self._compiler.path}: its object of {names} cannot be used: {error}; run again, and if that "
-                    f"does not help: {self._compiler.vendor.how}"
-                ) from error
+def _source(units: Sequence[CompileUnit]) -> bytes:
+    return registration.source([unit.kernel for unit in units]).encode()
 
 
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
@@ -128,51 +70,99 @@ def batches(units: Sequence[CompileUnit], size: int) -> list[list[CompileUnit]]:
     return dealt
 
 
-class Libraries:
-    """Builds libraries for one compiler. ``native_folder`` holds the sources of driver and launchers."""
+@dataclass
+class Builder:
+    """What every use of a compiler needs. ``native`` holds the sources of driver and launchers (workflow/native)."""
 
-    def __init__(
-        self,
-        found: compiler.Compiler,
-        tree: HeaderTree,
-        settings: CompileSettings,
-        cache: caches.Cache,
-        native_folder: Path,
-    ) -> None:
-        self._compiler = found
-        self._settings = settings
-        self._cache = cache
-        self._native = native_folder
-        self._objects = Objects(found, tree, settings, cache, native_folder)
+    compiler: Compiler
+    tree: HeaderTree
+    settings: CompileSettings
+    cache: caches.Cache
+    native: Path
+
+    def run(self, arguments: Sequence[str | Path], folder: Path, kernels: float = 1) -> Run:
+        """Run the compiler in ``folder`` under the limits of the settings, for so many kernels."""
+        timeout = self.settings.timeout_seconds * kernels
+        return self.compiler.run(arguments, folder, timeout, self.settings.memory_mib)
+
+
+class Libraries(Builder):
+    """Builds objects and libraries; driver and objects are kept by content."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Options of objects, besides folders and arch."""
+        return (*COMMON, *(CUDA if self.compiler.vendor is compiler.NVCC else HIP))
+
+    @cached_property
+    def _launchers(self) -> HeaderTree:
+        return HeaderTree(self.native.resolve())
+
+    def launcher_digest(self, unit: CompileUnit) -> str:
+        """Digest of the launcher's headers: they become part of the code as well."""
+        return self._launchers.digest(_source([unit]))
+
+    def object_command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
+        """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
+        return [
+            *self.flags, *target(self.compiler.vendor, units[0].arch), "-I", self._launchers.include, "-I",
+            self.tree.include, "-I", ".", "-c", UNIT, "-o", OBJECT,
+        ]  # fmt: skip
+
+    def object_key(self, units: Sequence[CompileUnit]) -> str:
+        """Cache key of an object with some units."""
+        parts: list[bytes | str] = [_OBJECT_FORMAT, self.compiler.version, *self.flags, units[0].arch, _source(units)]
+        for unit in units:
+            parts += [unit.header, self.tree.digest(unit.header), self.launcher_digest(unit)]
+        return caches.key(*parts)
+
+    def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:
+        """Objects that together hold all units, which are known to compile."""
+        dealt = batches(units, self.settings.batch)
+        return [self.cache.made_once(self.object_key(batch), partial(self._object, batch)) for batch in dealt]
+
+    def _object(self, units: Sequence[CompileUnit]) -> bytes:
+        names = ", ".join(unit.kernel.name for unit in units)
+        with compiler.workspace(object_files(units)) as folder:
+            run = self.run(self.object_command(units), folder, 2 * len(units))
+            if run.outcome != "ok":
+                raise UserError(f"{self.compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
+            try:
+                return whole_object(folder, units)
+            except ValueError as error:
+                raise UserError(
+                    f"{self.compiler.path}: its object of {names} cannot be used: {error}; run again, and if that "
+                    f"does not help: {self.compiler.vendor.how}"
+                ) from error
 
     def driver(self, arch: str) -> bytes:
         """The measuring driver; it is built once for a compiler, an arch and its sources."""
-        key = caches.key(_DRIVER_FORMAT, self._compiler.version, arch, native.sources_digest(self._native))
-        return self._cache.made_once(key, lambda: self._made_driver(arch))
+        key = caches.key(_DRIVER_FORMAT, self.compiler.version, arch, native.sources_digest(self.native))
+        return self.cache.made_once(key, lambda: self._driver(arch))
 
-    def _made_driver(self, arch: str) -> bytes:
+    def _driver(self, arch: str) -> bytes:
         with compiler.workspace({}) as folder:
-            output, source = folder / "driver.so", self._native / native.DRIVER_SOURCE
-            backend, path = self._compiler.vendor.backend, str(self._compiler.path)
-            native.build(native.command(backend, path, arch, [source], output, self._native))
+            output, source = folder / "driver.so", self.native / native.DRIVER_SOURCE
+            backend, path = self.compiler.vendor.backend, str(self.compiler.path)
+            native.build(native.command(backend, path, arch, [source], output, self.native))
             content = output.read_bytes() if output.exists() else b""
         if fault := machine_code.fault(content):
-            how = self._compiler.vendor.how
-            raise UserError(f"{self._compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
+            how = self.compiler.vendor.how
+            raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
         return content
 
     def module(self, units: Sequence[CompileUnit]) -> bytes:
         """A module with the kernels of units that are known to compile; one without kernels is empty."""
         if not units:
             return b""
-        vendor = self._compiler.vendor
+        vendor = self.compiler.vendor
         # CUDA: the shared runtime, for driver and modules have to agree on what is current.
         # HIP: what makes one compiler of several may say that everything is source.
         how = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC", "-x", "none"]
-        objects = {f"{number}.o": content for number, content in enumerate(self._objects.of(units))}
+        objects = {f"{number}.o": content for number, content in enumerate(self.objects(units))}
         command = ["-shared", *target(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
         with compiler.workspace(objects) as folder:
-            run = self._compiler.run(command, folder, self._settings.timeout_seconds, self._settings.memory_mib)
+            run = self.run(command, folder)
             if run.outcome != "ok":
-                raise UserError(f"{self._compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
+                raise UserError(f"{self.compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
             return (folder / "module.so").read_bytes()

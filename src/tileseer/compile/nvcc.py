@@ -36,15 +36,15 @@ class NvccToolchain(BatchToolchain):
         native: Path,
     ) -> None:
         super().__init__(found, tree, settings, hardware, cache)
-        self._objects = libraries.Objects(found, tree, settings, cache, native)
+        self._libraries = libraries.Libraries(found, tree, settings, cache, native)
 
     def identity(self) -> str:
         """Compiler and flags."""
-        return "\n".join(("nvcc", self._compiler.version, *self._objects.flags))
+        return "\n".join(("nvcc", self._compiler.version, *self._libraries.flags))
 
     def key(self, unit: CompileUnit) -> str:
         """Cache key of a unit's result: the launcher is compiled too, and may fail."""
-        return caches.key(super().key(unit), self._objects.launcher_digest(unit))
+        return caches.key(super().key(unit), self._libraries.launcher_digest(unit))
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Deal the kernels as the library stage does, so that it finds the objects."""
@@ -56,8 +56,8 @@ class NvccToolchain(BatchToolchain):
 
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
         """Compile units in one run; keep the object."""
-        with compiler.workspace(self._objects.files(units)) as folder:
-            run = self.call([*VERBOSE, *self._objects.command(units)], folder, len(units))
+        with compiler.workspace(libraries.object_files(units)) as folder:
+            run = self.call([*VERBOSE, *self._libraries.object_command(units)], folder, len(units))
             if run.outcome != "ok":
                 return run, []
             try:
@@ -66,7 +66,8 @@ class NvccToolchain(BatchToolchain):
                 found = _kernels(units, content, cubin, run.log)
             except (ValueError, KeyError) as error:
                 return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
-        self._objects.keep(units, content)
+        # The library stage links it as it is.
+        self._cache.put(self._libraries.object_key(units), content)
         return run, found
 
 
