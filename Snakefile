@@ -8,19 +8,16 @@ configfile: "config/config.yaml"
 
 include: "workflow/rules/common.smk"
 include: "workflow/rules/arch_specs.smk"
-include: "workflow/rules/configs.smk"
 include: "workflow/rules/problems.smk"
+include: "workflow/rules/configs.smk"
 include: "workflow/rules/headers.smk"
 include: "workflow/rules/compile.smk"
-include: "workflow/rules/libraries.smk"
 include: "workflow/rules/support.smk"
-include: "workflow/rules/aliases.smk"
 include: "workflow/rules/active.smk"
 include: "workflow/rules/benchmark.smk"
-include: "workflow/rules/recorded.smk"
 include: "workflow/rules/dataset.smk"
 include: "workflow/rules/model.smk"
-include: "workflow/rules/reference.smk"
+include: "workflow/rules/baseline.smk"
 include: "workflow/rules/validation.smk"
 include: "workflow/rules/serving.smk"
 include: "workflow/rules/publish.smk"
@@ -33,6 +30,3 @@ rule all:
     input:
         f"results/models/{SETTINGS.arch}",
         f"results/reports/{SETTINGS.arch}.html",
-
-
-record_sources()

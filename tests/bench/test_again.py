@@ -132,14 +132,15 @@ def stage(named, tmp_path, monkeypatch):
     main = runpy.run_path(str(ROOT / "workflow/scripts/benchmark.py"))["main"]
 
     def run(budget=None, **gpu):
-        settings = {"device": "hip", "budget": budget, "timing_overrides": GPU | gpu}
+        measuring = {"device": "hip", "budget": budget, "timing_overrides": GPU | gpu}
+        settings = {"benchmark": measuring, "lock": {"folder": str(tmp_path / "locks")}}
         main([
             "--arch", "gfx950", "--operation", "forward_bf16", "--chunk", "0", "--support", "support.parquet",
             "--build", "build.parquet", "--problems", "problems.parquet",
             "--hardware", str(ROOT / "config/hardware.yaml"), "--product", "gfx950_mi355x",
             "--coefficients", str(ROOT / "config/simulated_device.yaml"), "--settings", json.dumps(settings),
-            "--lock", json.dumps({"folder": str(tmp_path / "locks")}), "--driver", driver, "--modules", module,
-            "--journal", "journals/0.csv", "--receipt", "receipt.json",
+            "--driver", driver, "--modules", module,
+            "--journal", "journals/0.csv", "--repeats", "journals/again/0.csv", "--receipt", "receipt.json",
         ])  # fmt: skip
         return receipt.Receipt.read(tmp_path / "receipt.json")
 

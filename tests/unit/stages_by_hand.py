@@ -42,10 +42,15 @@ class Stage:
     made: tuple[str, ...]
     outputs: tuple[str, ...]
     settings: dict | None = None
+    """Of the section that is named as the stage is."""
+
+    @property
+    def section(self) -> str:
+        return "model" if self.name == "baseline" else self.name
 
     def run(self) -> int:
         """Run it in the current folder."""
-        settings = [] if self.settings is None else ["--settings", json.dumps(self.settings)]
+        settings = [] if self.settings is None else ["--settings", json.dumps({self.section: self.settings})]
         return main_of(self.name)([*self.words.format(root=ROOT).split(), *settings])
 
 
@@ -59,7 +64,7 @@ STAGES = (
     Stage(
         "arch_specs",
         "--source config/arch_specs.json --template {root}/workflow/templates/arch_specs.py.j2 "
-        "--out-json made/specs.json --out-python made/specs.py",
+        "--json made/specs.json --python made/specs.py",
         ("config/arch_specs.json",), (), ("made/specs.json", "made/specs.py"),
     ),
     Stage(
@@ -70,25 +75,25 @@ STAGES = (
     ),
     Stage(
         "problems",
-        f"{OPERATION} --ndims 2,3 --uses made/uses.parquet --output made/problems.parquet",
+        f"{OPERATION} --ndims 2 3 --uses made/uses.parquet --problems made/problems.parquet",
         (LAYERS, GENERATOR), (), ("made/uses.parquet", "made/problems.parquet"), PROBLEMS,
     ),
     Stage(
         "headers",
         "--arch gfx950 --chunk 0 --configs made/configs.parquet --templates {root}/workflow/templates "
-        "--api config/ck_api.yaml --output made/headers.tar",
+        "--api config/ck_api.yaml --bundle made/headers.tar",
         ("config/ck_api.yaml",), ("made/configs.parquet",), ("made/headers.tar",),
     ),
     Stage(
         "sources",
         "--arch gfx950 --configs made/configs.parquet --bundles made/headers.tar --templates {root}/workflow/templates "
-        "--api config/ck_api.yaml --output made/sources",
+        "--api config/ck_api.yaml --folder made/sources",
         ("config/ck_api.yaml",), ("made/configs.parquet", "made/headers.tar"), ("made/sources",),
     ),
     Stage(
         "compile",
         f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
-        "--coefficients config/simulated_device.yaml --native {root}/workflow/native --output made/build.parquet "
+        "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "
         "--costs made/costs.parquet",
         ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/configs.parquet", "made/headers.tar"),
         ("made/build.parquet", "made/costs.parquet"), {"toolchain": "none"},
@@ -96,19 +101,20 @@ STAGES = (
     Stage(
         "support",
         f"--arch gfx950 {OPERATION} --build made/build.parquet --problems made/problems.parquet {PRODUCT} "
-        "--output made/support.parquet",
+        "--support made/support.parquet",
         ("config/hardware.yaml",), ("made/build.parquet", "made/problems.parquet"), ("made/support.parquet",),
     ),
     Stage(
         "aliases",
-        "--build made/build.parquet --support made/support.parquet --output made/aliases.parquet",
+        "--build made/build.parquet --support made/support.parquet --aliases made/aliases.parquet",
         (), ("made/build.parquet", "made/support.parquet"), ("made/aliases.parquet",),
     ),
     Stage(
         "benchmark",
         f"--arch gfx950 {OPERATION} --chunk 0 --support made/support.parquet --build made/build.parquet "
         f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
-        '--lock {{"folder":"locks"}} --journal journals/0.csv --receipt made/receipt.json',
+        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
+        "--receipt made/receipt.json",
         ("config/hardware.yaml", "config/simulated_device.yaml", "journals/0.csv"),
         ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/receipt.json",),
     ),
@@ -116,14 +122,14 @@ STAGES = (
         "active",
         f"--arch gfx950 {OPERATION} --support made/support.parquet --build made/build.parquet "
         f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
-        '--lock {{"folder":"locks"}} --journal journals/active.csv --output made/active.parquet',
+        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/active.csv --chosen made/active.parquet',
         ("config/hardware.yaml", "config/simulated_device.yaml"),
         ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/active.parquet",),
     ),
     Stage(
         "dataset",
         f"--arch gfx950 {OPERATION} --problems made/problems.parquet --build made/build.parquet "
-        "--support made/support.parquet --receipts made/receipt.json --output made/dataset.parquet "
+        "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset.parquet "
         "--quarantine made/quarantine.tsv",
         ("journals/0.csv",),
         ("made/problems.parquet", "made/build.parquet", "made/support.parquet", "made/receipt.json"),
@@ -137,7 +143,7 @@ STAGES = (
     Stage(
         "validation",
         "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
-        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --output made/validation.json",
+        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
         (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
         ("made/validation.json",), {"studies": ["leave_network_out"]},
     ),
@@ -152,24 +158,25 @@ STAGES = (
     Stage(
         "publish",
         "--training made/training --validation made/validation.json --serving made/serving --arch gfx950 "
-        "--made-from forward_bf16 made/dataset.parquet made/problems.parquet --workflow {root} --output made/models",
+        "--operations forward_bf16 --made-from made/dataset.parquet made/problems.parquet --workflow {root} "
+        "--models made/models",
         (), ("made/training", "made/validation.json", "made/serving", "made/dataset.parquet"), ("made/models",),
     ),
     Stage(
         "report",
         "--validation made/validation.json --training made/training --dataset made/dataset.parquet "
-        "--template {root}/workflow/templates/report.html.j2 --output made/report.html",
+        "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
         (), ("made/validation.json", "made/dataset.parquet"), ("made/report.html",),
     ),
     Stage(
-        "reference",
-        f"--dataset made/dataset.parquet {PRODUCT} --trees 2 --output made/reference",
-        ("config/hardware.yaml",), ("made/dataset.parquet",), ("made/reference",), MODEL,
+        "baseline",
+        f"--dataset made/dataset.parquet {PRODUCT} --trees 2 --output made/baseline",
+        ("config/hardware.yaml",), ("made/dataset.parquet",), ("made/baseline",), MODEL,
     ),
     Stage(
         "recorded",
         f"{OPERATION} --recording recording --hardware config/hardware.yaml --product sm_90_h200 "
-        "--output made/recorded.parquet",
+        "--dataset made/recorded.parquet",
         ("recording/recording.json", "config/hardware.yaml"), (), ("made/recorded.parquet",),
     ),
 )  # fmt: skip

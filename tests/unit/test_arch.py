@@ -635,7 +635,7 @@ def run_script(*arguments):
 
 def test_the_script_writes_both_forms(tmp_path):
     out_json, out_python = tmp_path / "new/arch_specs.json", tmp_path / "new/arch_specs.py"
-    files = ["--source", SOURCE, "--template", TEMPLATE, "--out-json", out_json, "--out-python", out_python]
+    files = ["--source", SOURCE, "--template", TEMPLATE, "--json", out_json, "--python", out_python]
     done = run_script(*files)
     assert (done.returncode, done.stderr) == (0, "")
     assert out_json.read_text() == render_json(SPECS)
@@ -650,7 +650,7 @@ def test_the_script_explains_a_mistake_and_writes_nothing(tmp_path):
     content["archs"]["gfx942"]["family"] = "cdna9"
     source, out = tmp_path / "wrong.json", tmp_path / "out"
     source.write_text(json.dumps(content))
-    done = run_script("--source", source, "--template", TEMPLATE, "--out-json", out / "a", "--out-python", out / "b")
+    done = run_script("--source", source, "--template", TEMPLATE, "--json", out / "a", "--python", out / "b")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {source}: archs.gfx942.family: should be one of cdna1")
     assert done.stderr.count("\n") == 1
@@ -660,7 +660,7 @@ def test_the_script_explains_a_mistake_and_writes_nothing(tmp_path):
 def test_the_script_has_help():
     done = run_script("--help")
     assert done.returncode == 0
-    assert "--out-python" in done.stdout
+    assert "--python" in done.stdout
 
 
 def test_the_table_in_memory_is_the_source():

@@ -616,7 +616,7 @@ def run_script(configs, chunk, output):
     spec = importlib.util.spec_from_file_location("headers_script", SCRIPT)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API, "output": output}
+    named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API, "bundle": output}
     return script.main([text for option, value in named.items() for text in (f"--{option}", str(value))])
 
 

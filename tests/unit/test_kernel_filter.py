@@ -51,7 +51,7 @@ def test_the_kernels_of_another_family_have_their_own_fields(found):
 def test_the_stage_writes_what_is_kept_and_lists_the_rest(tmp_path):
     names = ("kernels", "rejected", "plan")
     words = [word for name in names for word in (f"--{name}", str(tmp_path / name))]
-    settings = json.dumps({"filter": "pipeline == mem and tile_k <= 64"})
+    settings = json.dumps({"configs": {"filter": "pipeline == mem and tile_k <= 64"}})
     specs = tmp_path / "arch_specs.json"
     specs.write_text(Path("config/arch_specs.json").read_text())
     stage = runpy.run_path("workflow/scripts/configs.py")["main"]

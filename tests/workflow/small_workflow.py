@@ -75,6 +75,16 @@ class Run:
         return Counter(self.finished)
 
     @property
+    def restored(self) -> Counter:
+        """How many jobs of each stage put back what they had made before."""
+        return Counter(re.findall(r"^(\w+) .*: unchanged, restored$", self.output, re.M))
+
+    @property
+    def computed(self) -> Counter:
+        """How many jobs of each rule did their work."""
+        return self.jobs - self.restored
+
+    @property
     def measured(self) -> int:
         """How many pairs were measured."""
         return sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) pairs measured", self.output))
@@ -86,13 +96,17 @@ class Workflow:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
+    def environment(self) -> dict[str, str]:
+        """As a user has it, with a cache of its own."""
+        return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
     def command(self, *arguments: str) -> list[str]:
         return [str(Path(sys.executable).parent / "snakemake"), "--cores", "2", *arguments]
 
     def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen:
         """Start Snakemake in a process group of its own, with more in its environment."""
         return subprocess.Popen(
-            self.command(*(arguments or TARGETS)), cwd=self.folder, env=environment() | dict(variables or {}),
+            self.command(*(arguments or TARGETS)), cwd=self.folder, env=self.environment() | dict(variables or {}),
             text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
@@ -128,7 +142,9 @@ class Workflow:
 
 def environment() -> dict[str, str]:
     tools = Path(sys.executable).parent
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE", "TILESEER"))
+    }
     return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "TILESEER_DEVICE_TRACE": "logs/device_use.txt"}
 
 

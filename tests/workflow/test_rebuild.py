@@ -30,7 +30,7 @@ def test_the_first_run_makes_everything(made):
     chunks = len(workflow.read("results/configs/gfx950/forward_bf16.plan.tsv").splitlines()) - 1
     assert chunks >= 2
     expected = {"arch_specs": 1, "configs": 1, "problems": 1, "dataset": 1, **AFTER_DATASET}
-    assert run.jobs == expected | dict.fromkeys(CHUNK_STAGES, chunks)
+    assert run.computed == run.jobs == expected | dict.fromkeys(CHUNK_STAGES, chunks)
     rows = pairs(workflow)
     assert run.measured == len(measurable(rows)) > 100
     assert set(rows.values()) >= {"ok", "unsupported"}
@@ -58,7 +58,7 @@ def test_a_change_is_noticed_where_results_have_newer_time_stamps(copy):
         os.utime(path, (0, 0))
     for path in sorted(copy.folder.glob("results/**/*")):
         os.utime(path, (4e9, 4e9))
-    assert copy.make().jobs == {"arch_specs": 1}
+    assert copy.make().computed == {"arch_specs": 1}
     assert not copy.make().jobs
 
 
@@ -70,12 +70,12 @@ def test_a_new_machine_with_restored_results_does_what_changed(made, fresh):
     profile = ("--workflow-profile", "profiles/ci", *TARGETS)
     assert not fresh.make(*profile).jobs
     fresh.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
-    assert fresh.make(*profile).jobs == {"report": 1}
+    assert fresh.make(*profile).computed == {"report": 1}
 
 
 def test_white_space_in_the_arch_specs_stops_at_stage_1(copy):
     copy.edit("config/arch_specs.json", "{", "{\n\n   ")
-    assert copy.make().jobs == {"arch_specs": 1}
+    assert copy.make().computed == {"arch_specs": 1}
     assert not copy.make().jobs
 
 
@@ -84,7 +84,7 @@ def test_another_arch_leaves_this_one_alone(copy):
     specs = json.loads(path.read_text())
     specs["archs"]["gfx959"] = specs["archs"]["gfx950"]
     path.write_text(json.dumps(specs))
-    assert copy.make().jobs == {"arch_specs": 1}
+    assert copy.make().computed == {"arch_specs": 1}
 
 
 def test_one_more_tile_measures_only_its_pairs(copy):
@@ -99,8 +99,8 @@ def test_one_more_tile_measures_only_its_pairs(copy):
     assert set(before.items()) <= set(after.items())
     assert new and all("_64x64x64_" in kernel for kernel, _, _ in new)
     assert run.measured == len(new)
-    assert run.jobs["benchmark"] == run.jobs["headers"] > 0
-    assert set(run.jobs) == {"configs", *CHUNK_STAGES, "dataset", *AFTER_DATASET}
+    assert run.computed["benchmark"] == run.computed["headers"] > 0
+    assert set(run.computed) == {"configs", *CHUNK_STAGES, "dataset", *AFTER_DATASET}
 
 
 def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
@@ -115,7 +115,7 @@ def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
     assert run.measured == 0
     assert not any(f"_{gone}_" in kernel for kernel, _, _ in pairs(copy))
     assert run.finished.index("dataset") < run.finished.index("model") < run.finished.index("validation")
-    assert all(run.jobs[stage] == 1 for stage in ("dataset", *AFTER_DATASET))
+    assert all(run.computed[stage] == 1 for stage in ("dataset", *AFTER_DATASET))
 
 
 def test_one_more_problem_measures_only_its_pairs(copy):
@@ -128,22 +128,22 @@ def test_one_more_problem_measures_only_its_pairs(copy):
     assert set(before.items()) <= set(after.items())
     assert len({key for _, _, key in new}) == 1
     assert run.measured == len(new & measurable(after)) > 0
-    assert run.jobs["headers"] == run.jobs["compile"] == run.jobs["configs"] == 0
+    assert run.computed["headers"] == run.computed["compile"] == run.computed["configs"] == 0
 
 
 def test_a_changed_feature_retrains_and_measures_nothing(copy):
     copy.edit("src/tileseer/families/gemm_features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
     run = copy.make()
-    assert run.jobs == AFTER_DATASET
+    assert run.computed == AFTER_DATASET
     assert run.measured == 0
 
 
 def test_a_changed_plot_rebuilds_the_report_only(copy):
     copy.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
-    assert copy.make().jobs == {"report": 1}
+    assert copy.make().computed == {"report": 1}
     figures = copy.folder / "src/tileseer/report/figures.py"
     figures.write_text(figures.read_text() + "\n# changed\n")
-    assert copy.make().jobs == {"report": 1}
+    assert copy.make().computed == {"report": 1}
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, st
     path = copy.folder / "src/tileseer" / module
     path.write_text(path.read_text() + "\n# A comment changes no result.\n")
     run = copy.make()
-    assert set(run.jobs) == stages
+    assert set(run.computed) == stages
     assert run.measured == 0
 
 
@@ -176,20 +176,20 @@ def test_another_seed_measures_everything_again(copy):
     copy.configure(benchmark={"seed": 2})
     run = copy.make()
     assert run.measured == len(measurable(pairs(copy)))
-    assert run.jobs["compile"] == 0
+    assert run.computed["compile"] == 0
 
 
 def test_other_chunks_measure_nothing_again(copy):
     before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
     copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": 2})
     run = copy.make()
-    assert run.jobs["benchmark"] == 2
+    assert run.computed["benchmark"] == 2
     assert run.measured == 0
     assert copy.read("results/datasets/gfx950/forward_bf16.parquet") == before
 
 
 def test_another_arch_is_built_beside(copy):
     run = copy.make("results/models/gfx942")
-    assert run.jobs["arch_specs"] == run.jobs["problems"] == 0
-    assert run.jobs["configs"] == run.jobs["publish"] == 1
+    assert run.computed["arch_specs"] == run.computed["problems"] == 0
+    assert run.computed["configs"] == run.computed["publish"] == 1
     assert b'"arch": "gfx942"' in copy.read("results/models/gfx942/index.json")

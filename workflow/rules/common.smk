@@ -1,287 +1,120 @@
-# What all stages share: the checked configuration, the wildcards, and how a rule names its inputs.
+# What all stages share: the checked configuration, a stage's file, and the command line of a script.
 #
-# Every stage is a checkpoint, takes the files of earlier stages as ancient() and their content in params.
-# So a stage runs exactly when the content of an input differs from the one it last saw, even if the stage
-# that made that input has run in between (docs/decisions/0002-early-cutoff.md).
-import hashlib
+# A stage is a plain rule. Whether it has to compute is decided by its script (docs/decisions/0002-stage-store.md).
 import os
 import sys
-from functools import cache
 from pathlib import Path
 
-# The folder of this workflow, seen from the working folder: "." unless another workflow uses this one as a module.
-HERE = os.path.relpath(os.path.join(workflow.current_basedir, "../.."))
-sys.path.insert(0, os.path.abspath(os.path.join(HERE, "src")))
+# A Snakefile that was copied with its src runs that code; one that was installed, the package that brings it.
+SRC = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "src"
+if SRC.is_dir():
+    sys.path.insert(0, str(SRC))
 
 from snakemake.exceptions import WorkflowError
-from tileseer.core import modules as package_modules
-from tileseer.configs import plan
-from tileseer.core import runs
+from tileseer.compile import ck_tree, registry
+from tileseer.compile.registry import memory_mib
+from tileseer.core import places, runs, stage_files
 from tileseer.core.errors import UserError
 from tileseer.settings.config import ARCH_PATTERN, check
-from tileseer.compile import ck_tree
 
-# Snakemake puts paths into its own formats, where a brace begins a name.
-if set("{}") & set(os.path.abspath(HERE)):
-    raise WorkflowError(
-        f"{os.path.abspath(HERE)}: Snakemake cannot work in a folder with a brace in its path; rename the folder"
-    )
-
-try:
-    SETTINGS = check(config).located(HERE)
-except UserError as error:
-    raise WorkflowError(str(error)) from None
+# The folder of this workflow, seen from the working folder: "." unless another workflow uses this one as a module.
+HERE = os.path.relpath(places.workflow_folder())
 
 
 def source(path):
-    """Return the path of a file of this workflow."""
+    """Path of a file of this workflow."""
     return Path(HERE, path).as_posix()
 
 
+API, COEFFICIENTS = source("config/ck_api.yaml"), source("config/simulated_device.yaml")
+NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
+
+# What compiled kernels depend on outside of this folder. Without a compiler nothing could start: it is said here.
 try:
+    places.refuse_braces(os.path.abspath(HERE))
+    SETTINGS = check(config).located(HERE)
+    TREES = registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
+    TOOLCHAIN = registry.fingerprint(SETTINGS.compile, TREES)
     CK_LEVEL = ck_tree.level(
-        SETTINGS.ck,
-        Path(source("config/ck_api.yaml")),
-        compiles=SETTINGS.compile.toolchain == "hipcc",
+        SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc"
     )
+    RUN = runs.enter(Path(".snakemake"), SETTINGS.of_the_machine())
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
-
-onstart:
-    # A job would end in a traceback of Snakemake, which removes old outputs first.
-    if folder := next(runs.read_only(Path("results")), None):
-        raise WorkflowError(
-            f"{folder}: the folder is read-only, but results are to be written; make it writable or "
-            "move it out of results"
-        )
-
-
-# The default of the GPU limit, for those who replace the profile's resources by their own.
-workflow.global_resources.setdefault("gpu", 1)
-
-# Where compile results are shared changes no result: no parameter of a rule, which would rerun it.
-os.environ.update(TILESEER_CACHE=SETTINGS.cache.to_json())
-
-# The calls of Snakemake that run single jobs on a cluster belong to the run that submitted them.
-if workflow.is_main_process:
-    RUN = runs.begin(Path(".snakemake"))
-
-# The first part is Snakemake's own prefix, which ours replaces.
-shell.prefix(
-    "set -euo pipefail; "
-    + runs.job_prefix(Path(".snakemake"))
-    + f'export PYTHONPATH="{source("src")}${{{{PYTHONPATH:+:$PYTHONPATH}}}}"; '
-)
+HARDWARE = {"hardware": SETTINGS.hardware}
+DEVICE = {**HARDWARE, "coefficients": COEFFICIENTS}
+PORTABLE = SETTINGS.portable()
+CHUNKS = range(SETTINGS.configs.chunks)
+# What one operation may use, so that all of them learn side by side; no result depends on it.
+THREADS = max(1, (workflow.cores or 16) // len(SETTINGS.operations))
 
 
 wildcard_constraints:
     arch=ARCH_PATTERN,
-    op="|".join(SETTINGS.operations),
+    operation="|".join(SETTINGS.operations),
     chunk=r"\d+",
 
 
-@cache
-def _digest(path, modified, size):
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+onstart:
+    # A job would end in a traceback of Snakemake, which removes old outputs first.
+    if fault := runs.read_only(Path("results")):
+        raise WorkflowError(fault)
 
 
-def digest(path):
-    """Return a digest of a file's content, or a mark for one that is still to be made."""
-    try:
-        stat = os.stat(path)
-    except FileNotFoundError:
-        return "absent"
-    return _digest(path, stat.st_mtime_ns, stat.st_size)
+onsuccess:
+    print(RUN.summary())
 
 
-def digest_of_all(paths):
-    """Return one digest of the paths and contents of many files.
+onerror:
+    print(RUN.summary())
 
-    As a parameter it costs a job nothing; as inputs of each chunk's jobs, files that the workflow brings would be most
-    of the graph (docs/scale.md).
+
+shell.prefix("set -euo pipefail; " + runs.job_prefix(Path(".snakemake")))
+DIGESTS, READS = {}, {}
+
+
+def stage(name, sections=(), tables={}, reads=(), **known):
+    """Inputs of a stage that no other stage makes: its file, and the tables that are options of its script.
+
+    The file holds sections of the configuration, what else is known, and digests of the tables, of what the settings
+    name (reads) and of the code (tileseer.core.stage_files).
     """
-    made_of = "".join(f"{path} {digest(path)}\n" for path in paths)
-    return hashlib.sha256(made_of.encode()).hexdigest()[:16]
-
-
-@cache
-def modules(name):
-    """Return a digest of the package modules that the script of a stage uses."""
+    READS[name] = [*tables.values(), *reads]
+    path = f"results/stages/{name}.json"
+    settings = {section: PORTABLE[section] for section in sections}
     script = Path(source(f"workflow/scripts/{name}.py"))
-    return digest_of_all(package_modules.used_by(script, Path(source("src"))))
+    text = stage_files.content(script, settings, READS[name], known)
+    DIGESTS[name] = stage_files.write(Path(path), text, may_write=RUN.is_main)
+    return {"settings": path, **tables}
 
 
-class Content:
-    """Stands in params for the content of a file, as it is when Snakemake compares or records it.
+def command(name, **more):
+    """Parameters of a rule: digest of its stage's file; script with inputs, outputs, wildcards and more as options."""
 
-    A value would be that of the moment when the job was planned. Jobs of a group are planned together, before the
-    first of them has made the input of the second.
-    """
+    def line(wildcards, input, output):
+        options = [*wildcards.items(), *input.items(), *output.items(), *more.items()]
+        script = source(f"workflow/scripts/{name}.py")
+        return stage_files.command_line(script, options, wildcards)
 
-    def __init__(self, path):
-        self._path = path
-
-    def __repr__(self):
-        return repr(digest(self._path))
+    return {"stage": DIGESTS[name], "line": line}
 
 
-def content(*patterns):
-    """Return a params function: the contents of the files that the patterns stand for."""
-    return lambda wildcards: [
-        Content(pattern.format(**wildcards)) for pattern in patterns
-    ]
-
-
-def made_by(stage, path, user):
-    """Return an input function: what an earlier stage made for ``user``, ancient unless both are one job of a cluster.
-
-    Snakemake weighs all jobs anew whenever one ends. In a group that runs, ancient() would take out the later stages as
-    soon as the files of the earlier ones are there, and submit those once more, beside the group.
-    """
-
-    def made(wildcards):
-        # The profile's groups; they are not known yet when this file is read.
-        groups = workflow.group_settings.overwrite_groups
-        together = stage in groups and groups[stage] == groups.get(user)
-        found = path.format(**wildcards)
-        return found if together else ancient(found)
-
-    return made
-
-
-@cache
-def _planned(path, modified, size):
-    try:
-        return plan.read(Path(path))
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
-
-
-def planned(path):
-    """Return the plan of the chunks: number to digest. Every job of a chunk asks for it, so it is read once."""
-    stat = os.stat(path)
-    return _planned(path, stat.st_mtime_ns, stat.st_size)
-
-
-def chunks(wildcards):
-    """Return the chunks of an arch and operation; they are known once the configs stage has run."""
-    made = checkpoints.configs.get(arch=wildcards.arch, op=wildcards.op)
-    return list(planned(made.output.plan))
-
-
-def each_chunk(pattern):
-    """Return an input function: one ancient file a chunk."""
-    return lambda wildcards: [
-        ancient(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
-        for chunk in chunks(wildcards)
-    ]
-
-
-def each_path(pattern):
-    """Return a params function: the path of one file a chunk."""
-    return lambda wildcards: [
-        pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk)
-        for chunk in chunks(wildcards)
-    ]
-
-
-def each_content(*patterns):
-    """Return a params function: the contents of one file a chunk and pattern."""
-    return lambda wildcards: [
-        Content(pattern.format(arch=wildcards.arch, op=wildcards.op, chunk=chunk))
-        for chunk in chunks(wildcards)
-        for pattern in patterns
-    ]
-
-
-def each_operation(*patterns):
-    """Return an input function: one ancient file an operation and pattern."""
-    return lambda wildcards: [
-        ancient(pattern.format(arch=wildcards.arch, op=op))
-        for op in SETTINGS.operations
-        for pattern in patterns
-    ]
-
-
-def each_operation_content(*patterns):
-    """Return a params function: the contents of one file an operation and pattern."""
-    return lambda wildcards: [
-        Content(pattern.format(arch=wildcards.arch, op=op))
-        for op in SETTINGS.operations
-        for pattern in patterns
-    ]
+def run(resources=""):
+    """Shell text of a rule with these parameters."""
+    return f"TILESEER_STAGE={{params.stage}} python {{params.line}} {resources} 2>&1 | tee {{log}}"
 
 
 def product(wildcards):
-    """Return the GPU product that stands for an arch; the scripts explain an empty one."""
+    """GPU product that stands for an arch; the scripts explain an empty one."""
     return SETTINGS.benchmark.products.get(wildcards.arch, "")
 
 
-def stages_here():
-    """Return the rules of this workflow, without those of one that uses it as a module."""
-    here = Path(HERE, "workflow").resolve()
-    return [rule for rule in workflow.rules if here in Path(rule.snakefile).parents]
+def each_chunk(pattern):
+    """One file a chunk."""
+    return expand(pattern, chunk=CHUNKS, allow_missing=True)
 
 
-def sources_of(stage):
-    """Return the files that a stage names as inputs and no stage makes."""
-    return [
-        path
-        for path in stage.input
-        if isinstance(path, str) and not path.startswith("results/")
-    ]
-
-
-def record_sources():
-    """Give every stage the content of its sources as a parameter: scripts, tables, templates.
-
-    As inputs they count only if they are newer than the outputs. They are not, although changed, where results come
-    out of a store that gives new time stamps, and after a clock was set back.
-    """
-    for stage in stages_here():
-        stage.set_params(sources=digest_of_all(sources_of(stage)))
-
-
-def made_from(arch, op):
-    """Return the tables that a model was made from, the dataset first; a recorded arch has no other."""
-    tables = [f"results/datasets/{arch}/{op}.parquet"]
-    if arch not in SETTINGS.replays:
-        tables += [
-            f"results/problems/{op}.parquet",
-            f"results/configs/{arch}/{op}.parquet",
-        ]
-    return tables
-
-
-# Stages that run for an arch which is replayed from a recording; its models come from no other.
-REPLAYING = "recorded problems model reference validation serving publish".split()
-
-
-def files_read(wildcards):
-    """Return the tables that the stages of an arch read and none of them made; no scripts, which are code."""
-    recorded = wildcards.arch in SETTINGS.replays
-    named = {
-        path
-        for stage in stages_here()
-        if stage.name in REPLAYING or not recorded
-        for path in sources_of(stage)
-    }
-    found = {
-        path for path in named if not path.startswith(source("workflow") + "/")
-    } | {f"{SETTINGS.model.prior}/{name}" for name in PRIOR}
-    if recorded:
-        found |= {
-            path
-            for op in SETTINGS.operations
-            for path in recording_of(wildcards.arch, op)
-        }
-    return sorted(found)
-
-
-def all_made_from(wildcards):
-    """Return the tables of all operations."""
-    return [
-        path for op in SETTINGS.operations for path in made_from(wildcards.arch, op)
-    ]
+def each_operation(*patterns):
+    """One file an operation and pattern."""
+    return expand(patterns, operation=SETTINGS.operations, allow_missing=True)

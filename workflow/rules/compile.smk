@@ -1,52 +1,116 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
-from tileseer.compile import registry
-from tileseer.compile.registry import memory_mib
-
-NATIVE = source("workflow/native")
 NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
+COMPILING = ["compile", "ck", "cutlass"]
+COMPILES = SETTINGS.compile.toolchain != "none"
+REAL_GPUS = {"cuda": "nvcc", "hip": "hipcc"}
+MEASURED = SETTINGS.benchmark.device in REAL_GPUS
 
-# What compiled kernels depend on outside of this folder. Without a compiler nothing could start: it is said here.
-try:
-    TOOLCHAIN = registry.fingerprint(
-        SETTINGS.compile, registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
+if MEASURED and SETTINGS.compile.toolchain != REAL_GPUS[SETTINGS.benchmark.device]:
+    raise WorkflowError(
+        f"benchmark.device is {SETTINGS.benchmark.device}, but compile.toolchain is {SETTINGS.compile.toolchain}; "
+        f"set it to {REAL_GPUS[SETTINGS.benchmark.device]}"
     )
-except UserError as error:
-    raise WorkflowError(str(error)) from None
+
+# Made in some configurations alone: kernels of the same machine code, and what a real GPU is measured with.
+ALIASES = ["results/aliases/{arch}/{operation}.parquet"] if COMPILES else []
+DRIVER = ["results/libraries/{arch}/driver.so"] if MEASURED else []
+MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if MEASURED else []
 
 
-checkpoint compile:
+rule compile:
     input:
-        script=source("workflow/scripts/compile.py"),
-        hardware=SETTINGS.hardware,
-        coefficients=source("config/simulated_device.yaml"),
-        # The launchers become part of the objects; of nothing that is only estimated.
-        native=NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else [],
-        configs=ancient("results/configs/{arch}/{op}.parquet"),
-        headers=made_by(
-            "headers", "results/headers/{arch}/{op}/{chunk}.tar", user="compile"
+        **stage(
+            "compile",
+            COMPILING,
+            DEVICE,
+            # The launchers become part of the objects; of nothing that is only estimated.
+            NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else [],
+            toolchain=TOOLCHAIN,
         ),
+        configs="results/configs/{arch}/{operation}.parquet",
+        plan="results/configs/{arch}/{operation}.plan.tsv",
+        headers="results/headers/{arch}/{operation}/{chunk}.tar",
     output:
-        table="results/build/{arch}/{op}/{chunk}.parquet",
-        costs="results/build/{arch}/{op}/{chunk}.costs.parquet",
+        build="results/build/{arch}/{operation}/{chunk}.parquet",
+        costs="results/build/{arch}/{operation}/{chunk}.costs.parquet",
     log:
-        "logs/{arch}/{op}/compile/{chunk}.log",
+        "logs/{arch}/{operation}/compile/{chunk}.log",
+    benchmark:
+        "logs/{arch}/{operation}/compile/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
-        modules=modules("compile"),
-        kernels=chunk_content,
-        headers=content("results/headers/{arch}/{op}/{chunk}.tar"),
-        product=product,
-        settings=SETTINGS.compile.to_json(),
-        ck=SETTINGS.ck.to_json(),
-        cutlass=SETTINGS.cutlass.to_json(),
-        native=lambda wildcards: NATIVE,
-        toolchain=TOOLCHAIN,
+        **command("compile", product=product, native=NATIVE),
+    message:
+        "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        "python {input.script} --arch {wildcards.arch} --configs {input.configs} --chunk {wildcards.chunk}"
-        " --headers {input.headers} --hardware {input.hardware:q} --product={params.product}"
-        " --coefficients {input.coefficients} --settings {params.settings:q} --ck {params.ck:q}"
-        " --cutlass {params.cutlass:q} --native {params.native} --output {output.table}"
-        " --costs {output.costs} 2>&1 | tee {log}"
+        run()
+
+
+# With a compiler: which kernels have the same machine code, so that one of them is measured for all.
+rule aliases:
+    input:
+        **stage("aliases"),
+        build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
+        support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
+    output:
+        aliases="results/aliases/{arch}/{operation}.parquet",
+    log:
+        "logs/{arch}/{operation}/aliases.log",
+    benchmark:
+        "logs/{arch}/{operation}/aliases.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    params:
+        **command("aliases"),
+    message:
+        "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
+    shell:
+        run()
+
+
+# For a real GPU alone: the kernels of a chunk as a module, and the driver that measures with it.
+rule libraries:
+    input:
+        **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
+        headers="results/headers/{arch}/{operation}/{chunk}.tar",
+        build="results/build/{arch}/{operation}/{chunk}.parquet",
+    output:
+        library="results/libraries/{arch}/{operation}/{chunk}.so",
+    log:
+        "logs/{arch}/{operation}/libraries/{chunk}.log",
+    benchmark:
+        "logs/{arch}/{operation}/libraries/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    resources:
+        mem_mb=memory_mib(SETTINGS.compile),
+    params:
+        **command("libraries", native=NATIVE),
+    message:
+        "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        run()
+
+
+rule driver:
+    input:
+        **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
+    output:
+        library="results/libraries/{arch}/driver.so",
+    log:
+        "logs/{arch}/driver.log",
+    benchmark:
+        "logs/{arch}/driver.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    resources:
+        mem_mb=memory_mib(SETTINGS.compile),
+    params:
+        **command("libraries", native=NATIVE),
+    message:
+        "Build the measuring driver for {wildcards.arch}"
+    shell:
+        run()

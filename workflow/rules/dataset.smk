@@ -1,38 +1,69 @@
-# Stage 7: bring the journals of all chunks together.
-checkpoint dataset:
+# Stage 7: bring the journals of all chunks together; or replay those of an arch that was measured elsewhere.
+import re
+
+RECORDINGS = SETTINGS.replays
+RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
+
+
+def recording_of(arch, operation):
+    """Files of a recording that the dataset of one operation is made from."""
+    tables = (
+        f"{operation}/{name}.parquet" for name in ("kernels", "pairs", "problems")
+    )
+    return [f"{RECORDINGS[arch]}/{name}" for name in ("recording.json", *tables)]
+
+
+rule dataset:
     input:
-        script=source("workflow/scripts/dataset.py"),
-        problems=ancient("results/problems/{op}.parquet"),
-        aliases=[ancient(path) for path in ALIASES],
-        chosen=[ancient(path) for path in CHOSEN],
-        receipts=each_chunk("results/benchmark/{arch}/{op}/{chunk}.json"),
+        **stage("dataset"),
+        problems="results/problems/{operation}.parquet",
+        build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
+        support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
+        receipts=each_chunk("results/benchmark/{arch}/{operation}/{chunk}.json"),
+        aliases=ALIASES,
+        chosen=CHOSEN,
     output:
-        table="results/datasets/{arch}/{op}.parquet",
-        quarantine="results/datasets/{arch}/{op}.quarantine.tsv",
+        dataset="results/datasets/{arch}/{operation}.parquet",
+        quarantine="results/datasets/{arch}/{operation}.quarantine.tsv",
     log:
-        "logs/{arch}/{op}/dataset.log",
+        "logs/{arch}/{operation}/dataset.log",
+    benchmark:
+        "logs/{arch}/{operation}/dataset.tsv"
     wildcard_constraints:
-        arch=NOT_RECORDED,
+        arch=f"(?!(?:{RECORDED})/)(?:{ARCH_PATTERN})",
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        # No parameter: it changes no result. Who gives the job another memory gives it to the stage.
         mem_mb=1024,
     params:
-        modules=modules("dataset"),
-        # No inputs: who has the receipts has these, and Snakemake would weigh this job anew after each job that makes one.
-        build=each_path("results/build/{arch}/{op}/{chunk}.parquet"),
-        support=each_path("results/support/{arch}/{op}/{chunk}.parquet"),
-        aliases=aliases,
-        chosen=chosen,
-        chosen_content=content(*ALIASES, *CHOSEN),
-        made=each_content(
-            "results/problems/{op}.parquet",
-            "results/build/{arch}/{op}/{chunk}.parquet",
-            "results/support/{arch}/{op}/{chunk}.parquet",
-            "results/benchmark/{arch}/{op}/{chunk}.json",
-        ),
+        **command("dataset"),
+    message:
+        "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
-        "python {input.script} --arch {wildcards.arch} --operation {wildcards.op} --problems {input.problems}"
-        " --build {params.build} --support {params.support} --receipts {input.receipts} {params.aliases} {params.chosen}"
-        " --memory-mib {resources.mem_mb} --output {output.table} --quarantine {output.quarantine} 2>&1 | tee {log}"
+        run("--memory-mib {resources.mem_mb}")
+
+
+rule recorded:
+    input:
+        **stage("recorded", tables=HARDWARE),
+        tables=lambda wildcards: recording_of(**wildcards),
+    output:
+        dataset="results/datasets/{arch}/{operation}.parquet",
+    log:
+        "logs/{arch}/{operation}/recorded.log",
+    benchmark:
+        "logs/{arch}/{operation}/recorded.tsv"
+    wildcard_constraints:
+        arch=RECORDED,
+    conda:
+        "../../envs/tileseer.yaml"
+    params:
+        **command(
+            "recorded",
+            product=product,
+            recording=lambda wildcards: RECORDINGS[wildcards.arch],
+        ),
+    message:
+        "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
+    shell:
+        run()

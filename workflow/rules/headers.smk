@@ -1,57 +1,51 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
 from tileseer.families.registry import FAMILIES
 
-TEMPLATES = source("workflow/templates")
-TEMPLATES_CONTENT = digest_of_all(
+EMITTED_WITH = [
     path.as_posix()
     for family in FAMILIES
     for path in family.part("emit").template_files(Path(TEMPLATES))
-)
+]
 
 
-checkpoint headers:
+rule headers:
     input:
-        script=source("workflow/scripts/headers.py"),
-        api=source("config/ck_api.yaml"),
-        configs=ancient("results/configs/{arch}/{op}.parquet"),
+        **stage("headers", tables={"api": API}, reads=EMITTED_WITH),
+        configs="results/configs/{arch}/{operation}.parquet",
+        plan="results/configs/{arch}/{operation}.plan.tsv",
     output:
-        "results/headers/{arch}/{op}/{chunk}.tar",
+        bundle="results/headers/{arch}/{operation}/{chunk}.tar",
     log:
-        "logs/{arch}/{op}/headers/{chunk}.log",
+        "logs/{arch}/{operation}/headers/{chunk}.log",
+    benchmark:
+        "logs/{arch}/{operation}/headers/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     params:
-        modules=modules("headers"),
-        kernels=chunk_content,
-        templates=TEMPLATES,
-        templates_content=TEMPLATES_CONTENT,
-        level=CK_LEVEL,
+        **command("headers", templates=TEMPLATES, level=CK_LEVEL),
+    message:
+        "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        "python {input.script} --configs {input.configs} --chunk {wildcards.chunk} --arch {wildcards.arch}"
-        " --templates {params.templates} --api {input.api}"
-        " --level {params.level} --output {output} 2>&1 | tee {log}"
+        run()
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
 rule sources:
     input:
-        script=source("workflow/scripts/sources.py"),
-        api=source("config/ck_api.yaml"),
-        configs=ancient("results/configs/{arch}/{op}.parquet"),
-        bundles=each_chunk("results/headers/{arch}/{op}/{chunk}.tar"),
+        **stage("sources", tables={"api": API}, reads=EMITTED_WITH),
+        configs="results/configs/{arch}/{operation}.parquet",
+        bundles=each_chunk("results/headers/{arch}/{operation}/{chunk}.tar"),
     output:
-        directory("results/sources/{arch}/{op}"),
+        folder=directory("results/sources/{arch}/{operation}"),
     log:
-        "logs/{arch}/{op}/sources.log",
+        "logs/{arch}/{operation}/sources.log",
+    benchmark:
+        "logs/{arch}/{operation}/sources.tsv"
     conda:
         "../../envs/tileseer.yaml"
     params:
-        modules=modules("sources"),
-        made=each_content("results/headers/{arch}/{op}/{chunk}.tar"),
-        templates=TEMPLATES,
-        templates_content=TEMPLATES_CONTENT,
-        level=CK_LEVEL,
+        **command("sources", templates=TEMPLATES, level=CK_LEVEL),
+    message:
+        "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
     shell:
-        "python {input.script} --arch {wildcards.arch} --configs {input.configs} --bundles {input.bundles}"
-        " --templates {params.templates} --api {input.api}"
-        " --level {params.level} --output {output} 2>&1 | tee {log}"
+        run()

@@ -1,22 +1,28 @@
 # What is trained on and what is held out: the same problems for every arch.
-checkpoint problems:
+rule problems:
     input:
-        script=source("workflow/scripts/problems.py"),
-        networks=SETTINGS.problems.networks,
-        training=SETTINGS.problems.training,
-        validation=SETTINGS.problems.validation,
+        **stage(
+            "problems",
+            ["problems"],
+            reads=[
+                SETTINGS.problems.networks,
+                *SETTINGS.problems.training,
+                SETTINGS.problems.validation,
+            ],
+        ),
     output:
-        problems="results/problems/{op}.parquet",
-        uses="results/problems/{op}.uses.parquet",
+        problems="results/problems/{operation}.parquet",
+        uses="results/problems/{operation}.uses.parquet",
     log:
-        "logs/problems/{op}.log",
+        "logs/problems/{operation}.log",
+    benchmark:
+        "logs/problems/{operation}.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
     params:
-        modules=modules("problems"),
-        ndims=",".join(str(ndim) for ndim in SETTINGS.configs.ndims),
-        settings=SETTINGS.problems.to_json(),
+        **command("problems", ndims=list(SETTINGS.configs.ndims)),
+    message:
+        "Choose the problems of {wildcards.operation}"
     shell:
-        "python {input.script} --operation {wildcards.op} --ndims {params.ndims} --settings {params.settings:q}"
-        " --uses {output.uses} --output {output.problems} 2>&1 | tee {log}"
+        run()

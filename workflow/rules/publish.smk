@@ -1,46 +1,70 @@
 # Stage 11: the directory that a client loads.
 import json
 
+COMPILED_BY = registry.describe(SETTINGS.compile, TREES)
+
+
+def made_from(wildcards):
+    """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
+    tables = ["results/datasets/{arch}/{operation}.parquet"]
+    if wildcards.arch not in RECORDINGS:
+        tables += [
+            "results/problems/{operation}.parquet",
+            "results/configs/{arch}/{operation}.parquet",
+        ]
+    return [
+        table.format(arch=wildcards.arch, operation=each)
+        for each in SETTINGS.operations
+        for table in tables
+    ]
+
+
+def files_read(wildcards):
+    """Tables that the stages of an arch read and none of them made; no scripts, which are code."""
+    replaying = "recorded problems model baseline validation serving".split()
+    recorded = wildcards.arch in RECORDINGS
+    found = {
+        path
+        for name, paths in READS.items()
+        if name in replaying or not recorded
+        for path in paths
+    }
+    found = {path for path in found if not path.startswith(source("workflow") + "/")}
+    if recorded:
+        found |= {
+            path
+            for each in SETTINGS.operations
+            for path in recording_of(wildcards.arch, each)
+        }
+    return sorted(found)
+
 
 rule publish:
     input:
-        script=source("workflow/scripts/publish.py"),
-        trained=each_operation(*TRAINED.values()),
-        served=each_operation(*SERVED.values()),
-        validation=each_operation("results/validation/{arch}/{op}.json"),
-        tables=lambda wildcards: [ancient(path) for path in all_made_from(wildcards)],
+        each_operation(*TRAINED, *SERVED),
+        **stage("publish", [*PORTABLE]),
+        validation=each_operation("results/validation/{arch}/{operation}.json"),
+        made_from=made_from,
     output:
-        directory("results/models/{arch}"),
+        models=directory("results/models/{arch}"),
     log:
         "logs/{arch}/publish.log",
+    benchmark:
+        "logs/{arch}/publish.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
     params:
-        modules=modules("publish"),
-        made=each_operation_content(
-            "results/validation/{arch}/{op}.json",
-            *TRAINED.values(),
-            *SERVED.values(),
+        **command(
+            "publish",
+            training=each_operation(TRAINING),
+            serving=each_operation(SERVING),
+            operations=SETTINGS.operations,
+            files=files_read,
+            workflow=HERE,
+            compiler=json.dumps(COMPILED_BY, sort_keys=True),
         ),
-        tables=lambda wildcards: list(map(Content, all_made_from(wildcards))),
-        made_from=lambda wildcards: " ".join(
-            f"--made-from {op} {' '.join(made_from(wildcards.arch, op))}"
-            for op in SETTINGS.operations
-        ),
-        # Their paths alone, as parameters; white space in one of them is no reason to publish again.
-        files=files_read,
-        config=json.dumps(SETTINGS.portable(), sort_keys=True),
-        compiler=lambda wildcards: json.dumps(
-            registry.describe(
-                SETTINGS.compile, registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
-            ),
-            sort_keys=True,
-        ),
-        workflow=HERE,
-        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
-        serving=[f"results/serving/{{arch}}/{op}" for op in SETTINGS.operations],
+    message:
+        "Publish the models of {wildcards.arch}"
     shell:
-        "python {input.script} --training {params.training} --validation {input.validation}"
-        " --serving {params.serving} --arch {wildcards.arch} {params.made_from} --config {params.config:q}"
-        " --compiler {params.compiler:q} --workflow {params.workflow:q} --files {params.files:q} --output {output} 2>&1 | tee {log}"
+        run()

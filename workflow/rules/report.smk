@@ -1,54 +1,51 @@
 # Stage 12: one page that shows what came out.
-SHOWN = [TRAINED[name] for name in ("manifest", "cv", "importances", "hardware")]
+PAGE = source("workflow/templates/report.html.j2")
+PAGE_SCRIPT = source("workflow/templates/report.js")
+
+
+def recording_shown(wildcards):
+    """Folder of the recording that is replayed, or nothing."""
+    return [RECORDINGS[wildcards.arch]] if wildcards.arch in RECORDINGS else []
+
+
+def recorded_tables(wildcards):
+    """How a recording was made, and what its kernels are compared with, where it has that."""
+    folder = RECORDINGS.get(wildcards.arch)
+    names = ["recording.json", *(f"{each}/cudnn.csv" for each in SETTINGS.operations)]
+    return [
+        f"{folder}/{name}"
+        for name in names
+        if folder and os.path.exists(f"{folder}/{name}")
+    ]
 
 
 rule report:
     input:
-        script=source("workflow/scripts/report.py"),
-        trained=each_operation(*SHOWN),
-        template=source("workflow/templates/report.html.j2"),
-        interaction=source("workflow/templates/report.js"),
-        validation=each_operation("results/validation/{arch}/{op}.json"),
-        dataset=each_operation("results/datasets/{arch}/{op}.parquet"),
-        # How a recording was made, and what its kernels are compared with, where it has that.
-        recorded=lambda wildcards: (
-            [os.path.join(RECORDINGS[wildcards.arch], "recording.json")]
-            if wildcards.arch in RECORDINGS
-            else []
-        ),
-        library=lambda wildcards: [
-            table
-            for op in SETTINGS.operations
-            for table in [
-                os.path.join(RECORDINGS.get(wildcards.arch, ""), op, "cudnn.csv")
-            ]
-            if wildcards.arch in RECORDINGS and os.path.exists(table)
-        ],
+        each_operation(*(f"{TRAINING}/{name}" for name in SHOWN)),
+        **stage("report", tables={"template": PAGE}, reads=[PAGE_SCRIPT]),
+        validation=each_operation("results/validation/{arch}/{operation}.json"),
+        dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
+        tables=recorded_tables,
     output:
-        report(
+        page=report(
             "results/reports/{arch}.html",
             category="Tileseer",
             labels={"arch": "{arch}"},
         ),
     log:
         "logs/{arch}/report.log",
+    benchmark:
+        "logs/{arch}/report.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
     params:
-        modules=modules("report"),
-        made=each_operation_content(
-            "results/validation/{arch}/{op}.json",
-            "results/datasets/{arch}/{op}.parquet",
-            *SHOWN,
+        **command(
+            "report",
+            training=each_operation(TRAINING),
+            recording=recording_shown,
         ),
-        training=[f"results/training/{{arch}}/{op}" for op in SETTINGS.operations],
-        recording=lambda wildcards: (
-            ["--recording", RECORDINGS[wildcards.arch]]
-            if wildcards.arch in RECORDINGS
-            else []
-        ),
+    message:
+        "Show what came out for {wildcards.arch}"
     shell:
-        "python {input.script} --template {input.template} --validation {input.validation}"
-        " --training {params.training} --dataset {input.dataset} {params.recording:q}"
-        " --output {output} 2>&1 | tee {log}"
+        run()

@@ -1,37 +1,44 @@
 # Stage 10: what a dispatcher runs of a model: a small model, a C++ header, known problems and a kernel list.
-SERVED = {
-    "model": "results/serving/{arch}/{op}/served_model.lgbm",
-    "header": "results/serving/{arch}/{op}/selector.hpp",
-    "known": "results/serving/{arch}/{op}/known_problems.parquet",
-    "kernels": "results/serving/{arch}/{op}/kernels.json",
-    "estimates": "results/serving/{arch}/{op}/resource_estimates.json",
-    "figures": "results/serving/{arch}/{op}/serving.json",
-}
+SERVING = "results/serving/{arch}/{operation}"
+SERVED = [
+    f"{SERVING}/{name}"
+    for name in (
+        "served_model.lgbm",
+        "selector.hpp",
+        "known_problems.parquet",
+        "kernels.json",
+        "resource_estimates.json",
+        "serving.json",
+    )
+]
 
 
-checkpoint serving:
+rule serving:
     input:
-        script=source("workflow/scripts/serving.py"),
-        template=source("workflow/templates/serving/selector.hpp.j2"),
-        api=source("config/ck_api.yaml"),
-        coefficients=source("config/simulated_device.yaml"),
-        layers=SETTINGS.problems.validation,
-        trained=[ancient(path) for path in TRAINED.values()],
-        dataset=ancient("results/datasets/{arch}/{op}.parquet"),
+        TRAINED,
+        **stage(
+            "serving",
+            ["serving"],
+            {
+                "template": source("workflow/templates/serving/selector.hpp.j2"),
+                "api": API,
+                "coefficients": COEFFICIENTS,
+                "layers": SETTINGS.problems.validation,
+            },
+        ),
+        dataset="results/datasets/{arch}/{operation}.parquet",
     output:
-        **SERVED,
+        SERVED,
     log:
-        "logs/{arch}/{op}/serving.log",
+        "logs/{arch}/{operation}/serving.log",
+    benchmark:
+        "logs/{arch}/{operation}/serving.tsv"
     conda:
         "../../envs/tileseer.yaml"
-    threads: 1
+    threads: THREADS
     params:
-        modules=modules("serving"),
-        made=content("results/datasets/{arch}/{op}.parquet", *TRAINED.values()),
-        folder=lambda wildcards, output: os.path.dirname(output.figures),
-        training=lambda wildcards, input: os.path.dirname(input.trained[0]),
-        settings=SETTINGS.serving.to_json(),
+        **command("serving", training=TRAINING, output=SERVING),
+    message:
+        "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        "python {input.script} --dataset {input.dataset} --training {params.training} --template {input.template}"
-        " --api {input.api} --coefficients {input.coefficients} --settings {params.settings:q} --threads {threads}"
-        " --layers {input.layers:q} --output {params.folder} 2>&1 | tee {log}"
+        run("--threads {threads}")

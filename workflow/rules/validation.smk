@@ -1,41 +1,33 @@
 # Stage 9: score each model on problems of real networks that it has never seen.
-COMPARED = list(REFERENCE.values()) if "reference_trainer" in SETTINGS.validation.studies else []
+COMPARED = "reference_trainer" in SETTINGS.validation.studies
 
 
-checkpoint validation:
+rule validation:
     input:
-        script=source("workflow/scripts/validation.py"),
-        layers=SETTINGS.problems.validation,
-        coefficients=source("config/simulated_device.yaml"),
-        trained=[ancient(path) for path in TRAINED.values()],
-        compared=[ancient(path) for path in COMPARED],
-        chosen=[ancient(path) for path in CHOSEN],
-        dataset=ancient("results/datasets/{arch}/{op}.parquet"),
-        uses=ancient("results/problems/{op}.uses.parquet"),
+        TRAINED,
+        rules.baseline.output if COMPARED else [],
+        **stage(
+            "validation",
+            ["validation"],
+            {"layers": SETTINGS.problems.validation, "coefficients": COEFFICIENTS},
+        ),
+        chosen=CHOSEN,
+        dataset="results/datasets/{arch}/{operation}.parquet",
+        uses="results/problems/{operation}.uses.parquet",
     output:
-        "results/validation/{arch}/{op}.json",
+        validation="results/validation/{arch}/{operation}.json",
     log:
-        "logs/{arch}/{op}/validation.log",
+        "logs/{arch}/{operation}/validation.log",
+    benchmark:
+        "logs/{arch}/{operation}/validation.tsv"
     conda:
         "../../envs/tileseer.yaml"
-    threads: 1
+    threads: THREADS
     params:
-        modules=modules("validation"),
-        made=content(
-            "results/datasets/{arch}/{op}.parquet",
-            "results/problems/{op}.uses.parquet",
-            *TRAINED.values(),
-            *COMPARED,
-            *CHOSEN,
+        **command(
+            "validation", training=TRAINING, reference=[REFERENCE] if COMPARED else []
         ),
-        chosen=chosen,
-        settings=SETTINGS.validation.to_json(),
-        reference=lambda wildcards, input: (
-            f"--reference {os.path.dirname(input.compared[0])}" if COMPARED else ""
-        ),
-        training=lambda wildcards, input: os.path.dirname(input.trained[0]),
+    message:
+        "Validate the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        "python {input.script} --dataset {input.dataset} --training {params.training} --threads {threads}"
-        " --uses {input.uses} --layers {input.layers:q}"
-        " --coefficients {input.coefficients:q} --settings {params.settings:q} {params.reference} {params.chosen}"
-        " --output {output} 2>&1 | tee {log}"
+        run("--threads {threads}")

@@ -1,34 +1,30 @@
 #!/usr/bin/env python3
-"""Emit the C++ files of one chunk of kernels as one bundle."""
-
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from tileseer.configs import kernel_table
-from tileseer.core import bundle
-from tileseer.core.errors import reports_user_errors
-from tileseer.families.registry import of_arch
+from tileseer.core.stage import Input, Output, Place, Settings, chunk_of_plan, stage
 
 
-@reports_user_errors
-def main(argv: list[str] | None = None) -> None:
-    """Read the chunk's rows of the kernel table, write a bundle of the C++ files of its kernels."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--configs", required=True, type=Path, help="kernel table (Parquet)")
-    parser.add_argument("--chunk", required=True, type=int)
-    parser.add_argument("--arch", required=True)
-    parser.add_argument("--templates", required=True, type=Path, help="folder of C++ templates")
-    parser.add_argument("--api", required=True, type=Path, help="table of CK Tile names (config/ck_api.yaml)")
-    parser.add_argument("--level", default="", help="level of the API; the newest by default")
-    parser.add_argument("--output", required=True, type=Path, help="bundle (tar) to write")
-    args = parser.parse_args(argv)
+@stage(configs=chunk_of_plan, plan=chunk_of_plan)
+def main(
+    arch: str, chunk: int, configs: Input, templates: Place, api: Input, bundle: Output,
+    level: str = "", operation: str = "", plan: Input | None = None, settings: Settings = "{}",
+) -> str:  # fmt: skip
+    """Emit the C++ files of one chunk of kernels as one bundle.
 
-    kernels = kernel_table.kernels(kernel_table.read_chunk(args.configs, args.chunk))
-    emit = of_arch(args.arch).part("emit")
-    bundle.write(args.output, emit.files(kernels, args.arch, args.templates, args.api, args.level))
-    print(f"chunk {args.chunk}: {len(kernels)} kernels for {args.arch}")
+    configs: kernel table (Parquet)
+    templates: folder of C++ templates
+    api: table of CK Tile names (config/ck_api.yaml)
+    bundle: tar to write
+    level: level of the CK Tile API; without it, the newest
+    plan: what each chunk holds (TSV)
+    """
+    from tileseer.configs import kernel_table
+    from tileseer.core import bundle as bundles
+    from tileseer.families.registry import of_arch
+
+    kernels = kernel_table.kernels(kernel_table.read_chunk(configs, chunk))
+    bundles.write(bundle, of_arch(arch).part("emit").files(kernels, arch, templates, api, level))
+    return f"chunk {chunk}: {len(kernels)} kernels for {arch}"
 
 
 if __name__ == "__main__":

@@ -1,33 +1,30 @@
 #!/usr/bin/env python3
-"""Show what training and validation of one arch gave, as one HTML page that needs no network."""
-
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from tileseer.core.atomic import write_text
-from tileseer.core.errors import reports_user_errors
-from tileseer.report import page, results
+from tileseer.core.stage import Input, Output, Place, Settings, stage
 
 
-@reports_user_errors
-def main(argv: list[str] | None = None) -> None:
-    """Read validation reports, training folders and datasets, write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--validation", required=True, nargs="+", type=Path, help="reports of validation.py, any order")
-    parser.add_argument("--training", required=True, nargs="+", type=Path, help="folders of model.py, any order")
-    parser.add_argument("--dataset", nargs="*", default=[], type=Path, help="datasets, for what they show; any order")
-    parser.add_argument("--recording", type=Path, help="folder of the recording that was replayed, for cuDNN's times")
-    parser.add_argument(
-        "--template", required=True, type=Path, help="Jinja2 template of the page; its script lies beside"
-    )
-    parser.add_argument("--output", required=True, type=Path, help="HTML file to write")
-    args = parser.parse_args(argv)
+@stage()
+def main(
+    validation: list[Input], training: list[Input], template: Input, page: Output, dataset: list[Input] = (),
+    recording: Place | None = None, tables: list[Input] = (), arch: str = "", settings: Settings = "{}",
+) -> str:  # fmt: skip
+    """Show what training and validation of one arch gave, as one HTML page that needs no network.
 
-    shown = results.load(args.validation, args.training, args.dataset, args.recording)
-    write_text(args.output, page.render(shown, args.template))
-    print(f"{shown.arch} ({shown.device_kind}): {args.output} shows {len(shown.operations)} operations")
+    validation: reports of the validation stage, any order
+    training: folders of the model stage, any order
+    template: Jinja2 template of the page; its script lies beside
+    dataset: datasets, for what they show; any order
+    recording: folder of the recording that was replayed, for cuDNN's times
+    tables: files of that recording which the page shows
+    """
+    from tileseer.core.atomic import write_text
+    from tileseer.report import page as pages
+    from tileseer.report import results
+
+    shown = results.load(validation, training, dataset, recording)
+    write_text(page, pages.render(shown, template))
+    return f"{shown.arch} ({shown.device_kind}): {page} shows {len(shown.operations)} operations"
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import asdict
 from pathlib import Path
 
 import yaml
@@ -62,7 +61,7 @@ def _settings() -> CacheSettings:
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
     stats = cache.stats()
     if args.json:
-        options.print_json("cache stats", asdict(stats))
+        options.print_json("cache stats", stats._asdict())
     else:
         print(f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}")
     return 0
@@ -71,7 +70,7 @@ def _stats(cache: Cache, args: argparse.Namespace) -> int:
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
     result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
     if args.json:
-        options.print_json("cache gc", asdict(result))
+        options.print_json("cache gc", result._asdict())
     else:
         print(
             f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "

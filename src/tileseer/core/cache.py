@@ -20,13 +20,10 @@ import hashlib
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import FileLock
+from typing import NamedTuple
 
 from tileseer.core import build_locks
 from tileseer.core.errors import UserError
@@ -37,8 +34,7 @@ _KEPT_SHARE = 0.9
 """Share of the bound that a collection leaves, so that not every entry after it needs another one."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One file of the cache, as the file system knows it."""
 
     path: Path
@@ -46,8 +42,7 @@ class Entry:
     last_used: int
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(NamedTuple):
     """What a cache holds, in bytes on the disk."""
 
     folder: str
@@ -56,8 +51,7 @@ class Stats:
     max_bytes: int
 
 
-@dataclass(frozen=True)
-class Collected:
+class Collected(NamedTuple):
     """What a collection removed and what it left."""
 
     removed: int
@@ -123,8 +117,8 @@ class Cache:
         self._touch(path)
         return payload
 
-    def put(self, key: str, content: bytes) -> bool:
-        """Keep ``content`` under ``key``; return whether the key has an entry then. A sound one stays: the first wins.
+    def put(self, key: str, content: bytes, replace: bool = False) -> bool:
+        """Keep ``content`` under ``key``; True if the key has an entry then. A sound one stays, unless ``replace``.
 
         Content above the bound, a full disk or a read-only folder are no error: the caller has the content. The
         reason is printed on stderr.
@@ -133,7 +127,7 @@ class Cache:
         whole = _header(key, content) + content
         if len(whole) > self._max_bytes:
             return False
-        if self.get(key) is not None:
+        if not replace and self.get(key) is not None:
             return True
         try:
             self._make_folders(path.parent)
@@ -220,6 +214,8 @@ class Cache:
     @contextmanager
     def _size(self) -> Iterator[Path]:
         """Hold the lock of the number of promised bytes; yield its file."""
+        from filelock import FileLock  # Not above: a stage that only reads starts in half the time.
+
         # Everybody must be able to open the file, whoever made it.
         with FileLock(self._folder / "size.lock", mode=0o666):
             yield self._folder / "size"
@@ -234,10 +230,11 @@ class Cache:
             promised = self._collect(size, max(0, int(self._max_bytes * _KEPT_SHARE) - wanted)).held
         # Promised before there is a file: who is killed in between leaves a promise too much, never one too few.
         _promise(size, promised + wanted)
-        handle, name = tempfile.mkstemp(prefix=f"{path.name}.", dir=self._partial)
+        partial = self._partial / f"{path.name}.{os.urandom(6).hex()}"
+        handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.ftruncate(handle, wanted)
-        return handle, Path(name)
+        return handle, partial
 
     def _collect(self, size: Path, max_bytes: int) -> Collected:
         """Remove entries, oldest first; the caller holds the lock of ``size``."""

@@ -1,12 +1,9 @@
-"""Which files of the package a script really uses, read from the imports.
-
-Snakemake does not track imported modules, so every rule lists them as inputs. The list is computed, not kept
-by hand: it holds the transitive imports inside the package, wherever in a file they stand.
-"""
+"""Files of the package that a script uses, read from the imports, wherever in a file they stand, and transitively."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,38 +11,49 @@ from pathlib import Path
 PACKAGE = "tileseer"
 
 
-def used_by(script: Path, source: Path) -> list[str]:
-    """Return the package files that ``script`` imports, directly or through others, sorted.
+def used_by(script: Path, source: Path) -> list[Path]:
+    """Package files that ``script`` imports, directly or through others, sorted.
 
     ``source`` is the folder that holds the package; the paths start with it as it was given.
     """
-    found: set[Path] = set()
+    return sorted(_closure(script, source) - {script})
+
+
+def packages_used_by(script: Path, source: Path) -> set[str]:
+    """Other packages that ``script`` and its modules import, the standard library left out."""
+    roots = {name.split(".")[0] for path in _closure(script, source) for name in _imports(path, source)}
+    return roots - sys.stdlib_module_names - {PACKAGE}
+
+
+@cache
+def _closure(script: Path, source: Path) -> set[Path]:
+    found = {script}
     todo = [script]
     while todo:
-        for module in _imports(todo.pop(), source):
-            if module not in found:
-                found.add(module)
-                todo.append(module)
-    return sorted(path.as_posix() for path in found)
+        names = (name for name in _imports(todo.pop(), source) if name.split(".")[0] == PACKAGE)
+        new = {file for name in names for file in _files(name, source)} - found
+        found |= new
+        todo += new
+    return found
 
 
 # Most stages share most modules: read once, they are a third less for each call of Snakemake to do.
 @cache
-def _imports(path: Path, source: Path) -> set[Path]:
+def _imports(path: Path, source: Path) -> set[str]:
+    """Names that a file imports; ``from tileseer.devices import simulated`` may name a module or a member."""
     names: set[str] = set()
     for node in _run_time_nodes(ast.parse(path.read_text(), filename=str(path))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
-            # ``from tileseer.devices import simulated`` may name a module or a member.
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "part":
             # ``family.part("emit")`` imports that module of a family that only the run knows: all of them.
             subject = node.args[0]
             if isinstance(subject, ast.Constant) and isinstance(subject.value, str):
                 names.update(f"{PACKAGE}.families.{folder}.{subject.value}" for folder in _families(source))
-    return {file for name in names if name.split(".")[0] == PACKAGE for file in _files(name, source)}
+    return names
 
 
 @cache
@@ -62,6 +70,7 @@ def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             yield from _run_time_nodes(node)
 
 
+@cache
 def _files(name: str, source: Path) -> list[Path]:
     """Return the files that importing ``name`` runs: the packages above it, and the module itself."""
     parts = name.split(".")

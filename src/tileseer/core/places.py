@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tileseer.core.errors import UserError
+
 PACKAGE = Path(__file__).resolve().parents[1]
 """Folder of the package ``tileseer``."""
 
@@ -15,6 +17,12 @@ def workflow_folder() -> Path:
     """
     checkout = PACKAGE.parents[1]
     return checkout if (checkout / "Snakefile").is_file() else PACKAGE / "shipped"
+
+
+def refuse_braces(folder: str) -> None:
+    """``UserError`` for a path in which Snakemake's formats would see a name."""
+    if set("{}") & set(folder):
+        raise UserError(f"{folder}: Snakemake cannot work in a folder with a brace in its path; rename the folder")
 
 
 def find(path: Path) -> Path:

@@ -8,22 +8,58 @@ however it ends, and so does every job. If no run and no job is alive, the files
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-RUNS, JOBS = "tileseer.core.runs", "tileseer.jobs"
-"""Names of the two lock files in Snakemake's folder; the jobs' one is taken by the shell that a job runs in."""
+from tileseer.core.places import PACKAGE
+from tileseer.core.stage import MACHINE, TALLY
+
+RUNS, JOBS, TALLY_FILE = "tileseer.runs", "tileseer.jobs", "tileseer.tally"
+"""Files in Snakemake's folder: two locks, the jobs' one taken by the shell of a job, and a count of what jobs did."""
 SLURM_LOGS = "logs/slurm"
 """As in profiles/slurm/config.yaml."""
 POLL_S, SLURM_POLL_S = 0.2, 2.0
 SLURM_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 30.0
+
+
+class Run(NamedTuple):
+    """One call of Snakemake in a folder, or one that a job of it makes on a cluster."""
+
+    is_main: bool
+    tally: Path
+    lock: BinaryIO | None
+    """Held as long as the run lasts."""
+
+    def summary(self) -> str:
+        """How many stages computed and how many were restored."""
+        done = Counter(self.tally.read_text().split() if self.tally.exists() else [])
+        return f"stages: {done['computed']:,} computed, {done['restored']:,} restored unchanged"
+
+
+def enter(state: Path, machine: Mapping[str, Any]) -> Run:
+    """Begin a run; its jobs get the package and the settings of this machine by their environment."""
+    tally = state.resolve() / TALLY_FILE
+    os.environ[MACHINE] = json.dumps(machine, sort_keys=True)
+    # Threads that wait must leave the cores to others: spinning, they cost more than they bring.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
+    source = str(PACKAGE.parent)
+    given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", source)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([source, *given])
+    if os.environ.get(TALLY) == str(tally):
+        return Run(False, tally, None)
+    lock = begin(state)
+    os.environ[TALLY] = str(tally)
+    tally.unlink(missing_ok=True)
+    return Run(True, tally, lock)
 
 
 def begin(state: Path) -> BinaryIO:
@@ -104,8 +140,12 @@ def _holders(path: Path) -> list[int]:
     return sorted(found - {os.getpid()})
 
 
-def read_only(folder: Path) -> Iterator[Path]:
-    """Yield ``folder`` and the folders below it in which nothing can be written."""
+def read_only(folder: Path) -> str:
+    """What to say of the first folder in which nothing can be written, ``folder`` or one below it; empty if none."""
     for path, _, _ in os.walk(folder):
         if not os.access(path, os.W_OK):
-            yield Path(path)
+            return (
+                f"{path}: the folder is read-only, but results are to be written; make it writable or "
+                f"move it out of {folder}"
+            )
+    return ""

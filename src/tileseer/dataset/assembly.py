@@ -22,7 +22,7 @@ from tileseer.benchmark import journal as journals
 from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest, pair_text
 from tileseer.compile import aliases
 from tileseer.core import parquet
-from tileseer.core.atomic import naming
+from tileseer.core.atomic import naming, write_text
 from tileseer.core.errors import UserError
 from tileseer.dataset import chunk_parts
 from tileseer.dataset.dataset_rows import ROW_GROUP, Rows
@@ -57,6 +57,12 @@ class Quarantined:
     line: int
     reason: str
     text: str
+
+
+def write_quarantine(path: Path, lines: Sequence[Quarantined]) -> None:
+    """Write the lines as tab-separated text."""
+    rows = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in lines]
+    write_text(path, "journal\tline\treason\ttext\n" + "".join(rows))
 
 
 def write(

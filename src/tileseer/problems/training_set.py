@@ -34,6 +34,17 @@ class Chosen:
     """Key of a validation problem to the distance of the nearest training problem (``design.distances``)."""
 
 
+def enough(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> Chosen:
+    """Choose the problems of ``operation``; a ``UserError`` if validation has too few."""
+    chosen = collect(settings, operation, ndims)
+    if len(chosen.validation) < settings.min_validation:
+        raise UserError(
+            f"{settings.validation}: {len(chosen.validation)} problems for {operation}, but "
+            f"problems.min_validation asks for {settings.min_validation}; add layers or lower it"
+        )
+    return chosen
+
+
 def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> Chosen:
     """Read the tables that ``settings`` name and choose the problems of ``operation``.
 

@@ -8,6 +8,7 @@ later commit that changes nothing of the models publishes nothing, so what is wr
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -70,6 +71,21 @@ class Provenance(Table):
     """Digest of the workflow's code, whatever was committed."""
     files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of the files that stages read and none made: hardware, rules, problems, recordings, by path."""
+
+
+def of_tables(
+    arch: str,
+    operations: Sequence[str],
+    tables: Sequence[Path],
+    compiler: str,
+    workflow: Path | None,
+    files: Sequence[Path],
+    config: Mapping[str, JsonValue],
+) -> Provenance:
+    """Provenance of tables; ``tables`` are those of the operations in turn, as many for each, its dataset first."""
+    count = len(tables) // max(1, len(operations))
+    inputs = {operation: tables[i * count : (i + 1) * count] for i, operation in enumerate(operations)}
+    return collect(arch, dict(config), json.loads(compiler), inputs, workflow or Path(), files)
 
 
 def collect(

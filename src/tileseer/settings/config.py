@@ -53,6 +53,14 @@ REMOVED = {
 }
 """Options of earlier versions, and what to write instead (docs/decisions/0022-few-options.md)."""
 
+_OF_THE_MACHINE: dict[str, Any] = {
+    "cache": True,
+    "lock": True,
+    "ck": {"root"},
+    "cutlass": {"root"},
+    "compile": {"compiler"},
+}
+
 
 class Config(Section):
     """What the workflow builds, and how."""
@@ -82,15 +90,12 @@ class Config(Section):
     serving: ServingSettings = ServingSettings()
 
     def portable(self) -> dict[str, Any]:
-        """The settings without those that only say where things are on a machine."""
-        where: dict[str, Any] = {
-            "cache": True,
-            "lock": True,
-            "ck": {"root"},
-            "cutlass": {"root"},
-            "compile": {"compiler"},
-        }
-        return self.model_dump(mode="json", exclude=where)
+        """Settings without those that only say where things are on a machine."""
+        return self.model_dump(mode="json", exclude=_OF_THE_MACHINE)
+
+    def of_the_machine(self) -> dict[str, Any]:
+        """The other settings: they change no result."""
+        return self.model_dump(mode="json", include=_OF_THE_MACHINE)
 
     @field_validator("support")
     @classmethod

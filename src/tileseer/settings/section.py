@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints
 
 from tileseer.core.errors import UserError
+from tileseer.core.stage import MACHINE
 from tileseer.core.tables import Table, checked
 
 
@@ -34,6 +37,15 @@ class Section(Table):
     """A closed section of the configuration; a rule hands it to its script as JSON."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], name: str) -> Self:
+        """Section ``name`` of a stage's settings; what is of this machine alone comes from the workflow's environment.
+
+        A ``UserError`` names each wrong field.
+        """
+        machine = json.loads(os.environ.get(MACHINE, "{}"))
+        return checked({**machine.get(name, {}), **settings.get(name, {})}, cls, f"--settings: {name}")
 
     @classmethod
     def from_json(cls, text: str) -> Self:

@@ -1,0 +1,72 @@
+"""The compile stage: build tables of a chunk's kernels, and the libraries that a real GPU is measured with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+
+from tileseer.compile import build, compiler
+from tileseer.compile.base import Toolchain
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.registry import Target, Trees, make, store_of, tree_of
+from tileseer.configs import kernel_table
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import UserError
+from tileseer.core.stage import Settings
+from tileseer.families.coefficients import load_coefficients
+from tileseer.families.kernels import parse
+from tileseer.gpu import hardware as products
+from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+
+
+def toolchain(
+    settings: Settings, arch: str, hardware: Path, product: str, coefficients: Path, native: Path
+) -> Toolchain:
+    """What builds kernels for an arch, or estimates their cost."""
+    gpu = products.get(hardware, product)
+    cache = CacheSettings.of(settings, "cache")
+    target = Target(arch, gpu, load_coefficients(coefficients), _trees(settings), cache, native)
+    return make(CompileSettings.of(settings, "compile"), target)
+
+
+def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
+    """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
+    rows = kernel_table.read_chunk(configs, chunk)
+    units = build.units(kernel_table.kernels(rows), bundle.read(headers), arch, str(headers))
+    return build.build(units, rows["split_k"].to_pylist(), toolchain, build.Limits())
+
+
+def by_status(table: pa.Table) -> str:
+    """How many kernels of a build table have each status."""
+    counts = Counter(table["build_status"].to_pylist())
+    return ", ".join(f"{counts[status]} {status}" for status in sorted(counts)) or "no kernels"
+
+
+def library(
+    arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings
+) -> tuple[bytes, str]:
+    """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
+    if headers is None and build_table is None:
+        return _libraries(arch, native, settings).driver(arch), "measuring driver"
+    if headers is None or build_table is None:
+        raise UserError("--headers and --build belong together: give both for a module, none for the driver")
+    libraries = _libraries(arch, native, settings)
+    rows = parquet.read(build_table)
+    statuses = zip(rows["kernel"].to_pylist(), rows["build_status"].to_pylist(), strict=True)
+    built = parse([name for name, status in statuses if status == "ok"])
+    units = build.units(built, bundle.read(headers), arch, str(headers))
+    return libraries.module(units), f"module of {len(units)} kernels"
+
+
+def _libraries(arch: str, native: Path, settings: Settings) -> Libraries:
+    asked = CompileSettings.of(settings, "compile")
+    if asked.toolchain == "none":
+        raise UserError("compile.toolchain is none, which builds no libraries; write hipcc or nvcc")
+    store = store_of(CacheSettings.of(settings, "cache"))
+    return Libraries(compiler.find(asked), tree_of(asked, arch, _trees(settings)), asked, store, native)
+
+
+def _trees(settings: Settings) -> Trees:
+    return Trees(CkSettings.of(settings, "ck"), CutlassSettings.of(settings, "cutlass"))

@@ -1,0 +1,186 @@
+"""A stage's script is one typed function: its parameters are the options, and its outputs go through the stage store.
+
+::
+
+    @stage()
+    def main(arch: str, settings: Settings, dataset: Input, model: Output, threads: Resource = 1) -> str:
+        "Train a model."  # A line "dataset: measurements" below says what an option means.
+        from tileseer.model import trainer  # Not above: a stage that is restored needs none of it.
+
+A decorated function takes the words of a command line (``main(["--arch", "gfx950", ...])``) and gives an exit status.
+The workflow tells where the store is by its environment; a script that is run by hand computes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tileseer.core.cache import key, open_cache
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.core.stage_store import StageStore, Unfinished, digest
+
+Input = Path
+"""A file or folder that is read."""
+Output = Path
+"""A file or folder that is written, whole."""
+State = Path
+"""A file that the stage only appends to, and goes on with."""
+Place = Path
+"""A folder whose contents enter by the stage's file, as far as they count."""
+Settings = Mapping[str, Any]
+"""Sections of the configuration: JSON, or the path of a stage's file (``tileseer.core.stage_files``)."""
+Resource = int
+"""What changes no result: threads, memory."""
+
+MACHINE = "TILESEER_MACHINE"
+"""Sections of the configuration that change no result, as JSON: where the cache, the locks and the compilers are."""
+EXPECTED = "TILESEER_STAGE"
+"""Digest of the stage's file when Snakemake planned the job."""
+TALLY = "TILESEER_TALLY"
+"""File that counts what the jobs of a run did."""
+
+Part = Callable[[Mapping[str, Any]], str]
+
+
+def stage(**parts: Part) -> Callable[[Callable[..., str]], Callable[..., int]]:
+    """Make a function the ``main`` of a script. ``parts``: of an input that counts only in part, what counts of it."""
+
+    def decorated(function: Callable[..., str]) -> Callable[..., int]:
+        name = Path(function.__code__.co_filename).stem
+
+        @reports_user_errors
+        def main(argv: Sequence[str] | None = None) -> None:
+            values = vars(_parser(function).parse_args(argv))
+            told = _made(name, function, values, parts)
+            print(told, flush=True)
+
+        return main
+
+    return decorated
+
+
+def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts: Mapping[str, Part]) -> str:
+    """Restore or compute the outputs; return what to say of it."""
+    kinds = _kinds(function)
+    text = ""
+    if "settings" in values:
+        text = _text(values["settings"])
+        values["settings"] = _sections(text)
+    cache = json.loads(os.environ.get(MACHINE, "{}")).get("cache", {"max_gib": 0})
+    store = StageStore(open_cache(cache.get("folder"), cache["max_gib"])) if cache["max_gib"] else None
+    outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
+    states = {option: values[option] for option, kind in kinds.items() if kind == "State"}
+    made_from = key(name, text, *_made_from(kinds, values, parts)) if store else ""
+    if store and store.restore(made_from, outputs, states):
+        _count("restored")
+        return f"{' '.join([name, *_named(values)])}: unchanged, restored"
+    told = function(**values)
+    if store and not isinstance(told, Unfinished):
+        store.keep(made_from, outputs, states)
+    _count("computed")
+    return told
+
+
+def _kinds(function: Callable[..., str]) -> dict[str, str]:
+    """Kind of each parameter, as the script spells it: ``Input``, ``list[Input]``, ``int``."""
+    return {
+        name: str(kind).removesuffix(" | None") for name, kind in function.__annotations__.items() if name != "return"
+    }
+
+
+def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
+    description, _, rest = (function.__doc__ or "").partition("\n\n")
+    helps = dict(re.findall(r"^\s*(\w+): (.*)$", rest, re.M))
+    parser = argparse.ArgumentParser(description=description)
+    kinds = _kinds(function)
+    defaults = function.__defaults__ or ()
+    default_of = dict(zip([*kinds][len(kinds) - len(defaults) :], defaults, strict=True))
+    types = {"int": int, "float": float, "str": str, "Resource": int, "Settings": str}
+    for name, kind in kinds.items():
+        several = kind.startswith("list[")
+        element = kind.removeprefix("list[").removesuffix("]")
+        given: dict[str, Any] = {"default": default_of[name]} if name in default_of else {"required": True}
+        if several:
+            given["nargs"] = "*" if name in default_of else "+"
+        said = helps.get(name) or {"Settings": "sections of config.yaml as JSON, or a file of them"}.get(kind)
+        option = "--" + name.replace("_", "-")
+        parser.add_argument(option, dest=name, type=types.get(element, Path), help=said, **given)
+    return parser
+
+
+def _text(settings: str) -> str:
+    """JSON of the option ``--settings``; a ``UserError`` if it is not the file that the job was planned with."""
+    if settings.lstrip().startswith("{"):
+        return settings
+    content = Path(settings).read_bytes()
+    expected = os.environ.get(EXPECTED)
+    if expected and hashlib.sha256(content).hexdigest() != expected:
+        raise UserError(f"{settings}: another run in this folder has changed the settings since; run again")
+    return content.decode()
+
+
+def _sections(text: str) -> Settings:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"--settings: this is no JSON: {error}") from error
+    sections: Settings = content.get("settings", content)
+    return sections
+
+
+def _made_from(kinds: Mapping[str, str], values: Mapping[str, Any], parts: Mapping[str, Part]) -> list[str]:
+    """All that decides what a stage makes, besides its settings: options, paths, and contents of inputs."""
+    lines = []
+    for name, kind in kinds.items():
+        if kind in ("Settings", "Resource", "Output") or values[name] is None:
+            continue
+        given = values[name] if isinstance(values[name], list | tuple) else [values[name]]
+        for value in given:
+            content = ""
+            if "Input" in kind:
+                content = parts[name](values) if name in parts else digest(value)
+            lines.append(f"{name} {value} {content}")
+    return lines
+
+
+def _named(values: Mapping[str, Any]) -> list[str]:
+    """Arch, operation and chunk of a job, those that it has."""
+    chunk = [f"chunk {values['chunk']}"] if "chunk" in values else []
+    return [*(values[name] for name in ("arch", "operation") if values.get(name)), *chunk]
+
+
+def _count(what: str) -> None:
+    if tally := os.environ.get(TALLY):
+        with open(tally, "a") as stream:
+            stream.write(f"{what}\n")
+
+
+def commit_of_code(values: Mapping[str, Any]) -> str:
+    """What counts of the workflow's folder for a record of it: the commit, and code that differs from it."""
+    git = ["git", "-C", str(values["workflow"])]
+    calls = (["log", "-1", "--format=%H"], ["status", "--porcelain", "--", "Snakefile", "src", "workflow"])
+    return "".join(subprocess.run([*git, *call], capture_output=True, text=True).stdout for call in calls)
+
+
+def chunk_of_plan(values: Mapping[str, Any]) -> str:
+    """What counts of a kernel table for one chunk: the digest that the plan has of its kernels."""
+    lines = (line.split("\t") for line in values["plan"].read_text().splitlines())
+    return next((words[-1] for words in lines if words[0] == str(values["chunk"])), "no kernels")
+
+
+def facts_of_arch(values: Mapping[str, Any]) -> str:
+    """What counts of the arch specs for one arch: all but the other archs."""
+    try:
+        facts = json.loads(values["arch_specs"].read_text())
+        facts["archs"] = {name: info for name, info in facts["archs"].items() if name == values["arch"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return digest(values["arch_specs"])  # The stage says what is wrong.
+    return json.dumps(facts, sort_keys=True)

@@ -1,0 +1,27 @@
+# A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
+REFERENCE = "results/reference/{arch}/{operation}"
+
+
+rule baseline:
+    input:
+        **stage("baseline", ["model"], HARDWARE),
+        dataset="results/datasets/{arch}/{operation}.parquet",
+    output:
+        [f"{REFERENCE}/{BOOSTER}", f"{REFERENCE}/{SPEC}"],
+    log:
+        "logs/{arch}/{operation}/baseline.log",
+    benchmark:
+        "logs/{arch}/{operation}/baseline.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: THREADS
+    params:
+        **command(
+            "baseline",
+            product=product,
+            output=REFERENCE,
+        ),
+    message:
+        "Train the reference's model of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run("--threads {threads}")
