@@ -77,7 +77,7 @@ class Run:
     @property
     def restored(self) -> Counter:
         """How many jobs of each stage put back what they had made before."""
-        return Counter(re.findall(r"^(\w+) .*: unchanged, restored$", self.output, re.M))
+        return Counter(re.findall(r"^(\w+)(?: .*)?: unchanged, restored$", self.output, re.M))
 
     @property
     def computed(self) -> Counter:

@@ -14,7 +14,7 @@ REPORT = "results/validation/gfx950/forward_bf16.json"
 def test_the_reference_is_trained_once_and_compared(copy):
     copy.configure(validation={"studies": ["leave_network_out", "reference_trainer"]})
     run = copy.make()
-    assert (run.jobs["reference"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
+    assert (run.jobs["baseline"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
     report = json.loads(copy.read(REPORT))
     theirs = json.loads(copy.read("results/reference/gfx950/forward_bf16/feature_spec.json"))
     assert theirs["training_rows"] == json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["training_rows"]
