@@ -6,11 +6,10 @@ import argparse
 import os
 from pathlib import Path
 
-import yaml
-
 from tileseer.cli import options
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
+from tileseer.core.tables import parsed
 from tileseer.settings.compile import CacheSettings
 from tileseer.settings.config import check
 
@@ -49,10 +48,7 @@ def _settings() -> CacheSettings:
     """Return the section of the configuration in this folder; outside of a workflow the defaults."""
     if not CONFIG.exists():
         return CacheSettings()
-    try:
-        content = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{CONFIG}: is not a YAML file: {' '.join(str(error).split())}") from error
+    content = parsed(CONFIG)
     if not isinstance(content, dict):
         raise UserError(f"{CONFIG}: must be a map of sections")
     return check(content, str(CONFIG)).cache

@@ -15,6 +15,7 @@ from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.core.tables import text_of
 from tileseer.families import candidates
 from tileseer.families.coefficients import Coefficients
 from tileseer.families.gemm_kernel import GemmKernel
@@ -67,12 +68,7 @@ class Pairs:
 
 def kernel_names(path: Path) -> list[tuple[int, str]]:
     """(line, name) of a list of kernels: one a line, # for remarks, or a CSV with a column ``kernel``."""
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+    lines = text_of(path, "utf-8-sig").splitlines()
     if lines and ("," in lines[0] or lines[0].strip() == "kernel"):
         return csv_kernels(path, foreign_problems.read_csv(path))
     words = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core.errors import UserError, shown
+from tileseer.core.tables import text_of
 
 SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
@@ -103,11 +104,7 @@ def to_text(layers: Iterable[Layer]) -> str:
 
 def read(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as text: {error}") from error
-    rows = csv.reader(io.StringIO(text), strict=True)
+    rows = csv.reader(io.StringIO(text_of(path)), strict=True)
     try:
         header = next(rows, [])
         _check_columns(header, path)

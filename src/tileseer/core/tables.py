@@ -126,19 +126,17 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
 def parsed(path: Path) -> Any:
     """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return yaml.load(text_of(path), Loader=_LOADER)
+    except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: is not a YAML file: {reason}") from error
 
 
-def json_text(path: Path) -> str:
-    """Text of a JSON file."""
+def text_of(path: Path, encoding: str = "utf-8") -> str:
+    """Text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
     seal.check(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding=encoding)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

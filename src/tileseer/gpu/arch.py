@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WrapValidator
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, checked, distinct, expected, json_text, strict_json, wrong, wrong_below
+from tileseer.core.tables import Table, checked, distinct, expected, strict_json, text_of, wrong, wrong_below
 
 Value = TypeVar("Value")
 DEFAULT_LDS_ROW = "default"
@@ -215,7 +215,7 @@ class ArchSpecs(Table):
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read and check a table; a ``UserError`` names file, place, value and what is allowed."""
-        return cls.parse(json_text(Path(path)), str(path))
+        return cls.parse(text_of(Path(path)), str(path))
 
     @classmethod
     def parse(cls, text: str, where: str) -> Self:
