@@ -18,7 +18,7 @@ from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.names import parse as parse_name
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
-from tileseer.reference.named import Enumerator, RuleTables, enumerate_rule_set
+from tileseer.reference.named import Enumerator, RuleTables
 from tileseer.reference.request import NDIMS, TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
@@ -273,7 +273,7 @@ def test_depthwise_faults(change, told):
 def test_wrong_requests_are_named(change, told):
     request = {"name": "tiny", "arch": "gfx950", "variants": ["forward"], "ndims": [2], "dtypes": ["bf16"]}
     with pytest.raises(UserError, match=told):
-        enumerate_rule_set(**(request | change), specs=SPECS, tables=TABLES)
+        Enumerator(SPECS, TABLES).enumerate(**(request | change))
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
 
 from pydantic import Field
 
@@ -82,12 +82,10 @@ def sifted(
     )
 
 
-def first_of(
-    rules: Sequence[Callable[[Kernel, str, ArchSpecs], str]], kernel: Kernel, arch: str, specs: ArchSpecs
-) -> tuple[str, str]:
+def first_of(rules: Iterable[Callable[..., str]], *where: Any) -> tuple[str, str]:
     """(rule, reason) of the first rule that refuses, or two empty strings; a rule returns why it refuses."""
     for rule in rules:
-        reason = rule(kernel, arch, specs)
+        reason = rule(*where)
         if reason:
             return rule.__name__, reason
     return "", ""

@@ -1,5 +1,8 @@
 """What a stage may ask of a kernel family: a module of its folder for each subject, so that it depends on no other."""
 
+# The docstring of each part says what its functions give.
+# ruff: noqa: D102
+
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,129 +27,120 @@ if TYPE_CHECKING:
 
 
 class KernelPart(Protocol):
-    """``kernel.py``: the kernels and their names."""
+    """``kernel.py``: the frozen dataclass of the kernels that models know, its fields, and their names.
+
+    ``parse`` refuses any text that is not exactly a name. ``frame`` has one row a kernel: ``kernel`` (its name), every
+    field, and ``pipeline``, the main loop in a word.
+    """
 
     KERNEL: type[GemmKernel]
-    """The frozen dataclass of the kernels that models know."""
     FIELDS: tuple[str, ...]
 
-    def parse(self, text: str) -> GemmKernel:
-        """Kernel of a name; ``UserError`` for any text that is not exactly its name."""
-
-    def frame(self, kernels: Sequence[Any]) -> pd.DataFrame:
-        """One row a kernel: ``kernel`` (its name), every field, and ``pipeline``, the main loop in a word."""
+    def parse(self, text: str) -> GemmKernel: ...
+    def frame(self, kernels: Sequence[Any]) -> pd.DataFrame: ...
 
 
 class NamesPart(Protocol):
-    """``names.py``: kernel names as others write them."""
+    """``names.py``: the kernel that a name of any scheme stands for, and what it leaves open, as words."""
 
-    def completed(self, name: str, arch: str) -> tuple[Kernel, str]:
-        """Kernel that a name stands for, and what the name leaves open, as ``field=value`` words."""
+    def completed(self, name: str, arch: str) -> tuple[Kernel, str]: ...
 
 
 class RulesPart(Protocol):
-    """``rules.py``: the family's rule sets, and which kernels are legal."""
+    """``rules.py``: legal and refused kernels of a rule set; those with a known defect only if ``included`` has it."""
 
     def enumerate_kernels(
-        self,
-        rule_set: Path,
-        specs: ArchSpecs,
-        arch: str,
-        operation: Operation,
-        ndims: Sequence[int],
+        self, rule_set: Path, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int],
         included: Collection[str],
-    ) -> Enumeration[Any]:
-        """Legal and refused kernels of a rule set; those with a known defect only if its flag is ``included``."""
-
-
-class EmitPart(Protocol):
-    """``emit.py``: the C++ of kernels, by a table of C++ names (``api``) for an API ``level``, empty for the newest."""
-
-    def template_files(self, templates: Path) -> list[Path]:
-        """The family's templates below workflow/templates, sorted."""
-
-    def files(self, kernels: Sequence[Any], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
-        """Path to text of each kernel's files; ``KERNEL.lack`` with the reason where there is no form for it."""
-
-    def collection_files(
-        self, kernels: Sequence[Any], arch: str, templates: Path, api: Path, level: str
-    ) -> dict[str, str]:
-        """Path to text of the files that name many kernels, for users' own builds."""
-
-    def entries(self, names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
-        """How a dispatcher finds each kernel: name, files and registry key."""
+    ) -> Enumeration[Any]: ...  # fmt: skip
 
 
 class ApiPart(Protocol):
-    """``api.py``: the levels of the library's API that the templates write."""
+    """``api.py``: the levels of the library's API that the templates write, and the one of a header tree."""
 
     NEWEST: str
 
-    def detect(self, table: str | Path, root: Path) -> str:
-        """The level of a header tree; ``UserError`` where none fits."""
+    def detect(self, table: str | Path, root: Path) -> str: ...
+
+
+class EmitPart(Protocol):
+    """``emit.py``: the C++ of kernels, by a table of C++ names (``api``) for an API ``level``, empty for the newest.
+
+    ``files``: path to text of each kernel's files, or ``KERNEL.lack`` with the reason where there is no form for it.
+    ``collection_files``: those that name many kernels, for users' own builds. ``entries``: how a dispatcher finds each
+    kernel: name, files and registry key.
+    """
+
+    def template_files(self, templates: Path) -> list[Path]: ...
+    def files(self, kernels: Sequence[Any], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]: ...
+    def collection_files(
+        self, kernels: Sequence[Any], arch: str, templates: Path, api: Path, level: str
+    ) -> dict[str, str]: ...
+    def entries(self, names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]: ...
+
+
+class BuildPart(Protocol):
+    """``build.py``: the header of workflow/native that launches a kernel, and the line that registers a kernel.
+
+    ``device_source``: C++ that instantiates kernel I with a type ``probe_I::Probe``, for hipcc's device pass.
+    ``host_source``: C++ that asks the library's own argument checks on the CPU; ``UserError`` if it has none.
+    """
+
+    LAUNCHER: str
+
+    def registration(self, kernel: GemmKernel) -> str: ...
+    def device_source(self, kernels: Sequence[GemmKernel]) -> str: ...
+    def host_source(self, kernels: Sequence[GemmKernel]) -> str: ...
 
 
 class SupportPart(Protocol):
-    """``support.py``: which kernels can run which problems, in columns."""
+    """``support.py``: which kernels can run which problems; verdict i + 1 stands for ``RULES[i]``, 0 is supported.
+
+    ``kernel_classes``: what the rules read of kernels, [1, classes] by column, and each candidate's class [Q].
+    ``problem_columns``: what they read of P problems (19 dimensions, int64 [P]), in arithmetic that C++ has too.
+    """
 
     RULES: tuple[Rule, ...]
-    """In the order of asking; verdict i + 1 stands for ``RULES[i]``, 0 is supported."""
 
-    def kernel_classes(self, candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """What the rules read of kernels, [1, classes] by column, and each candidate's class [Q]."""
-
-    def problem_columns(self, dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
-        """What the rules read of P problems (19 dimensions, int64 [P]), in arithmetic that C++ has too."""
+    def kernel_classes(self, candidates: pd.DataFrame, wave_size: int) -> tuple[dict[str, np.ndarray], np.ndarray]: ...
+    def problem_columns(
+        self, dims: Columns, variant: str, element_size: np.ndarray | float
+    ) -> dict[str, np.ndarray]: ...
 
 
 class ResourcesPart(Protocol):
-    """``resources.py``: what kernels take of a compute unit, estimated without a compiler."""
+    """``resources.py``: what kernels take of a compute unit without a compiler.
+
+    Columns ``vgprs``, ``lds_bytes``, ``occupancy``, and ``fault``: why no launch fits on the GPU, or empty. Without
+    ``FORMULAS`` for registers and occupancy, those are NaN.
+    """
 
     FORMULAS: bool
-    """Whether there are formulas for registers and occupancy; without them, ``estimate`` has NaN there."""
 
-    def estimate(self, candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
-        """Columns ``vgprs``, ``lds_bytes``, ``occupancy``, and ``fault``: why no launch fits on the GPU, or empty."""
+    def estimate(self, candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame: ...
 
 
 class FeaturesPart(Protocol):
-    """``features.py``: the learning features of the family's candidates."""
+    """``features.py``: the learning features, and candidates in the words of the reference's features.
+
+    ``REFERENCE_CODES``: codes of main loops in the reference's one categorical feature; 0 for any other.
+    """
 
     FEATURE_SETS: Mapping[str, FeatureSet]
     REFERENCE_CODES: Mapping[str, int]
-    """Codes of main loops in the reference's one categorical feature."""
 
-    def in_reference_words(self, candidates: pd.DataFrame) -> pd.DataFrame:
-        """Candidates with the fields that the reference's features are made of."""
+    def in_reference_words(self, candidates: pd.DataFrame) -> pd.DataFrame: ...
 
 
 class SimulatedPart(Protocol):
-    """``simulated.py``: the kernels in the terms of the simulated device."""
+    """``simulated.py``: kernels in the terms of the simulated device, and the files that its times depend on."""
 
     SOURCES: tuple[str, ...]
-    """Files of the package, below ``tileseer``, that a simulated time of this family depends on."""
 
     def terms(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware,
         coefficients: Coefficients,
-    ) -> KernelTerms:  # fmt: skip
-        """Costs, identities and verdicts of Q candidates."""
-
-
-class BuildPart(Protocol):
-    """``build.py``: what a library's source says of a kernel."""
-
-    LAUNCHER: str
-    """The header of workflow/native that makes a launcher of a kernel."""
-
-    def registration(self, kernel: GemmKernel) -> str:
-        """The line that registers a kernel."""
-
-    def device_source(self, kernels: Sequence[GemmKernel]) -> str:
-        """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass; hipcc's families only."""
-
-    def host_source(self, kernels: Sequence[GemmKernel]) -> str:
-        """C++ that asks the library's own argument checks on the CPU; ``UserError`` if it has none."""
+    ) -> KernelTerms: ...  # fmt: skip
 
 
 @dataclass(frozen=True)

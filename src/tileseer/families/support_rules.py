@@ -33,18 +33,16 @@ class Rule:
     holds: Callable[[Columns, Columns], np.ndarray]
 
 
-def same_operation(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Direction, data type and dimensionality agree."""
-    return problem["signature"] == kernel["signature"]
-
-
 def vectors_divide_runs(problem: Columns, kernel: Columns) -> np.ndarray:
     """Each vector width divides the contiguous channels of its operand; merged groups are walked one by one."""
     fits = [problem[f"run_{x}"] % kernel[f"vec_{x}"] == 0 for x in "abc"]
     return fits[0] & fits[1] & fits[2]
 
 
-OPERATION = Rule("operation", "the kernel is for another direction, data type or dimensionality", same_operation)
+OPERATION = Rule(
+    "operation", "the kernel is for another direction, data type or dimensionality",
+    lambda p, k: p["signature"] == k["signature"],
+)  # fmt: skip
 
 
 def check(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_size: int = 64) -> np.ndarray:

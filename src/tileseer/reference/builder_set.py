@@ -6,13 +6,15 @@ the result is left out here by a named rule, with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import flags
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
 from tileseer.reference.builder_lines import Instance, Line, read_lines
@@ -21,8 +23,6 @@ from tileseer.reference.full_set import Cell
 from tileseer.reference.named_tables import CLASS_OF
 
 EPILOGUE = "cshuffle"
-
-SkipRule = Callable[[KernelConfig, str, ArchSpecs], str]
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,9 @@ def _add(
     if isinstance(shape, str):
         return "whole_waves", shape
     kernel = _kernel(instance, cell, layout, *shape)
-    for rule in SKIP_RULES:
-        reason = rule(kernel, cell.arch, specs)
-        if reason:
-            return rule.__name__, reason
+    fault = first_of(SKIP_RULES, kernel, cell.arch, specs)
+    if fault[0]:
+        return fault
     kernels.setdefault(kernel, Built(kernel, instance.lossy))
     return None
 
@@ -182,14 +181,7 @@ def share_holds_vector(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str
 
 def streamk_async_is_half(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Stream-K with basic_async_v1 does not exist for fp32."""
-    unsupported = kernel.streamk != "none" and kernel.pipeline == "basic_async_v1" and kernel.dtype == "fp32"
-    return "stream-K with basic_async_v1 does not exist for fp32" if unsupported else ""
+    return flags.DEFECTS["streamk_async_fp32"].check(kernel)
 
 
-SKIP_RULES: tuple[SkipRule, ...] = (
-    wave32_instruction,
-    backward_vectors,
-    one_wave_covers,
-    share_holds_vector,
-    streamk_async_is_half,
-)
+SKIP_RULES = (wave32_instruction, backward_vectors, one_wave_covers, share_holds_vector, streamk_async_is_half)

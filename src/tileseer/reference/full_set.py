@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, cast
@@ -76,7 +76,7 @@ def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelC
     return list(kernels)
 
 
-def depthwise_kernels(dtypes: list[str], rules: FullRules) -> list[DepthwiseConfig]:
+def depthwise_kernels(dtypes: Sequence[str], rules: FullRules) -> list[DepthwiseConfig]:
     """The depthwise kernels, data types innermost; they do not depend on the arch."""
     return [
         DepthwiseConfig(dtype, *row.tile, row.filter, *row.stride, *row.sub_tile, row.batches, *row.vectors)

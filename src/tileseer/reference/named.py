@@ -7,8 +7,9 @@ reference's architecture filter would refuse it, and why we would not build it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -94,24 +95,6 @@ class Enumerated:
         return self.row(arch) | {"family": self.kernel.kind, "fields": asdict(self.kernel)}
 
 
-def enumerate_rule_set(
-    name: str,
-    arch: str,
-    variants: Sequence[str],
-    ndims: Sequence[int],
-    dtypes: Sequence[str],
-    specs: ArchSpecs,
-    tables: RuleTables,
-    ck_root: Path | None = None,
-) -> list[Enumerated]:
-    """Kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
-
-    Order and, for the samples, content depend on the request as a whole. ``ck_root`` is the Composable Kernel
-    checkout that ``profiler`` and ``tests`` are read from.
-    """
-    return Enumerator(specs, tables, ck_root).enumerate(name, arch, variants, ndims, dtypes)
-
-
 def check_flags(names: Collection[str]) -> None:
     """Refuse a flag that does not exist."""
     flags.check_names(names)
@@ -141,10 +124,12 @@ def single(
 
 
 class Enumerator:
-    """Enumerates for many requests, each cell of ``full`` once."""
+    """Enumerates for many requests, each cell of ``full`` once.
+
+    ``ck_root`` is the Composable Kernel checkout that ``profiler`` and ``tests`` are read from.
+    """
 
     def __init__(self, specs: ArchSpecs, tables: RuleTables, ck_root: Path | None = None) -> None:
-        """Keep the tables; nothing is enumerated yet."""
         self._specs = specs
         self._tables = tables
         self._ck_root = ck_root
@@ -153,97 +138,92 @@ class Enumerator:
     def enumerate(
         self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[Enumerated]:
-        """Kernels of a set for one request; see ``enumerate_rule_set``."""
+        """Kernels of a set for one request, in the order of the reference; ``UserError`` on unknown words.
+
+        Order and, for the samples, content depend on the request as a whole.
+        """
         _check("rule set", [name], RULE_SETS)
         _check("variant", variants, REQUESTED_VARIANTS)
         _check("ndim", ndims, NDIMS)
         _check("dtype", dtypes, DTYPES)
         _check("arch", [arch], self._specs.supported_archs())
+        asked = _Asked(arch, tuple(variants), tuple(ndims), tuple(dtypes))
         if name == "default":
-            return list(self._default(arch, variants, ndims, dtypes))
-        if name in BUILDER_SETS:
-            return list(self._builder(name, arch, variants, ndims, dtypes))
-        return self._full(name, arch, variants, ndims, dtypes)
+            return list(self._default(asked))
+        return list(self._builder(name, asked)) if name in BUILDER_SETS else self._full(name, asked)
 
-    def _full(
-        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-    ) -> list[Enumerated]:
+    def _full(self, name: str, asked: _Asked) -> list[Enumerated]:
         sample = self._tables.full.samples.get(cast(SampledSet, name))
-        if sample is None:
-            return list(self._whole(arch, variants, ndims, dtypes))
-        return _drawn(self._full(sample.of, arch, variants, ndims, dtypes), sample)
+        return list(self._whole(asked)) if sample is None else _drawn(self._full(sample.of, asked), sample)
 
-    def _whole(
-        self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-    ) -> Iterator[Enumerated]:
+    def _whole(self, asked: _Asked) -> Iterator[Enumerated]:
         # Asked for twice, by their own name and with ``forward``, the depthwise kernels come once.
-        with_depthwise = next((word for word in variants if word in (depthwise.VARIANT, DEPTHWISE)), None)
-        for variant in variants:
-            if variant != DEPTHWISE:
-                for ndim in ndims:
-                    for dtype in dtypes:
-                        yield from self._cell(Cell(arch, variant, ndim, dtype))
-            if variant == with_depthwise and depthwise.NDIM in ndims:
-                for config in full_set.depthwise_kernels(list(dtypes), self._tables.full):
-                    yield self._judged_depthwise(config, arch)
+        with_depthwise = next((word for word in asked.variants if word in (depthwise.VARIANT, DEPTHWISE)), None)
+        for variant in asked.variants:
+            for cell in asked.cells(variant):
+                yield from self._cell(cell)
+            if variant == with_depthwise and depthwise.NDIM in asked.ndims:
+                yield from self._depthwise(full_set.depthwise_kernels(asked.dtypes, self._tables.full), asked.arch)
 
-    def _builder(
-        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-    ) -> Iterator[Enumerated]:
+    def _builder(self, name: str, asked: _Asked) -> Iterator[Enumerated]:
         if self._ck_root is None:
             raise UserError(
                 f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
                 "(--ck-root DIR)"
             )
         rules = self._tables.builder
-        for variant in variants:
-            if variant == DEPTHWISE:
-                if depthwise.NDIM in ndims:
-                    for config in builder_set.depthwise_kernels(dtypes, name, self._ck_root, rules):
-                        yield self._judged_depthwise(config, arch)
-                continue
-            for ndim in ndims:
-                for dtype in dtypes:
-                    cell = Cell(arch, variant, ndim, dtype)
-                    built, _ = builder_set.gemm_kernels(cell, name, self._ck_root, rules, self._specs)
-                    for row in built:
-                        yield self._judged(row.kernel, arch, row.lossy)
+        for variant in asked.variants:
+            if variant == DEPTHWISE and depthwise.NDIM in asked.ndims:
+                found = builder_set.depthwise_kernels(asked.dtypes, name, self._ck_root, rules)
+                yield from self._depthwise(found, asked.arch)
+            for cell in asked.cells(variant):
+                for row in builder_set.gemm_kernels(cell, name, self._ck_root, rules, self._specs)[0]:
+                    yield judged(row.kernel, asked.arch, self._specs, row.lossy)
 
     def _cell(self, cell: Cell) -> list[Enumerated]:
         if cell not in self._cells:
             kernels = full_set.gemm_kernels(cell, self._tables.full, self._specs)
-            self._cells[cell] = [self._judged(config, cell.arch) for config in kernels]
+            self._cells[cell] = [judged(kernel, cell.arch, self._specs) for kernel in kernels]
         return self._cells[cell]
 
-    def _default(
-        self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-    ) -> Iterator[Enumerated]:
+    def _default(self, asked: _Asked) -> Iterator[Enumerated]:
         """Cross tiles and pipelines; every kernel is made for every data type, suited or not."""
-        for variant in (word for word in variants if word != DEPTHWISE):
-            for ndim in ndims:
-                for config in self._default_kernels(variant, ndim, dtypes):
-                    if not reference_filter.config_fault(config, arch, self._specs, tagged=False)[0]:
-                        yield self._judged(config, arch)
+        for variant in (word for word in asked.variants if word != DEPTHWISE):
+            for ndim in asked.ndims:
+                for kernel in self._default_kernels(variant, ndim, asked.dtypes):
+                    if not reference_filter.config_fault(kernel, asked.arch, self._specs, tagged=False)[0]:
+                        yield judged(kernel, asked.arch, self._specs)
 
     def _default_kernels(self, variant: str, ndim: int, dtypes: Sequence[str]) -> Iterator[KernelConfig]:
         rules = self._tables.default
         for row in rules.variants.get(cast(Variant, variant), []):
             for tile in (tile for tile in rules.tiles if row.pipeline not in tile.not_with):
                 m, n, k = tile.tile
-                for two_stage in row.two_stage:
-                    for dtype in dtypes:
-                        yield KernelConfig(
-                            variant, dtype, rules.layout, ndim, row.pipeline, row.epilogue, "intrawave",
-                            m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors,
-                            double_smem_buffer=row.double_smem_buffer, two_stage=two_stage,
-                        )  # fmt: skip
+                for two_stage, dtype in product(row.two_stage, dtypes):
+                    yield KernelConfig(
+                        variant, dtype, rules.layout, ndim, row.pipeline, row.epilogue, "intrawave",
+                        m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors,
+                        double_smem_buffer=row.double_smem_buffer, two_stage=two_stage,
+                    )  # fmt: skip
 
-    def _judged(self, config: KernelConfig, arch: str, lossy: str = "") -> Enumerated:
-        return judged(config, arch, self._specs, lossy)
-
-    def _judged_depthwise(self, config: DepthwiseConfig, arch: str) -> Enumerated:
+    def _depthwise(self, kernels: Iterable[DepthwiseConfig], arch: str) -> Iterator[Enumerated]:
         # The architecture filter of the reference does not look at depthwise kernels.
-        return Enumerated(config, flags=flags.of(config, arch, self._specs))
+        return (Enumerated(kernel, flags=flags.of(kernel, arch, self._specs)) for kernel in kernels)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is enumerated at once, and in which order."""
+
+    arch: str
+    variants: tuple[str, ...]
+    ndims: tuple[int, ...]
+    dtypes: tuple[str, ...]
+
+    def cells(self, variant: str) -> Iterator[Cell]:
+        """The cells of a direction; the depthwise kernels are in none."""
+        shapes = product(self.ndims, self.dtypes) if variant != DEPTHWISE else ()
+        return (Cell(self.arch, variant, ndim, dtype) for ndim, dtype in shapes)
 
 
 def _drawn(items: list[Enumerated], sample: Sample) -> list[Enumerated]:

@@ -1,19 +1,18 @@
 """What the reference generator refuses, quirks included. What *we* hold legal: ``tileseer.families.ck_tile.validity``.
 
 Two stages. ``CONFIG_RULES`` apply while a rule set is enumerated. ``ARCH_RULES`` are the architecture filter, which
-the reference may leave out: a kernel that fails them still belongs to the rule set. A predicate returns an empty
-string when the kernel passes, else why the reference refuses it.
+the reference may leave out: a kernel that fails them still belongs to the rule set. A rule returns an empty string when
+the kernel passes, else why the reference refuses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from tileseer.families.ck_tile import validity
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
-
-ConfigRule = Callable[[KernelConfig, str, ArchSpecs, bool], str]
-ArchRule = Callable[[KernelConfig, str, ArchSpecs], str]
 
 OPERATORS = {"forward": "conv_fwd", "bwd_data": "conv_bwd_data", "bwd_weight": "conv_bwd_weight"}
 """The limits of the 2D operators are used for every dimensionality."""
@@ -24,43 +23,32 @@ WAVE32_MIN_WARP_K = 32
 
 
 def config_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> tuple[str, str]:
-    """Return the first enumeration rule that refuses the kernel and why, or two empty strings.
+    """The first enumeration rule that refuses the kernel and why, or two empty strings.
 
     ``tagged`` tells whether the rule set chose the kernel for its data type; ``default`` does not.
     """
-    for rule, check in CONFIG_RULES.items():
-        reason = check(kernel, arch, specs, tagged)
-        if reason:
-            return rule, reason
-    return "", ""
+    return first_of(CONFIG_RULES.values(), kernel, arch, specs, tagged)
 
 
 def arch_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
-    """Return the first rule of the architecture filter that refuses the kernel and why, or two empty strings."""
-    for rule, check in ARCH_RULES.items():
-        reason = check(kernel, arch, specs)
-        if reason:
-            return rule, reason
-    return "", ""
+    """The first rule of the architecture filter that refuses the kernel and why, or two empty strings."""
+    return first_of(ARCH_RULES.values(), kernel, arch, specs)
 
 
 def trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
     """Pipeline, epilogue and scheduler must fit; this copy of the table has all twelve exclusions."""
-    return _trait_fault(kernel, specs)
+    return validity.trait_allowed(kernel, arch, specs)
 
 
 def streamk_is_bwd_weight(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
     """Stream-K exists for bwd_weight."""
-    if kernel.streamk != "none" and kernel.variant != "bwd_weight":
-        return f"stream-K exists for bwd_weight only, not for {kernel.variant}"
-    return ""
+    wrong = kernel.streamk != "none" and kernel.variant != "bwd_weight"
+    return f"stream-K exists for bwd_weight only, not for {kernel.variant}" if wrong else ""
 
 
 def compv5_is_forward(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
     """compv5 exists for forward."""
-    if kernel.pipeline == "compv5" and kernel.variant != "forward":
-        return f"compv5 exists for forward only, not for {kernel.variant}"
-    return ""
+    return validity.pipeline_fits_variant(kernel, arch, specs)
 
 
 def vectors_one_or_even(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
@@ -93,13 +81,7 @@ def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged
 
 def compv6_has_loads(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
     """With compv6 every thread loads at least one whole vector of A and of B."""
-    if kernel.pipeline != "compv6":
-        return ""
-    threads = specs.wave_size(arch) * _waves(kernel)
-    for side, rows, width in (("A", kernel.tile_m, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
-        if rows * kernel.tile_k < threads * width:
-            return f"{threads} threads x {width} elements exceed the tile of {side}"
-    return ""
+    return validity.full_load_per_thread(kernel, arch, specs)
 
 
 def tile_limits(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
@@ -142,7 +124,7 @@ def backward_pipeline(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
 
 def listed_trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Pipeline, epilogue and scheduler must fit; this copy of the table lacks basic_async_v1."""
-    return "" if kernel.pipeline in UNKNOWN_TO_ARCH_FILTER else _trait_fault(kernel, specs)
+    return "" if kernel.pipeline in UNKNOWN_TO_ARCH_FILTER else validity.trait_allowed(kernel, arch, specs)
 
 
 def lds_limit(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
@@ -160,31 +142,21 @@ def tile_divides(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     return ""
 
 
-CONFIG_RULES: dict[str, ConfigRule] = {
+def _coverage(kernel: KernelConfig) -> tuple[int, int, int]:
+    return kernel.wave_m * kernel.warp_tile_m, kernel.wave_n * kernel.warp_tile_n, kernel.warp_tile_k
+
+
+CONFIG_RULES: dict[str, Callable[[KernelConfig, str, ArchSpecs, bool], str]] = {
     check.__name__: check
     for check in (
         trait_allowed, streamk_is_bwd_weight, compv5_is_forward, vectors_one_or_even, waves_listed,
         wave32_instruction, compv6_has_loads,
     )
 }  # fmt: skip
-ARCH_RULES: dict[str, ArchRule] = {
+ARCH_RULES: dict[str, Callable[[KernelConfig, str, ArchSpecs], str]] = {
     check.__name__: check
     for check in (
         tile_limits, tile_covers_waves, flat_waves_listed, warp_tile_listed, backward_pipeline, listed_trait_allowed,
         lds_limit, tile_divides,
     )
 }  # fmt: skip
-
-
-def _trait_fault(kernel: KernelConfig, specs: ArchSpecs) -> str:
-    if specs.is_trait_excluded(kernel.pipeline, kernel.epilogue, kernel.scheduler):
-        return f"{kernel.pipeline} with the {kernel.epilogue} epilogue has no {kernel.scheduler} scheduler"
-    return ""
-
-
-def _waves(kernel: KernelConfig) -> int:
-    return kernel.wave_m * kernel.wave_n * kernel.wave_k
-
-
-def _coverage(kernel: KernelConfig) -> tuple[int, int, int]:
-    return kernel.wave_m * kernel.warp_tile_m, kernel.wave_n * kernel.warp_tile_n, kernel.warp_tile_k

@@ -6,7 +6,6 @@ from its name, and collections come from the list that is given, never from what
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -89,16 +88,6 @@ def template_files(template_dir: Path) -> list[Path]:
     if not found:
         raise UserError(f"{template_dir}: no C++ templates ({_PATTERN}) here; give the folder workflow/templates")
     return found
-
-
-def emission_digest(template_dir: Path, api_table: Path) -> str:
-    """SHA-256 (hex) of the templates and the API table: it changes when emitted text can change."""
-    digest = hashlib.sha256()
-    for path in (*template_files(template_dir), api_table):
-        content = path.read_bytes()
-        digest.update(f"{path.name}\0{len(content)}\0".encode())
-        digest.update(content)
-    return digest.hexdigest()
 
 
 class Emitter:

@@ -37,7 +37,7 @@ class Defect:
     check: Callable[[KernelConfig], str]
 
 
-def half_zero_output(k: KernelConfig) -> str:
+def _half_zero_output(k: KernelConfig) -> str:
     """Interwave weight gradients with several waves in m x n: the reference documents wrong results."""
     concerned = (
         k.variant == "bwd_weight"
@@ -52,13 +52,7 @@ def half_zero_output(k: KernelConfig) -> str:
     return f"interwave {k.pipeline} with {k.wave_m}x{k.wave_n} waves leaves half of dW zero where K a group is small"
 
 
-def streamk_async_fp32(k: KernelConfig) -> str:
-    """Stream-K with basic_async_v1 exists for 16-bit types."""
-    concerned = k.streamk != "none" and k.pipeline == "basic_async_v1" and k.dtype == "fp32"
-    return "stream-K with basic_async_v1 does not exist for fp32" if concerned else ""
-
-
-def async_layout(k: KernelConfig) -> str:
+def _async_layout(k: KernelConfig) -> str:
     """The asynchronous load of basic_async_v1 is laid out for two waves along n and warp tiles of n = 16."""
     if k.pipeline != "basic_async_v1" or (k.wave_n, k.warp_tile_n) == (ASYNC_WAVES_N, ASYNC_WARP_N):
         return ""
@@ -68,17 +62,21 @@ def async_layout(k: KernelConfig) -> str:
     )
 
 
-def narrow_warp_tile(k: KernelConfig) -> str:
-    """Warp tiles of 4x64 and 64x4 are excluded for convolutions."""
+def _streamk_async_fp32(k: KernelConfig) -> str:
+    wrong = k.streamk != "none" and k.pipeline == "basic_async_v1" and k.dtype == "fp32"
+    return "stream-K with basic_async_v1 does not exist for fp32" if wrong else ""
+
+
+def _narrow_warp_tile(k: KernelConfig) -> str:
     shape = (k.warp_tile_m, k.warp_tile_n)
     return f"warp tiles of {shape[0]}x{shape[1]} are excluded for convolutions" if shape in NARROW_WARP_TILES else ""
 
 
 DEFECTS: dict[str, Defect] = {
-    "half_zero_output": Defect("B7", half_zero_output),
-    "streamk_async_fp32": Defect("B8", streamk_async_fp32),
-    "async_layout": Defect("B8", async_layout),
-    "narrow_warp_tile": Defect("B16", narrow_warp_tile),
+    "half_zero_output": Defect("B7", _half_zero_output),
+    "streamk_async_fp32": Defect("B8", _streamk_async_fp32),
+    "async_layout": Defect("B8", _async_layout),
+    "narrow_warp_tile": Defect("B16", _narrow_warp_tile),
 }
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""

@@ -33,99 +33,42 @@ def filter_fits_specialization(problem: Columns, kernel: Columns) -> np.ndarray:
     )
 
 
-def problem_is_a_gemm(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Explicit GEMM reads the tensors as matrices."""
-    return ~kernel["explicit_gemm"] | (problem["is_1x1"] & problem["pad0"] & problem["stride1"])
+def _is_bwd_weight(kernel: Columns) -> np.ndarray:
+    return kernel["variant"] == "bwd_weight"
 
 
-def groups_divide(problem: Columns, kernel: Columns) -> np.ndarray:
-    """G is a multiple of the number of merged groups."""
-    return problem["G"] % kernel["num_groups_to_merge"] == 0
-
-
-def compv5_is_forward(problem: Columns, kernel: Columns) -> np.ndarray:
-    """compv5 exists for the forward direction."""
-    return (kernel["pipeline"] != "compv5") | (kernel["variant"] == "forward")
-
-
-def interwave_has_pipeline(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Only some pipelines have an interwave schedule."""
-    return (kernel["scheduler"] != "interwave") | np.isin(kernel["pipeline"], INTERWAVE_PIPELINES)
-
-
-def lds_is_double(problem: Columns, kernel: Columns) -> np.ndarray:
-    """compv4 and comp_async alternate between two LDS buffers."""
-    return kernel["double_smem_buffer"] | ~kernel["needs_double_lds"]
-
-
-def streamk_is_bwd_weight(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Stream-K partitions the long reduction of the weight gradient."""
-    return (kernel["streamk"] == "none") | (kernel["variant"] == "bwd_weight")
-
-
-def two_stage_is_bwd_weight(problem: Columns, kernel: Columns) -> np.ndarray:
-    """A second stage converts the accumulated weight gradient."""
-    return ~kernel["two_stage"] | (kernel["variant"] == "bwd_weight")
-
-
-def split_k_is_bwd_weight(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Split-K divides the reduction of the weight gradient; stream-K divides it by itself."""
-    splits = kernel["split_k"] > 1
-    return ~splits | ((kernel["variant"] == "bwd_weight") & (kernel["streamk"] == "none"))
-
-
-def compv6_loads_fully(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Every thread has at least one whole vector of A and of B to load per k-step."""
-    return (kernel["pipeline"] != "compv6") | (np.minimum(kernel["vectors_a"], kernel["vectors_b"]) >= 1)
-
-
-def wave32_has_instruction(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Wave32 products have 16 x 16 instructions only."""
-    return (kernel["wave_size"] != 32) | (kernel["warp_tile_m"] != 32)
-
-
-def wave32_has_no_streamk(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Stream-K is written for waves of 64 lanes."""
-    return (kernel["wave_size"] != 32) | (kernel["streamk"] == "none")
-
-
-def offsets_reach(problem: Columns, kernel: Columns) -> np.ndarray:
-    """32-bit byte offsets reach the end of the image tensors, or the kernel splits them."""
-    return kernel["split_image"] | (problem["largest_image"] < LARGEST_TENSOR)
-
-
-def sub_gemms_have_places(problem: Columns, kernel: Columns) -> np.ndarray:
-    """An input gradient with strides falls into no more sub-GEMMs than one launch takes; forward has one."""
-    return problem["sub_gemms"] <= MOST_SUB_GEMMS
-
-
+# p: problem columns [P, 1]; k: columns of kernel classes [1, Q].
 RULES: tuple[Rule, ...] = (
     OPERATION,
     Rule("vector", "a vector width does not divide the channel run of A, B or C", vectors_divide_runs),
-    Rule(
-        "specialization",
-        "the kernel is specialised for another filter, stride, padding or number of channels",
-        filter_fits_specialization,
-    ),
-    Rule("explicit_gemm", "explicit GEMM needs a 1x1 filter, stride 1 and no padding", problem_is_a_gemm),
-    Rule("merge_groups", "G is not a multiple of num_groups_to_merge", groups_divide),
-    Rule("compv5", "pipeline compv5 exists for the forward direction only", compv5_is_forward),
-    Rule(
-        "interwave",
-        "the interwave scheduler exists for mem and the basic pipelines only",
-        interwave_has_pipeline,
-    ),
-    Rule("double_lds", "pipelines compv4 and comp_async need double_smem_buffer", lds_is_double),
-    Rule("streamk", "stream-K exists for bwd_weight only", streamk_is_bwd_weight),
-    Rule("two_stage", "two-stage kernels exist for bwd_weight only", two_stage_is_bwd_weight),
-    Rule("split_k", "split_k > 1 exists for bwd_weight kernels without stream-K only", split_k_is_bwd_weight),
-    Rule("compv6", "pipeline compv6 needs a whole vector of A and of B for every thread", compv6_loads_fully),
-    Rule("wave32_tile", "wave32 products have no 32-row matrix instruction", wave32_has_instruction),
-    Rule("wave32_streamk", "stream-K needs waves of 64 lanes", wave32_has_no_streamk),
-    Rule("tensor_size", "an image tensor of 2 GiB or more needs a split_image kernel", offsets_reach),
-    Rule("sub_gemms", f"bwd_data falls into more than {MOST_SUB_GEMMS} sub-GEMMs", sub_gemms_have_places),
-)
-"""Every support rule in the order of asking; verdict i + 1 stands for ``RULES[i]``."""
+    Rule("specialization", "the kernel is specialised for another filter, stride, padding or number of channels",
+         filter_fits_specialization),
+    Rule("explicit_gemm", "explicit GEMM needs a 1x1 filter, stride 1 and no padding",
+         lambda p, k: ~k["explicit_gemm"] | (p["is_1x1"] & p["pad0"] & p["stride1"])),
+    Rule("merge_groups", "G is not a multiple of num_groups_to_merge",
+         lambda p, k: p["G"] % k["num_groups_to_merge"] == 0),
+    Rule("compv5", "pipeline compv5 exists for the forward direction only",
+         lambda p, k: (k["pipeline"] != "compv5") | (k["variant"] == "forward")),
+    Rule("interwave", "the interwave scheduler exists for mem and the basic pipelines only",
+         lambda p, k: (k["scheduler"] != "interwave") | np.isin(k["pipeline"], INTERWAVE_PIPELINES)),
+    Rule("double_lds", "pipelines compv4 and comp_async need double_smem_buffer",
+         lambda p, k: k["double_smem_buffer"] | ~k["needs_double_lds"]),
+    Rule("streamk", "stream-K exists for bwd_weight only", lambda p, k: (k["streamk"] == "none") | _is_bwd_weight(k)),
+    Rule("two_stage", "two-stage kernels exist for bwd_weight only", lambda p, k: ~k["two_stage"] | _is_bwd_weight(k)),
+    Rule("split_k", "split_k > 1 exists for bwd_weight kernels without stream-K only",
+         lambda p, k: ~(k["split_k"] > 1) | (_is_bwd_weight(k) & (k["streamk"] == "none"))),
+    Rule("compv6", "pipeline compv6 needs a whole vector of A and of B for every thread",
+         lambda p, k: (k["pipeline"] != "compv6") | (np.minimum(k["vectors_a"], k["vectors_b"]) >= 1)),
+    Rule("wave32_tile", "wave32 products have no 32-row matrix instruction",
+         lambda p, k: (k["wave_size"] != 32) | (k["warp_tile_m"] != 32)),
+    Rule("wave32_streamk", "stream-K needs waves of 64 lanes",
+         lambda p, k: (k["wave_size"] != 32) | (k["streamk"] == "none")),
+    # 32-bit byte offsets reach the end of the image tensors, or the kernel splits them.
+    Rule("tensor_size", "an image tensor of 2 GiB or more needs a split_image kernel",
+         lambda p, k: k["split_image"] | (p["largest_image"] < LARGEST_TENSOR)),
+    Rule("sub_gemms", f"bwd_data falls into more than {MOST_SUB_GEMMS} sub-GEMMs",
+         lambda p, k: p["sub_gemms"] <= MOST_SUB_GEMMS),
+)  # fmt: skip
 
 _KERNEL_FIELDS = (
     "variant", "pipeline", "scheduler", "warp_tile_m",

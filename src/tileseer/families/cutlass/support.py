@@ -14,27 +14,10 @@ LARGEST_FILTER = 32
 """Taps along an axis that the optimized iterators have mask bits for."""
 
 
-def groups_have_kernel(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Groups need a kernel for them, and such a kernel needs groups."""
-    return (problem["G"] > 1) == (kernel["group_mode"] != "none")
-
-
 def groups_fill_tile(problem: Columns, kernel: Columns) -> np.ndarray:
     """A group's output channels are whole tiles, or a tile is whole groups."""
     channels, tile, mode = problem["group_k"], kernel["tile_n"], kernel["group_mode"]
-    return (
-        ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
-    )  # fmt: skip
-
-
-def stride_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
-    """An input gradient that is written for stride 1 gets stride 1."""
-    return (kernel["strides"] != "unity") | problem["stride1"]
-
-
-def dilation_is_one(problem: Columns, kernel: Columns) -> np.ndarray:
-    """The input gradient for every stride knows no dilation."""
-    return (kernel["strides"] != "strided") | ~problem["dilated"]
+    return ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
 
 
 def filter_has_masks(problem: Columns, kernel: Columns) -> np.ndarray:
@@ -43,29 +26,27 @@ def filter_has_masks(problem: Columns, kernel: Columns) -> np.ndarray:
     return free | (problem["largest_filter"] <= LARGEST_FILTER)
 
 
-def offsets_reach(problem: Columns, kernel: Columns) -> np.ndarray:
-    """Every tensor is smaller than 2 GiB."""
-    return (problem["largest_tensor"] < LARGEST_TENSOR) | (kernel["split_k"] < 0)
-
-
 def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
     """Split-K exists for the weight gradient, and every slice has a step of the reduction."""
     split, steps = kernel["split_k"], np.ceil(problem["gemm_k"] / kernel["tile_k"])
     return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
 
 
+# p: problem columns [P, 1]; k: columns of kernel classes [1, Q].
 RULES: tuple[Rule, ...] = (
     OPERATION,
     Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
-    Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups", groups_have_kernel),
+    Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups",
+         lambda p, k: (p["G"] > 1) == (k["group_mode"] != "none")),
     Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
-    Rule("stride", "the kernel is written for stride 1", stride_is_one),
-    Rule("dilation", "the input gradient for every stride knows no dilation", dilation_is_one),
+    Rule("stride", "the kernel is written for stride 1", lambda p, k: (k["strides"] != "unity") | p["stride1"]),
+    Rule("dilation", "the input gradient for every stride knows no dilation",
+         lambda p, k: (k["strides"] != "strided") | ~p["dilated"]),
     Rule("filter", f"the optimized iterators know filters of at most {LARGEST_FILTER} taps an axis", filter_has_masks),
-    Rule("tensor_size", "a tensor has 2 GiB or more", offsets_reach),
+    Rule("tensor_size", "a tensor has 2 GiB or more",
+         lambda p, k: (p["largest_tensor"] < LARGEST_TENSOR) | (k["split_k"] < 0)),
     Rule("split_k", "split_k > 1 is for bwd_weight, with at most a slice for each step", slices_have_work),
-)
-"""Every support rule in the order of asking; verdict i + 1 stands for ``RULES[i]``."""
+)  # fmt: skip
 
 _FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c", "strides", "group_mode", "split_k")
 
