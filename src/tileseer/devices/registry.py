@@ -14,7 +14,7 @@ from tileseer.core.errors import UserError
 from tileseer.devices.base import Device
 from tileseer.devices.gpu import GpuDevice, Row
 from tileseer.devices.harness.details import Details
-from tileseer.devices.harness.supervisor import Limits, Supervisor
+from tileseer.devices.harness.supervisor import Supervisor
 from tileseer.devices.harness.telemetry import Board, boards
 from tileseer.devices.recorded import RecordedDevice
 from tileseer.devices.simulated import SimulatedDevice
@@ -84,8 +84,7 @@ def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
             f"benchmark.device is {backend}: give a measuring driver and the built kernels, --driver and --modules"
         )
     driver = str(source.driver.resolve())
-    limits = Limits(timing.pair_limit_s, timing.worker_pairs, timing.kernel_faults)
-    with Supervisor(driver, board.environment if board else None, limits) as supervisor:
+    with Supervisor(driver, board.environment if board else None) as supervisor:
         yield GpuDevice(
             name=source.hardware.name,
             kind="measured",

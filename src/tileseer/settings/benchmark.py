@@ -54,12 +54,6 @@ class Timing(Section):
     """Relative change of the sentinel's time that is taken for drift."""
     recovery_s: float = Field(2.0, ge=0, strict=False)
     """Pause before a batch is measured again during which the GPU drifted, was throttled or contended."""
-    pair_limit_s: float = Field(60.0, gt=0, strict=False)
-    """Wall time after which a pair counts as hanging."""
-    worker_pairs: int = Field(2048, ge=1)
-    """Pairs after which a worker process is replaced; a new one takes about a second to start."""
-    kernel_faults: int = Field(3, ge=1)
-    """Crashed or hanging pairs after which a kernel's other pairs are skipped."""
     batch_pairs: int = Field(65536, ge=1)
     """Pairs measured between two writes to the journal: what an interruption can cost."""
     simulated_launches: int = Field(10, ge=1, le=1000)
