@@ -20,6 +20,12 @@ BATCH, IMAGE, CHANNELS = 1.5, 0.5, 1.0
 """Octaves by which a draw changes the batch, the image (all its axes alike) and, each by itself, C and K at most."""
 UNIT = 8
 """Channels of a group that are a multiple of this stay one: a vector access divides them."""
+LEARNING_RATE = 0.25
+"""Shrinkage of each tree; large, so that the first trees alone give a good short list."""
+FLOOR, NEAR_BEST = 0.4, 4.0
+"""Predicted relative efficiencies below the floor are raised to it; a row weighs its own to the power ``NEAR_BEST``."""
+MAX_ROWS = 700_000
+"""Pairs that the small model learns from; of more, a seeded draw is taken."""
 _AT = {name: position for position, name in enumerate(DIMS)}
 
 
@@ -69,15 +75,15 @@ def distill(
     problem, candidate = np.nonzero(np.isfinite(scores))
     if not len(problem):
         raise UserError(f"{untrained.operation}: no candidate can run a training problem; there is nothing to serve")
-    if len(problem) > settings.max_rows:
-        drawn = np.random.default_rng(settings.seed).choice(len(problem), settings.max_rows, replace=False)
+    if len(problem) > MAX_ROWS:
+        drawn = np.random.default_rng(settings.seed).choice(len(problem), MAX_ROWS, replace=False)
         problem, candidate = problem[np.sort(drawn)], candidate[np.sort(drawn)]
     relative = scores[problem, candidate] - scores.max(axis=1)[problem]
-    label = np.maximum(relative, np.log(settings.floor)) - untrained.offset[candidate]
+    label = np.maximum(relative, np.log(FLOOR)) - untrained.offset[candidate]
     parameters = {
         "num_leaves": settings.num_leaves,
         "max_depth": settings.max_depth,
-        "learning_rate": settings.learning_rate,
+        "learning_rate": LEARNING_RATE,
         "max_bin": 127,
         "feature_fraction": 0.7,
         "seed": settings.seed,
@@ -90,6 +96,6 @@ def distill(
         untrained.features(dims, problem, candidate), label,
         feature_name=list(features.feature_set(untrained.family.features).names), params=parameters,
     )  # fmt: skip
-    weight = np.exp(settings.near_best * relative)
+    weight = np.exp(NEAR_BEST * relative)
     small = objectives.fit_within(data, label, problem, weight, parameters, settings.level_share, settings.trees)
     return canonical(small.model_to_string())

@@ -25,12 +25,13 @@ from tileseer.settings.section import Section, SourcePath
 
 ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
 Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+SERVED = "it is fixed, as docs/decisions/0012-serving.md measured it"
 REMOVED = {
     "benchmark.active": "benchmark.training_share is its budget; the first draw and the rounds are fixed",
     "benchmark.batch_pairs": "write benchmark.timing_overrides.batch_pairs",
     "benchmark.gpu": (
         "choose benchmark.timing (quick, standard or thorough); its fields are in benchmark.timing_overrides, "
-        "again as repeat_pairs"
+        "again as repeat_pairs; pair_limit_s, worker_pairs and kernel_faults are fixed"
     ),
     "benchmark.recordings": "the tables are in config/recordings",
     "benchmark.repeats": "write benchmark.timing_overrides.simulated_launches",
@@ -45,6 +46,7 @@ REMOVED = {
         if name not in ModelSettings.model_fields
     },
     **{f"serving.{name}": f"write serving.overrides.{name}" for name in ServingParameters.model_fields},
+    **dict.fromkeys(("serving.floor", "serving.learning_rate", "serving.max_rows", "serving.near_best"), SERVED),
     "serving.imagined": "write serving.overrides.augmented",
     "validation.learning_shares": "name learning_curve in validation.studies or leave it out; its shares are fixed",
     "validation.network_folds": "name leave_network_out in validation.studies or leave it out; it has five folds",
