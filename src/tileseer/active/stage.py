@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.active import active_tables, choice
-from tileseer.benchmark import adopt, journal, receipt, run
+from tileseer.benchmark import journal, run
 from tileseer.benchmark.session import Session
 from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
@@ -43,15 +43,9 @@ def choose(
 
         def measure(rows: np.ndarray) -> np.ndarray:
             nonlocal measured_now
-            wanted = pairs.take(rows)
-            missing = run.missing(batch, wanted, journal.read(session.journal)[0])
-            adopted = adopt.from_neighbours(session.journal, missing, batch.measurement_id)
-            book.append(adopted)
-            missing = run.missing(batch, missing, adopted)
-            measured_now += missing.num_rows
-            run.measure(batch, *run.rows_of(batch, missing), book, settings.parameters.batch_pairs)
-            found = receipt.counted(journal.read(session.journal)[0], batch.measurement_id, wanted)
-            return np.asarray(found["tflops"].to_numpy())
+            filled = run.fill(batch, pairs.take(rows), session.journal, book, settings.parameters.batch_pairs)
+            measured_now += filled.done
+            return np.asarray(filled.rows["tflops"].to_numpy())
 
         rounds = choice.choose(pool, source.hardware, choice.Plan(settings.training_share, seed=settings.seed), measure)
     table = active_tables.table(rounds, pairs)

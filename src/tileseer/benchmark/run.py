@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.benchmark import receipt
+from tileseer.benchmark import adopt, journal, receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -37,11 +38,44 @@ class Batch:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def missing(batch: Batch, wanted: pa.Table, journal: pa.Table) -> pa.Table:
+def missing(batch: Batch, wanted: pa.Table, measured: pa.Table) -> pa.Table:
     """Wanted pairs without a measurement in the journal, or with one of a throttled or contended GPU only."""
-    have = receipt.counted(journal, batch.measurement_id, wanted)
+    have = receipt.counted(measured, batch.measurement_id, wanted)
     have = have.filter(pa.compute.invert(receipt.passing(have)))
     return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Outcome of filling a journal."""
+
+    rows: pa.Table
+    """Measurements of the wanted pairs that count."""
+    malformed: int
+    """Lines of the journal that are no measurements."""
+    done: int
+    """Pairs that were measured now."""
+    left: int
+    """Pairs beyond the budget."""
+
+
+def fill(
+    batch: Batch, wanted: pa.Table, path: Path, book: Journal, batch_pairs: int, budget_s: float | None = None
+) -> Filled:
+    """Take over from other journals, or measure, the wanted pairs that the journal at ``path`` lacks.
+
+    It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
+    """
+    measured, malformed = journal.read(path)
+    todo, done = missing(batch, wanted, measured), 0
+    if todo.num_rows:
+        adopted = adopt.from_neighbours(path, todo, batch.measurement_id)
+        book.append(adopted)
+        todo = missing(batch, todo, adopted)
+        done = measure(batch, *rows_of(batch, todo), book, batch_pairs, budget_s)
+        measured, malformed = journal.read(path)
+    rows = receipt.counted(measured, batch.measurement_id, wanted)
+    return Filled(rows, len(malformed), done, todo.num_rows - done)
 
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -79,7 +113,7 @@ def measure(
     batch: Batch,
     problem: np.ndarray,
     candidate: np.ndarray,
-    journal: Journal,
+    book: Journal,
     batch_pairs: int,
     budget_s: float | None = None,
     in_order: bool = False,
@@ -104,7 +138,7 @@ def measure(
                 done = part.stop
                 begin = time.monotonic()
                 times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
-                journal.append(rows(batch, p[part], c[part], times, flops))
+                book.append(rows(batch, p[part], c[part], times, flops))
                 if rounds is not None:
                     rounds.learn(p[part], c[part], times.latency_ms)
                 best = max(best, _best_tflops(flops[p[part]], times.latency_ms))
