@@ -223,11 +223,11 @@ def test_trees_are_read_as_lightgbm_reads_them(selector):
     for pair, values in enumerate(matrix.astype(np.float64)):
         total = 0.0
         for tree in trees_of(python.served.booster.model_to_string()):
-            node = 0 if len(tree["feature"]) else -1
+            node = 0 if len(tree.feature) else -1
             while node >= 0:
-                side = "left" if values[tree["feature"][node]] <= tree["threshold"][node] else "right"
-                node = tree[side][node]
-            total += tree["leaf_value"][-1 - node]
+                side = "left" if values[tree.feature[node]] <= tree.threshold[node] else "right"
+                node = getattr(tree, side)[node]
+            total += tree.leaf[-1 - node]
         assert total == python.served.booster.predict(matrix[pair : pair + 1])[0]
 
 

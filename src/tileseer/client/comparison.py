@@ -22,10 +22,11 @@ from tileseer.conv.problem import DIMS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, provenance
-from tileseer.dataset.measurements import Measurements
 from tileseer.dataset.schema import load
 from tileseer.families import candidates
 from tileseer.model import model_files
+from tileseer.model.schema import FeatureSpec
+from tileseer.publish import index
 from tileseer.validation import bootstrap, ranking
 
 FALSE_DISCOVERIES = 0.05
@@ -107,22 +108,18 @@ def datasets(path_a: Path, path_b: Path) -> Comparison:
 def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
     measurements = load(measured)
-    selectors = [Selector.load(path, measurements.operation) for path in (path_a, path_b)]
-    sides = [
-        Side(str(path), spec.arch, spec.operation, spec.device, spec.device_kind)
-        for path, spec in ((path_a, selectors[0].spec), (path_b, selectors[1].spec))
-    ]
-    rows = ranking.validation_rows(measurements)
-    achieved = efficiency.grid(measurements, rows)
-    solvable = achieved.max(axis=1, initial=0.0) > 0
-    rows, achieved = rows[solvable], achieved[solvable]
-    if not len(rows):
-        raise UserError(f"{measured}: no validation problem has a measured time")
-    at = np.arange(len(rows))
-    picks = [_picks(selector, measurements)[rows] for selector in selectors]
-    got_a, got_b = (np.where(pick >= 0, achieved[at, pick], 0.0) for pick in picks)
-    names = np.append(measurements.candidates["candidate"].to_numpy(), "")
-    chosen = measurements.problems.iloc[rows]
+    operation = measurements.operation
+    for path in (path_a, path_b):
+        known = index.verify(path).operations
+        if operation not in known:
+            raise UserError(f"{measured} is of {operation}, but {path / model_files.INDEX} has {', '.join(known)}")
+    model_a, model_b = (Selector.load(path, operation) for path in (path_a, path_b))
+    scored_a, scored_b = (
+        ranking.score(measurements, *ranking.rank_pool(measurements, model)) for model in (model_a, model_b)
+    )
+    got_a, got_b, chosen = scored_a.picked, scored_b.picked, scored_a.problems
+    names = measurements.candidates["candidate"].to_numpy()
+    pick_a, pick_b = (np.where(one.pool.any(axis=1), names[one.picks], "") for one in (scored_a, scored_b))
     problems = pd.DataFrame(
         {
             "problem": [_dims_text(row) for row in chosen[list(DIMS)].itertuples(index=False)],
@@ -131,15 +128,15 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
             "efficiency_a": np.round(100 * got_a, 4),
             "efficiency_b": np.round(100 * got_b, 4),
             "gain_points": np.round(100 * (got_b - got_a), 4),
-            "pick_a": names[picks[0]],
-            "pick_b": names[picks[1]],
+            "pick_a": pick_a,
+            "pick_b": pick_b,
             "problem_key": chosen["problem_key"].to_numpy(),
         }
     )
     difference = got_b - got_a
     low, high = bootstrap.of_mean(difference)
     figures = {
-        "problems": len(rows),
+        "problems": len(problems),
         "picks_changed": int((problems["pick_a"] != problems["pick_b"]).sum()),
         "problems_won": int((difference > 0).sum()),
         "problems_lost": int((difference < 0).sum()),
@@ -152,7 +149,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         "device_kind": measurements.device_kind,
     }
     problems = problems.sort_values(["gain_points", "problem_key"], kind="stable", ignore_index=True)
-    return Comparison("models", sides[0], sides[1], figures, problems)
+    return Comparison("models", _side(path_a, model_a.spec), _side(path_b, model_b.spec), figures, problems)
 
 
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
@@ -170,7 +167,11 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     for name in ("problem_key", "status", "network", "layer"):
         rows[name] = rows[name].astype(str)
     kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
-    return Side(str(path), made.arch, made.operation, made.device, made.device_kind), rows[kept]
+    return _side(path, made), rows[kept]
+
+
+def _side(path: Path, made: FeatureSpec | provenance.DatasetProvenance) -> Side:
+    return Side(str(path), made.arch, made.operation, made.device, made.device_kind)
 
 
 def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
@@ -233,13 +234,6 @@ def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
     changed = both[both["status_a"] != both["status_b"]]
     counts = changed.groupby(["status_a", "status_b"], sort=True).size()
     return counts.rename("pairs").reset_index()
-
-
-def _picks(selector: Selector, measurements: Measurements) -> np.ndarray:
-    """The row of ``measurements.candidates`` that a model picks for each problem, -1 where none."""
-    scores, offered = ranking.rank_pool(measurements, selector)
-    scores = np.where(offered, scores, -np.inf)
-    return np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
 
 
 def _geometric(gain_percent: pd.Series) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def write(path: Path, content: Path) -> None:
     target = path_of(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(_digest(content) + "\n")
+        temporary.write_text(digest(content) + "\n")
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -36,7 +36,7 @@ def check(path: Path) -> None:
     """Refuse a file that is not what was written: a ``UserError`` says how to make it again."""
     try:
         expected = path_of(path).read_text(errors="replace").strip()
-        found = _digest(path)
+        found = digest(path)
     except FileNotFoundError:
         # No seal, or no file, which the reader reports.
         return
@@ -47,6 +47,7 @@ def check(path: Path) -> None:
         )
 
 
-def _digest(path: Path) -> str:
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -15,10 +15,6 @@ No file holds a time, a host or a path, so the same models publish to the same b
 
 from __future__ import annotations
 
-from tileseer.core.documents import json_text, read_json
-
-__all__ = ["json_text", "read_json"]
-
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
 SPEC = "feature_spec.json"

@@ -35,7 +35,7 @@ def load(text: str) -> lightgbm.Booster:
 
 
 @dataclass(frozen=True)
-class _Tree:
+class Tree:
     """A negative child -1 - i is leaf i. The threshold of a categorical split is its place in ``bounds``."""
 
     feature: np.ndarray
@@ -85,12 +85,12 @@ class Trees:
 
     def __init__(self, text: str) -> None:
         """Read a model text; ``ValueError`` for another format."""
-        header, *blocks = text.split("\nTree=")
+        header = text.partition("\nTree=")[0]
         names = re.search(r"^feature_names=(.*)$", header, re.MULTILINE)
         if names is None or "\nend of trees" not in text:
             raise ValueError("no LightGBM model text")
         self._names = names[1].split()
-        self._trees = [_tree(block) for block in blocks]
+        self._trees = parse(text)
 
     def feature_name(self) -> list[str]:
         """Names of the columns, in their order."""
@@ -112,13 +112,18 @@ class Trees:
         return total
 
 
-def _tree(block: str) -> _Tree:
+def parse(text: str) -> list[Tree]:
+    """The trees of a model text, in their order."""
+    return [_tree(block) for block in text.split("\nTree=")[1:]]
+
+
+def _tree(block: str) -> Tree:
     lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines() if "=" in line)
 
     def numbers(name: str, dtype: type) -> np.ndarray:
         return np.array(lines.get(name, "").split(), dtype)
 
-    return _Tree(
+    return Tree(
         numbers("split_feature", np.int64), numbers("threshold", np.float64), numbers("decision_type", np.int64),
         numbers("left_child", np.int64), numbers("right_child", np.int64), numbers("leaf_value", np.float64),
         numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.int64),

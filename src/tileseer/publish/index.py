@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
 from tileseer.conv.operation import DTYPES, VARIANTS
-from tileseer.core import documents
+from tileseer.core import documents, seal
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.core.tables import checked
@@ -74,4 +73,4 @@ def hashes(models: Path) -> dict[str, str]:
     # Hidden files are no part of a model: Snakemake leaves a time stamp in every folder that a job makes.
     visible = (path for path in models.rglob("[!.]*") if path.is_file())
     files = sorted(path for path in visible if path != models / INDEX)
-    return {path.relative_to(models).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+    return {path.relative_to(models).as_posix(): seal.digest(path) for path in files}

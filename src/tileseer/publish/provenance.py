@@ -112,20 +112,15 @@ def collect(
         compiler=compiler,
         operations={operation: _made(*inputs[operation]) for operation in sorted(inputs)},
         code_sha256=code_digest(workflow),
-        files={path.as_posix(): _sha256(path) for path in sorted(files)},
+        files={path.as_posix(): seal.digest(path) for path in sorted(files)},
     )
 
 
 def code_digest(workflow: Path) -> str:
     """The SHA-256 of the names and contents of the code in the workflow's folder."""
     code = {path for pattern in CODE for path in workflow.glob(pattern) if path.is_file() and path.suffix != ".pyc"}
-    lines = sorted(f"{path.relative_to(workflow).as_posix()} {_sha256(path)}\n" for path in code)
+    lines = sorted(f"{path.relative_to(workflow).as_posix()} {seal.digest(path)}\n" for path in code)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _made(dataset: Path, *others: Path) -> Made:
@@ -133,7 +128,7 @@ def _made(dataset: Path, *others: Path) -> Made:
     hashes = {}
     for path in (dataset, *others):
         seal.check(path)
-        hashes[path.as_posix()] = _sha256(path)
+        hashes[path.as_posix()] = seal.digest(path)
     return Made(
         measurements=Measurements(
             device=told.device,

@@ -15,7 +15,6 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
@@ -94,7 +93,7 @@ def build(
     text = distillation.distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
     quick = lightgbm.Booster(model_str=text)
     served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
-    achieved = _achieved(measurements, pool)
+    achieved = efficiency.grid(measurements, np.arange(len(dims)))[:, ranking.positions(measurements, model)]
     origin = Origin(**{name: getattr(measurements, name) for name in Origin.model_fields})
     kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
     own = pool["kernel"].isin(kernels.pruned).to_numpy()
@@ -117,15 +116,6 @@ def build(
         ),
         estimates=coefficients if served.family.part("resources").FORMULAS else NoEstimates(),
     )
-
-
-def _achieved(measurements: Measurements, pool: pd.DataFrame) -> np.ndarray:
-    """The measured efficiency of the pool's candidates on every problem, [P, Q]."""
-    position = pd.Index(measurements.candidates["candidate"]).get_indexer(pool["candidate"])
-    if (position < 0).any():
-        foreign = pool["candidate"][position < 0].iloc[0]
-        raise UserError(f"{measurements.operation}: the model's pool has {foreign}, which is missing from the dataset")
-    return efficiency.grid(measurements, np.arange(len(measurements.problems)))[:, position]
 
 
 def _kernels(

@@ -20,15 +20,15 @@ from tileseer.families.feature_table import Columns
 from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import features
+from tileseer.model import features, trees
+from tileseer.model.model import OFFSET
+from tileseer.model.trees import Tree
 
 if TYPE_CHECKING:
     import lightgbm
 
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
-OFFSET = "offset"
-"""Column of a published pool: what is added to the trees of a candidate."""
 UNKNOWN = -1.0
 
 
@@ -113,8 +113,8 @@ class Cascade:
         if not len(problem):
             return problem, candidate, np.empty(0)
         matrix = self.features(dims, problem, candidate)
-        for trees, kept in (*self.short_lists, (self.booster.num_trees(), 1)):
-            score = self.booster.predict(matrix, num_iteration=trees, num_threads=1) + self.offset[candidate]
+        for count, kept in (*self.short_lists, (self.booster.num_trees(), 1)):
+            score = self.booster.predict(matrix, num_iteration=count, num_threads=1) + self.offset[candidate]
             keep = _first(problem, score, kept)
             problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
         return problem, candidate, score
@@ -137,27 +137,9 @@ def _first(problem: np.ndarray, score: np.ndarray, count: int) -> np.ndarray:
     return np.sort(order[within < count])
 
 
-def trees_of(model: str) -> list[dict[str, np.ndarray]]:
-    """The trees of a LightGBM model text: ``feature``, ``threshold``, ``left``, ``right`` and ``leaf_value``.
-
-    A negative child -1 - i is leaf i. Only plain comparisons occur in a served model.
-    """
-    return [_tree(block) for block in model.split("\nTree=")[1:]]
-
-
-def _tree(block: str) -> dict[str, np.ndarray]:
-    lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines() if "=" in line)
-
-    def numbers(name: str, dtype: type) -> np.ndarray:
-        return np.array([dtype(word) for word in lines.get(name, "").split()], dtype)
-
-    decisions = numbers("decision_type", int)
-    if lines["num_cat"] != "0" or not np.isin(decisions, (0, 2)).all():
+def trees_of(model: str) -> list[Tree]:
+    """The trees of a served model's text, which has plain comparisons only."""
+    found = trees.parse(model)
+    if not all(np.isin(tree.decision, (0, 2)).all() for tree in found):
         raise ValueError("a served tree has a categorical or missing-value split; train it on complete numbers")
-    return {
-        "feature": numbers("split_feature", int),
-        "threshold": numbers("threshold", float),
-        "left": numbers("left_child", int),
-        "right": numbers("right_child", int),
-        "leaf_value": numbers("leaf_value", float),
-    }
+    return found

@@ -17,6 +17,7 @@ from tileseer.conv.problem import DIMS, INT32_MAX
 from tileseer.core.templates import mistakes_named
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.schema import Origin
+from tileseer.model.trees import Tree
 from tileseer.serving.cascade import Cascade, trees_of
 from tileseer.serving.formulas import Writer, feature_values, literal, rule_values
 
@@ -73,7 +74,7 @@ def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, Any]:
     """The template's values for features and trees; only features that a tree asks for are computed."""
     names = cascade.booster.feature_name()
     trees = trees_of(cascade.booster.model_to_string())
-    used = sorted({int(feature) for tree in trees for feature in tree["feature"]})
+    used = sorted({int(feature) for tree in trees for feature in tree.feature})
     row = {names[feature]: position for position, feature in enumerate(used)}
     moving, fixed = feature_values(cascade, list(row))
     writer = Writer("feature_table")
@@ -109,7 +110,7 @@ def _rules(cascade: Cascade) -> dict[str, Any]:
     }
 
 
-def _forest(trees: Sequence[dict[str, np.ndarray]], start_of: dict[int, int]) -> dict[str, Any]:
+def _forest(trees: Sequence[Tree], start_of: dict[int, int]) -> dict[str, Any]:
     """The nodes of all trees, breadth first: the right child stands behind the left one, a leaf leads to itself.
 
     So a walk is the same number of steps for every candidate, without a branch.
@@ -120,16 +121,16 @@ def _forest(trees: Sequence[dict[str, np.ndarray]], start_of: dict[int, int]) ->
     depths: list[int] = []
     for tree in trees:
         begin, depth = len(nodes), 0
-        queue = [(0 if len(tree["feature"]) else -1, 0)]
+        queue = [(0 if len(tree.feature) else -1, 0)]
         for child, steps in queue:
             depth = max(depth, steps)
             if child < 0:
                 nodes.append(("std::numeric_limits<float>::infinity()", 0, len(nodes) - begin))
-                leaves.append(literal(float(tree["leaf_value"][-1 - child])))
+                leaves.append(literal(float(tree.leaf[-1 - child])))
                 continue
-            nodes.append((literal(_below(tree["threshold"][child])), start_of[int(tree["feature"][child])], len(queue)))
+            nodes.append((literal(_below(tree.threshold[child])), start_of[int(tree.feature[child])], len(queue)))
             leaves.append("0")
-            queue += [(int(tree["left"][child]), steps + 1), (int(tree["right"][child]), steps + 1)]
+            queue += [(int(tree.left[child]), steps + 1), (int(tree.right[child]), steps + 1)]
         begins.append(begin)
         depths.append(depth)
     return {"nodes": nodes, "leaves": leaves, "trees": list(zip(begins, depths, strict=True))}

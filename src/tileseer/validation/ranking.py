@@ -57,11 +57,7 @@ def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tup
     Both [P, Q]; what is not scored is -inf. Measured candidates outside the pool are not offered; ``UserError`` when
     the pool has one that was not measured.
     """
-    position = pd.Index(measurements.candidates["candidate"]).get_indexer(model.pool["candidate"])
-    if (position < 0).any():
-        foreign = model.pool["candidate"][position < 0].iloc[0]
-        raise UserError(f"{measurements.operation}: {foreign} is in the model's pool but missing from the dataset")
-    problems = measurements.problems
+    problems, position = measurements.problems, positions(measurements, model)
     supported = model.supported(problems)
     held_out = (problems["split"] == "validation").to_numpy()
     problem, candidate = np.nonzero(supported & held_out[:, None])
@@ -70,6 +66,15 @@ def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tup
     offered = np.zeros(scores.shape, bool)
     offered[:, position] = supported
     return scores, offered
+
+
+def positions(measurements: Measurements, model: Model) -> np.ndarray:
+    """Row in ``measurements.candidates`` of each candidate of the pool, int [Q]; ``UserError`` if one has none."""
+    position = pd.Index(measurements.candidates["candidate"]).get_indexer(model.pool["candidate"])
+    if (position < 0).any():
+        foreign = model.pool["candidate"][position < 0].iloc[0]
+        raise UserError(f"{measurements.operation}: {foreign} is in the model's pool but missing from the dataset")
+    return position
 
 
 @dataclass(frozen=True)
