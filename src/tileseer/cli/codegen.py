@@ -194,7 +194,7 @@ def _first_option(fields: dict[str, Any]) -> str:
 
 
 def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumerated]:
-    """Return the kernels of the request on one arch, the filter applied if it is asked for."""
+    """Kernels of the request on one arch, the filter applied if it is asked for."""
     fields = request.given(args)
     if fields:
         items = list(_single(args, fields, tables.specs, arch))
@@ -323,7 +323,7 @@ def _refusals(items: Sequence[Enumerated]) -> Iterator[str]:
 
 
 def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str:
-    """Return a digest of all that the emitted files follow from; empty where files of a checkout are read."""
+    """Digest of all that the emitted files follow from; empty where files of a checkout are read."""
     if args.rule_set in BUILDER_SETS:
         return ""
     inputs = [

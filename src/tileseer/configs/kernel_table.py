@@ -17,14 +17,14 @@ _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
 def schema(kind: type[GemmKernel]) -> pa.Schema:
-    """Return the columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
+    """Columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return pa.schema([("kernel", pa.string()), *fields, *own])
 
 
 def table(kernels: Sequence[GemmKernel], split_k: list[int], chunks: int) -> pa.Table:
-    """Return one row a kernel, all of one family, in the given order; there is at least one."""
+    """One row a kernel, all of one family, in the given order; there is at least one."""
     names = [kernel.name for kernel in kernels]
     kind = type(kernels[0])
     fields = {field: [getattr(kernel, field) for kernel in kernels] for field in field_types(kind)}
@@ -40,18 +40,18 @@ def table(kernels: Sequence[GemmKernel], split_k: list[int], chunks: int) -> pa.
 
 
 def planned(rows: pa.Table) -> list[tuple[int, str]]:
-    """Return what the plan wants of each row: its chunk, and a text of all that later stages read of it."""
+    """For the plan: chunk of each row, and a text of all that later stages read of it."""
     # The name says every field of the kernel.
     columns = zip(rows["chunk"].to_pylist(), rows["kernel"].to_pylist(), rows["split_k"].to_pylist(), strict=True)
     return [(chunk, f"{kernel} {split_k}") for chunk, kernel, split_k in columns]
 
 
 def read_chunk(path: Path, chunk: int) -> pa.Table:
-    """Return the rows of one chunk, in file order."""
+    """Rows of one chunk, in file order."""
     rows = parquet.read(path)
     return rows.filter(pc.equal(rows["chunk"], chunk))
 
 
 def kernels(rows: pa.Table) -> list[GemmKernel]:
-    """Return the kernels of a table, in its order."""
+    """Kernels of a table, in its order."""
     return from_columns(rows["kernel"].to_pylist(), {name: rows[name].to_pylist() for name in rows.column_names})

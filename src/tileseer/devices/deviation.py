@@ -23,47 +23,47 @@ _SEED_STRIDE = 2654435761
 
 
 def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
-    """Return the content hash of each of P problems, uint64 [P]."""
+    """Content hash of each of P problems, uint64 [P]."""
     direction = np.full(len(problems), VARIANTS.index(variant))
     columns = [problems[name].to_numpy() for name in _DIMS]
     return content_hash.rows(*columns, _codes(problems["dtype"], DTYPES), direction)
 
 
 def device_bits(name: str) -> np.uint64:
-    """Return the bits that tell one product's deviations from another's."""
+    """Bits that tell one product's deviations from another's."""
     return content_hash.rows(np.array([77]), np.array([content_hash.text(name)]))[0]
 
 
 def pair_bits(device: np.uint64, problem_id: np.ndarray, kernel_id: np.ndarray) -> np.ndarray:
-    """Return the bits of n pairs on one device, uint64 [n]; ids are those of this module."""
+    """Bits of n pairs on one device, uint64 [n]; ids are those of this module."""
     pair = problem_id ^ (kernel_id * content_hash.GOLDEN)
     first = content_hash.rows(np.array([device]).view(np.int64))[0]
     return content_hash.mix(pair + first)
 
 
 def crashes(bits: np.ndarray, coefficients: Coefficients) -> np.ndarray:
-    """Return which pairs crash on every launch, bool [n]."""
+    """Which pairs crash on every launch, bool [n]."""
     return (bits >> np.uint64(48)).astype(np.uint16) < round(coefficients.failure_rate * 65536)
 
 
 def kernel_deviation(device: np.uint64, kernel_id: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the log deviation of each kernel on all problems, float32 [Q]."""
+    """Log deviation of each kernel on all problems, float32 [Q]."""
     columns = np.full(len(kernel_id), device).view(np.int64), kernel_id.view(np.int64)
     return content_hash.normal(content_hash.rows(*columns)) * np.float32(law.kernel)
 
 
 def kernel_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
+    """Smooth deviation's waves at kernel ``shape`` [features, Q], float32 [waves, Q]."""
     return _waves(shape, 0, law)
 
 
 def problem_waves(shape: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
+    """Smooth deviation's waves at problem ``shape`` (log2) [features, P], float32 [waves, P]."""
     return _waves(shape * law.problem_scale, 1, law)
 
 
 def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) -> np.ndarray:
-    """Return the log deviation of n pairs beyond their kernels', float32 [n].
+    """Log deviation of n pairs beyond their kernels', float32 [n].
 
     ``waves_product``: sum over the waves of kernel's times problem's.
     """
@@ -74,7 +74,7 @@ def pair_deviation(bits: np.ndarray, waves_product: np.ndarray, law: Deviation) 
 def noisy_us(
     time_us: np.ndarray, bits: np.ndarray, seed: int, repeats: int, law: Noise
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
+    """Mean time (microseconds) and relative standard deviation of ``repeats`` launches, float64 [n] each.
 
     Third, what a pair without noise would take at the same moments of the session, over its time at the session's
     begin: the drift, float64 [n].

@@ -61,7 +61,7 @@ class SimulatedDevice:
         self._repeats = repeats
 
     def identity(self) -> str:
-        """Return the SHA-256 of coefficients, product, seed, repeats and the text of the simulator's modules."""
+        """SHA-256 of coefficients, product, seed, repeats and the text of the simulator's modules."""
         root = package_files.files("tileseer")
         parts = {
             "coefficients": self._coefficients.model_dump(),
@@ -107,7 +107,7 @@ class SimulatedDevice:
         return replace(times, seconds=float(np.nansum(times.latency_ms * times.samples)) / 1000 + n * PAIR_OVERHEAD_S)
 
     def truth_us(self, problems: pd.DataFrame, candidates: pd.DataFrame) -> np.ndarray:
-        """Return the time without noise of each of P problems with each of Q candidates, microseconds [P, Q].
+        """Time without noise of each of P problems with each of Q candidates, microseconds [P, Q].
 
         NaN where the pair cannot run or crashes. It is for regret curves, never a feature or a label.
         """
@@ -126,7 +126,7 @@ class SimulatedDevice:
     def _model_of_used(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> tuple[_Model, np.ndarray, np.ndarray]:
-        """Return the model of the rows that occur and the indices into those, so that few pairs cost little."""
+        """Model of the rows that occur and the indices into those, so that few pairs cost little."""
         problems, p = _used_rows(problems, problem_index)
         candidates, q = _used_rows(candidates, candidate_index)
         return _Model(problems, candidates, self._family, self._hardware, self._coefficients), p, q
@@ -168,7 +168,7 @@ class _Model:
             yield positions[start : start + _CHUNK]
 
     def truth_us(self, p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time (microseconds, float32) and the random bits of n pairs."""
+        """Time (microseconds, float32) and the random bits of n pairs."""
         problem = {name: values[p] for name, values in self._problem_terms.items()}
         kernel = {name: values[q] for name, values in self._kernel_terms.items()}
         formula = timing.formula_us(self._variant, problem, kernel, self._hardware, self._coefficients)

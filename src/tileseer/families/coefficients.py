@@ -211,12 +211,12 @@ class Coefficients(tables.Table):
         return self
 
     def physical(self, pipeline: str) -> str:
-        """Return the pipeline whose behaviour ``pipeline`` has."""
+        """Pipeline whose behaviour ``pipeline`` has."""
         return self.aliases.get(pipeline, pipeline)
 
 
 def load_coefficients(path: str | Path) -> Coefficients:
-    """Return the coefficients of the file ``path``; raise ``UserError`` on a mistake in it."""
+    """Coefficients of the file ``path``; raise ``UserError`` on a mistake in it."""
     return tables.read(path, Coefficients)
 
 

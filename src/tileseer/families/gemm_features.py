@@ -7,6 +7,7 @@ would cost time and change nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ from tileseer.conv.implicit_gemm import element_bytes
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
 from tileseer.families.candidates import capped_vectors
-from tileseer.families.feature_table import Columns, Feature, Pairs, column, raw
+from tileseer.families.feature_table import Columns, Feature, FeatureSet, Pairs, column, raw
 from tileseer.gpu.hardware import Hardware
 
 MIB = 2**20
@@ -288,3 +289,12 @@ def with_loads(columns: dict[str, np.ndarray], candidates: pd.DataFrame, hardwar
     c["step_bytes"] = c["step_elements"] * element
     c["step_flops"] = 2 * c["tile_area"] * c["tile_k"]
     return columns
+
+
+def feature_set(
+    candidate: tuple[Feature, ...],
+    candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]],
+    with_code: str = "",
+) -> FeatureSet:
+    """The shared features of problems and pairs with a family's features of candidates."""
+    return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, GemmPairs, with_code=with_code)

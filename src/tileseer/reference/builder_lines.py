@@ -91,11 +91,11 @@ class Line:
             raise self._error(f"{len(self._values)} values, {expected} expected: the format of the file has changed")
 
     def depthwise(self) -> tuple[int, ...]:
-        """Return the twelve numbers of a depthwise line."""
+        """The twelve numbers of a depthwise line."""
         return tuple(self._converted(place, _size_or_zero, "a size") for place in range(len(self._values)))
 
     def instance(self) -> Instance:
-        """Return what an implicit-GEMM line says."""
+        """Content of an implicit-GEMM line."""
         read = {"tiled": self._tiled, "explicit": self._explicit, "native": self._native}
         return read[self.kind.form]()
 

@@ -45,7 +45,7 @@ class Built:
 def gemm_kernels(
     cell: Cell, rule_set: str, root: Path, rules: BuilderRules, specs: ArchSpecs
 ) -> tuple[list[Built], list[Skipped]]:
-    """Return the kernels of a cell in file order, the first of equal ones; 1D has no files and no kernels."""
+    """Kernels of a cell in file order, the first of equal ones; 1D has no files and no kernels."""
     layout = rules.files.layouts.get(cell.ndim)  # type: ignore[call-overload]
     kernels: dict[KernelConfig, Built] = {}
     skipped: list[Skipped] = []
@@ -104,7 +104,7 @@ def _add(
 def _shape(
     instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]] | str:
-    """Return waves and warp tile, or why the block is no whole number of waves."""
+    """Waves and warp tile, or why the block is no whole number of waves."""
     if instance.waves and instance.warp_tile:
         return instance.waves, instance.warp_tile
     waves_m, waves_n = (
@@ -135,7 +135,7 @@ def _kernel(
 
 
 def _stores_odd(instance: Instance, cell: Cell) -> bool:
-    """Tell whether a second stage is needed: 16-bit results cannot be added up one by one."""
+    """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
     if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or instance.streamk != "none":
         return False
     if instance.native:

@@ -46,7 +46,7 @@ class Cell:
         return self.arch, self.rule_set, self.scope, self.variant, self.ndim, self.dtype
 
     def request(self) -> tuple[list[str], list[int], list[str]]:
-        """Return the variants, ndims and data types that are enumerated together."""
+        """Variants, ndims and data types that are enumerated together."""
         return (
             list(VARIANTS) if self.variant == ALL else [self.variant],
             [int(ndim) for ndim in self.ndim.split("+")],
@@ -69,7 +69,7 @@ def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[Cell]:
 
 
 def counts(items: Sequence[Enumerated]) -> dict[str, int]:
-    """Return the counted columns of one enumeration."""
+    """Counted columns of one enumeration."""
     passed = [item for item in items if item.passes_arch_filter]
     values = (
         len(items), len({item.name for item in items}), len(passed), len({item.name for item in passed}),
@@ -105,7 +105,7 @@ def read_reference(path: Path) -> dict[Cell, dict[str, int]]:
 
 
 def difference(found: dict[str, int], expected: dict[str, int]) -> str:
-    """Return which counts differ, or an empty string."""
+    """The counts that differ, or an empty string."""
     return ", ".join(
         f"{column} {found[column]} != {expected[column]}" for column in COUNTED if found[column] != expected[column]
     )

@@ -7,11 +7,10 @@ the request and one of the folder's files with their sizes and times. One emissi
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import multiprocessing
 import os
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,8 +54,7 @@ def emit(
     _prepare(folder, expected)
     # An emission that is interrupted leaves a manifest that covers what it wrote.
     _write_manifest(folder, before | expected)
-    job = _Job(folder, kernels, arch, emitter, frozenset(_present(folder, expected)))
-    changed = _write_kernels(job, processes)
+    changed = _write_kernels(folder, kernels, arch, emitter, processes)
     changed += _write_texts(folder, collections.items())
     stale = before - expected
     for path in stale:
@@ -89,63 +87,42 @@ def digest_of_files(paths: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The kernels to write; ``present`` are the files that were there before."""
+def _write_kernels(folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, processes: int) -> int:
+    """Write the files of the kernels; return how many changed."""
 
-    folder: Path
-    kernels: Sequence[Kernel]
-    arch: str
-    emitter: Emitter
-    present: frozenset[str]
+    def write(start: int) -> int:
+        own = kernels[start : start + _SLICE]
+        return sum(_write_texts(folder, emitter.kernel_files(kernel, arch).items()) for kernel in own)
 
-    def write(self, start: int) -> int:
-        """Write the slice of kernels that begins at ``start``; return how many files changed."""
-        return sum(
-            _write_texts(self.folder, self.emitter.kernel_files(kernel, self.arch).items(), self.present)
-            for kernel in self.kernels[start : start + _SLICE]
-        )
-
-
-_shared: _Job | None = None
-
-
-def _write_shared(start: int) -> int:
-    assert _shared is not None, "set before the processes are forked"
-    return _shared.write(start)
-
-
-def _write_kernels(job: _Job, processes: int) -> int:
-    starts = range(0, len(job.kernels), _SLICE)
+    starts = range(0, len(kernels), _SLICE)
     if processes < 2 or len(starts) < 2:
-        return sum(map(job.write, starts))
+        return sum(map(write, starts))
     # Forked, the processes share the kernels and the compiled templates; only the starts of slices travel.
-    global _shared
-    _shared = job
-    try:
-        with multiprocessing.get_context("fork").Pool(min(processes, len(starts))) as pool:
-            return sum(pool.imap_unordered(_write_shared, starts))
-    finally:
-        _shared = None
+    with multiprocessing.get_context("fork").Pool(min(processes, len(starts)), _share, (write,)) as pool:
+        return sum(pool.imap_unordered(_shared_write, starts))
 
 
-def _write_texts(folder: Path, texts: Iterable[tuple[str, str]], present: Container[str] | None = None) -> int:
-    """Write each text unless the file has it already; return how many were written. A file appears whole.
+_shared: list[Callable[[int], int]] = []
+"""In a process of the pool: what writes a slice."""
 
-    ``present``: the files that there may be, to save looking for the others.
-    """
+
+def _share(write: Callable[[int], int]) -> None:
+    _shared[:] = [write]
+
+
+def _shared_write(start: int) -> int:
+    return _shared[0](start)
+
+
+def _write_texts(folder: Path, texts: Iterable[tuple[str, str]]) -> int:
+    """Write each text unless the file has it already; return how many were written. A file appears whole."""
     root, temporary = f"{folder}/", f"{folder}/{_TEMPORARY}{os.getpid()}"
     written = 0
     for path, text in texts:
         content = text.encode()
-        if (present is not None and path not in present) or _content(root + path) != content:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            try:
-                rest = memoryview(content)
-                while rest:
-                    rest = rest[os.write(handle, rest) :]
-            finally:
-                os.close(handle)
+        if _content(root + path) != content:
+            with open(temporary, "wb") as stream:
+                stream.write(content)
             os.replace(temporary, root + path)
             written += 1
     return written
@@ -157,15 +134,6 @@ def _content(path: str) -> bytes | None:
             return stream.read()
     except FileNotFoundError:
         return None
-
-
-def _present(folder: Path, paths: Iterable[str]) -> set[str]:
-    """The files of the folders that ``paths`` lie in."""
-    found = set()
-    for parent in {path.rpartition("/")[0] for path in paths}:
-        names = os.listdir(folder / parent)
-        found |= {f"{parent}/{name}" for name in names} if parent else set(names)
-    return found
 
 
 def _prepare(folder: Path, expected: Iterable[str]) -> None:
@@ -196,17 +164,10 @@ def _write_manifest(folder: Path, paths: Iterable[str]) -> None:
 
 def _listing_digest(folder: Path) -> str:
     """Digest of the names, sizes and times of the files in the folder and in the folders in it."""
-    digest = hashlib.sha256()
-    pending = [str(folder)]
-    while pending:
-        rows = []
-        with contextlib.suppress(FileNotFoundError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
-                elif entry.name != STATE:
-                    status = entry.stat(follow_symlinks=False)
-                    rows.append(f"{entry.name}\0{status.st_size}\0{status.st_mtime_ns}\n")
-        digest.update("".join(sorted(rows)).encode())
-        pending.sort()
-    return digest.hexdigest()
+    rows = []
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            if name != STATE:
+                status = os.stat(f"{parent}/{name}", follow_symlinks=False)
+                rows.append(f"{parent}/{name}\0{status.st_size}\0{status.st_mtime_ns}\n")
+    return hashlib.sha256("".join(sorted(rows)).encode()).hexdigest()

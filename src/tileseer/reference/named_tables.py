@@ -102,7 +102,7 @@ class TileRow(Table):
     float: ClassRow | None = None
 
     def of_class(self, name: Class) -> ClassRow | None:
-        """Return the row of one class."""
+        """Row of one class."""
         return self.half if name == "half" else self.float
 
 
@@ -120,7 +120,7 @@ class FeatureRow(Table):
     streamk_persistent: bool = False
 
     def options(self) -> dict[str, Any]:
-        """Return the fields of ``KernelConfig`` that the feature sets."""
+        """Fields of ``KernelConfig`` that the feature sets."""
         return self.model_dump(exclude={"tiles", "classes", "pipelines"})
 
 

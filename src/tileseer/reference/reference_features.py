@@ -26,7 +26,7 @@ COMPV4_LDS = 32768
 
 
 def hardware_arguments(hardware: Hardware) -> dict[str, int]:
-    """Return the eleven constructor arguments of the reference's feature engine, for ``feature_spec.json``."""
+    """The eleven constructor arguments of the reference's feature engine, for ``feature_spec.json``."""
     return {
         "num_cus": hardware.compute_units,
         "simds_per_cu": hardware.simds_per_cu,
@@ -43,7 +43,7 @@ def hardware_arguments(hardware: Hardware) -> dict[str, int]:
 
 
 def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Return the 19 dimensions and what follows from them, float64 [P] by name."""
+    """The 19 dimensions and what follows from them, float64 [P] by name."""
     p = {name: dims[name].astype(np.float64) for name in DIMS}
     p["is_3d"] = ((p["Di"] > 1) | (p["Z"] > 1) | (p["pad_d"] > 0)).astype(np.float64)
     deep = p["is_3d"] > 0
@@ -72,7 +72,7 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
-    """Return the reference's fields of a kernel, float64 [Q] by name."""
+    """The reference's fields of a kernel, float64 [Q] by name."""
     family = of_kernels(candidates["kernel"].tolist()).part("features")
     candidates = family.in_reference_words(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.

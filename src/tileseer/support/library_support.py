@@ -18,7 +18,7 @@ from tileseer.families.registration import header_file
 def verdicts(
     problems: pd.DataFrame, candidates: pd.DataFrame, headers: Mapping[str, bytes], arch: str, host: HostCompiler
 ) -> np.ndarray:
-    """Return which of P problems the library runs with each of Q candidates, bool [P, Q]; False without a build.
+    """Which of P problems the library runs with each of Q candidates, bool [P, Q]; False without a build.
 
     ``candidates`` have ``kernel``, ``split_k`` and ``build_status``; ``headers`` is the bundle of their chunk.
     """

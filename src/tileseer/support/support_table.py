@@ -32,7 +32,7 @@ is our first rule against it."""
 def table(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_size: int, library: np.ndarray | None = None
 ) -> pa.Table:
-    """Return one row a pair of the same dimensionality, by problem and then by candidate, in the given orders.
+    """One row a pair of the same dimensionality, by problem and then by candidate, in the given orders.
 
     The verdict is that of our rules or, if it is given, of the ``library``: bool [P, Q], which pairs it runs.
     """
@@ -48,7 +48,7 @@ def table(
 def disagreements(
     problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, wave_size: int, library: np.ndarray
 ) -> pa.Table:
-    """Return the pairs (``DISAGREEMENTS``) on which the ``library`` and our rules differ, in the order of ``table``."""
+    """Pairs (``DISAGREEMENTS``) on which the ``library`` and our rules differ, in the order of ``table``."""
     rules = of_kernels(candidates["kernel"].tolist()).part("support").RULES
     verdicts = check(problems, candidates, variant, wave_size).astype(np.int32)
     built = (candidates["build_status"] == "ok").to_numpy()
@@ -78,7 +78,7 @@ def _rows(
 
 
 def supported(pairs: pa.Table) -> pa.ChunkedArray:
-    """Return which rows of a support table are pairs that can run."""
+    """Which rows of a support table are pairs that can run."""
     return pc.equal(pairs["rule"].cast(pa.string()), SUPPORTED)
 
 

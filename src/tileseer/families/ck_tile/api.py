@@ -125,7 +125,7 @@ class Lack(Table):
         return self
 
     def holds(self, kernel: KernelConfig) -> bool:
-        """Return whether the kernel is one of these."""
+        """Whether the kernel is one of these."""
         return all(getattr(kernel, field) in values for field, values in self.kernel.items())
 
 
@@ -201,7 +201,7 @@ def load(path: str | Path, level: str = NEWEST) -> CkApi:
 
 
 def _merged(base: Any, changes: Any) -> Any:
-    """Return ``base`` with mappings merged row by row; anything else replaces what was there."""
+    """``base`` with mappings merged row by row; anything else replaces what was there."""
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     return base | {key: _merged(base.get(key), value) for key, value in changes.items()}

@@ -7,26 +7,16 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from tileseer.families import gemm_features as gemm
 from tileseer.families.ck_tile.kernel import PIPELINES, SCHEDULERS, SPECIALIZATIONS, STREAMK
 from tileseer.families.feature_table import CODE, Feature, FeatureSet, column, raw
-from tileseer.families.gemm_features import (
-    BUILT,
-    PAIR,
-    PROBLEM,
-    SPLIT_K,
-    TILES,
-    GemmPairs,
-    numbers,
-    problem_columns,
-    with_loads,
-)
 from tileseer.gpu.hardware import Hardware
 
 ALIASES = {"compv1": "basic_v1", "compv2": "basic_v2"}
 """Two names of one kernel must not look like two kernels."""
 
 _CANDIDATE = (
-    *TILES,
+    *gemm.TILES,
     *raw(
         "1",
         num_wave_groups="wave groups of a block",
@@ -37,7 +27,7 @@ _CANDIDATE = (
         split_image="64-bit addressing by image parts, 0 or 1",
         streamk_persistent="persistent stream-K grid, 0 or 1",
     ),
-    *SPLIT_K,
+    *gemm.SPLIT_K,
     *(
         Feature(name, "code", meaning, column(name), categorical=True)
         for name, meaning in (
@@ -49,7 +39,7 @@ _CANDIDATE = (
     Feature("interwave", "1", "scheduler is interwave, 0 or 1", column("scheduler")),
     Feature("cshuffle", "1", "C leaves through LDS, 0 or 1", lambda c: c["epilogue"]),
     Feature("pads", "1", "how many of m, n, k are padded to the tile", lambda c: c["pad_m"] + c["pad_n"] + c["pad_k"]),
-    *BUILT,
+    *gemm.BUILT,
 )
 
 
@@ -64,8 +54,8 @@ _CODES = {
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """What candidate and pair features are made of, float64 [Q] by name."""
-    columns = numbers(candidates) | {name: _codes(candidates[name], choices) for name, choices in _CODES.items()}
-    return with_loads(columns, candidates, hardware)
+    columns = gemm.numbers(candidates) | {name: _codes(candidates[name], choices) for name, choices in _CODES.items()}
+    return gemm.with_loads(columns, candidates, hardware)
 
 
 def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
@@ -76,10 +66,8 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
 
 
 FEATURE_SETS: Mapping[str, FeatureSet] = {
-    "tileseer": FeatureSet(
-        PROBLEM, _CANDIDATE, PAIR, problem_columns, candidate_columns, GemmPairs, with_code="compiled"
-    ),
-    "compiled": FeatureSet(PROBLEM, (*_CANDIDATE, *CODE), PAIR, problem_columns, candidate_columns, GemmPairs),
+    "tileseer": gemm.feature_set(_CANDIDATE, candidate_columns, with_code="compiled"),
+    "compiled": gemm.feature_set((*_CANDIDATE, *CODE), candidate_columns),
 }
 REFERENCE_CODES = {
     "compv3": 0, "compv4": 1, "compv5": 2, "mem": 3, "preshufflev2": 4, "basic_v1": 5, "compv6": 6,

@@ -14,24 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.grammar import Part, compiled
+from tileseer.families import gemm_kernel as gemm
 from tileseer.families.ck_tile import pipelines
-from tileseer.families.gemm_kernel import (
-    COUNT,
-    END,
-    LONG_VARIANTS,
-    SHORT_VARIANTS,
-    SIZE_PARTS,
-    SIZES,
-    VECTOR_PART,
-    VECTORS,
-    GemmKernel,
-    check_fields,
-    choice,
-    either,
-    frame_of,
-    parsed,
-    sizes_behind,
-)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,11 +32,11 @@ STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
 TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
-_COUNTS = (*SIZES, *VECTORS, "num_wave_groups", "num_groups_to_merge")
+_COUNTS = (*gemm.SIZES, *gemm.VECTORS, "num_wave_groups", "num_groups_to_merge")
 
 
 @dataclass(frozen=True, order=True)
-class KernelConfig(GemmKernel):
+class KernelConfig(gemm.GemmKernel):
     """One implicit-GEMM convolution kernel of CK Tile, as it is compiled; see ``GemmKernel`` for its sizes.
 
     Not part of it: the target (the kernel id adds it), split-K (a launch knob), blocks per CU (derived).
@@ -96,7 +80,7 @@ class KernelConfig(GemmKernel):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_fields(self, "kernel", _COUNTS)
+        gemm.check_fields(self, "kernel", _COUNTS)
         if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:
             raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
         if self.streamk_persistent and self.streamk == "none":
@@ -136,7 +120,7 @@ def name(kernel: KernelConfig) -> str:
     k = kernel
     # Written out, because a library of 14,000 kernels asks for a name more often than for anything else.
     text = (
-        f"{PREFIX}{SHORT_VARIANTS[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
+        f"{PREFIX}{gemm.SHORT_VARIANTS[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
         f"_{k.scheduler}_{k.tile_m}x{k.tile_n}x{k.tile_k}_{k.wave_m}x{k.wave_n}x{k.wave_k}"
         f"_{k.warp_tile_m}x{k.warp_tile_n}x{k.warp_tile_k}"
     )
@@ -165,24 +149,24 @@ def name(kernel: KernelConfig) -> str:
 
 _PARTS = (
     Part(PREFIX, PREFIX),
-    choice("a direction", "variant", tuple(SHORT_VARIANTS.values())),
-    choice("a data type", "dtype", DTYPES),
-    choice("a layout", "layout", LABELS),
+    gemm.choice("a direction", "variant", tuple(gemm.SHORT_VARIANTS.values())),
+    gemm.choice("a data type", "dtype", DTYPES),
+    gemm.choice("a layout", "layout", LABELS),
     Part("the dimensionality (1d, 2d, 3d)", r"(?P<ndim>[123])d_"),
-    choice("a pipeline", "pipeline", PIPELINES),
-    choice("an epilogue", "epilogue", EPILOGUES),
-    choice("a scheduler", "scheduler", SCHEDULERS),
-    *SIZE_PARTS,
-    VECTOR_PART,
-    Part("_wgN", rf"_wg(?P<wg>{COUNT}){END}", optional=True),
-    Part("_gmN", rf"_gm(?P<gm>{COUNT}){END}", optional=True),
+    gemm.choice("a pipeline", "pipeline", PIPELINES),
+    gemm.choice("an epilogue", "epilogue", EPILOGUES),
+    gemm.choice("a scheduler", "scheduler", SCHEDULERS),
+    *gemm.SIZE_PARTS,
+    gemm.VECTOR_PART,
+    Part("_wgN", rf"_wg(?P<wg>{gemm.COUNT}){gemm.END}", optional=True),
+    Part("_gmN", rf"_gm(?P<gm>{gemm.COUNT}){gemm.END}", optional=True),
     Part("_dsb", r"(?P<dsb>_dsb)(?![^_])", optional=True),
     Part("_2stage", r"(?P<two>_2stage)(?![^_])", optional=True),
-    Part("the specialization", rf"_(?P<spec>{either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
+    Part("the specialization", rf"_(?P<spec>{gemm.either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
     Part("_explicit_gemm", r"(?P<explicit>_explicit_gemm)(?![^_])", optional=True),
     Part(
         "_streamk_...",
-        rf"_streamk_(?P<streamk>{either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
+        rf"_streamk_(?P<streamk>{gemm.either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
         optional=True,
     ),
     Part("_large_tensor", r"(?P<large>_large_tensor)(?![^_])", optional=True),
@@ -193,14 +177,14 @@ _GRAMMAR = compiled(_PARTS)
 
 def parse(text: str) -> KernelConfig:
     """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    return parsed(text, _GRAMMAR, _PARTS, _kernel)
+    return gemm.parsed(text, _GRAMMAR, _PARTS, _kernel)
 
 
 def _kernel(match: re.Match[str]) -> KernelConfig:
     vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
     pads = [flag == "1" for flag in match["pads"] or "111"]
     leading: list[Any] = [
-        LONG_VARIANTS[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
+        gemm.LONG_VARIANTS[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
         match["epilogue"], match["scheduler"],
     ]  # fmt: skip
     options: dict[str, Any] = {
@@ -210,9 +194,9 @@ def _kernel(match: re.Match[str]) -> KernelConfig:
         "streamk": match["streamk"] or "none", "streamk_persistent": bool(match["persistent"]),
         "split_image": bool(match["large"]), "pad_m": pads[0], "pad_n": pads[1], "pad_k": pads[2],
     }  # fmt: skip
-    return KernelConfig(*leading, *sizes_behind(match, "scheduler").values(), *vectors, **options)
+    return KernelConfig(*leading, *gemm.sizes_behind(match, "scheduler").values(), *vectors, **options)
 
 
 def frame(kernels: Sequence[KernelConfig]) -> pd.DataFrame:
     """One row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
-    return frame_of(kernels, FIELDS)
+    return gemm.frame_of(kernels, FIELDS)

@@ -1,7 +1,6 @@
-"""What a kernel takes of a compute unit, estimated from its configuration.
+"""What a kernel takes of a compute unit, by formulas with assumed coefficients (docs/simulated-device.md).
 
-The figures stand in for the compiler's where nothing is compiled, and the simulated device times kernels by
-them. They are formulas with assumed coefficients, not measurements: see docs/simulated-device.md.
+The figures stand in for the compiler's where nothing is compiled; the simulated device times kernels by them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ALWAYS_DOUBLE_LDS = ("compv4", "comp_async")
 
 
 def estimate(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
-    """Return what each of Q candidates (fields of ``KernelConfig``) takes, one row each, in their order.
+    """Resources of Q candidates (fields of ``KernelConfig``), one row each, in their order.
 
     Columns: ``threads`` and ``waves`` of a block (int64), ``waves_per_simd`` (of 64 lanes), ``loads_a, loads_b``
     (load instructions a thread issues per k-step), ``vgprs`` (int64, per lane), ``vgpr_budget``,
@@ -71,7 +70,7 @@ def _block_sizes(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coe
 
 
 def double_lds(candidates: pd.DataFrame) -> np.ndarray:
-    """Return whether each candidate keeps two LDS buffers, bool [Q]."""
+    """Whether each candidate keeps two LDS buffers, bool [Q]."""
     forced = candidates["pipeline"].isin(ALWAYS_DOUBLE_LDS).to_numpy()
     return forced | candidates["double_smem_buffer"].to_numpy(bool)
 

@@ -106,11 +106,11 @@ RULES: tuple[Rule, ...] = (
 
 
 def first_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
-    """Return (rule, reason) of the first rule that refuses, or two empty strings."""
+    """(rule, reason) of the first rule that refuses, or two empty strings."""
     return first_of(RULES, kernel, arch, specs)
 
 
 def explain(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> list[tuple[str, bool, str]]:
-    """Return (rule, passed, reason) for every rule."""
+    """(rule, passed, reason) of every rule."""
     reasons = [(rule.__name__, rule(kernel, arch, specs)) for rule in RULES]
     return [(name, not reason, reason) for name, reason in reasons]

@@ -7,19 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from tileseer.families import gemm_features as gemm
 from tileseer.families.cutlass.kernel import GROUPS, ITERATORS
 from tileseer.families.feature_table import Feature, FeatureSet, raw
-from tileseer.families.gemm_features import (
-    BUILT,
-    PAIR,
-    PROBLEM,
-    SPLIT_K,
-    TILES,
-    GemmPairs,
-    numbers,
-    problem_columns,
-    with_loads,
-)
 from tileseer.gpu.hardware import Hardware
 
 OWN = (
@@ -32,19 +22,17 @@ OWN = (
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """What the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
-    columns = numbers(candidates)
+    columns = gemm.numbers(candidates)
     columns["analytic"] = (candidates["iterator"] == "analytic").to_numpy(np.float64)
     columns["any_stride"] = (candidates["strides"] == "strided").to_numpy(np.float64)
     code = {mode: float(position) for position, mode in enumerate(GROUPS)}
     columns["group_mode"] = candidates["group_mode"].map(code).to_numpy(np.float64)
     columns |= {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
-    return with_loads(columns, candidates, hardware)
+    return gemm.with_loads(columns, candidates, hardware)
 
 
 FEATURE_SETS: Mapping[str, FeatureSet] = {
-    "cutlass": FeatureSet(
-        PROBLEM, (*TILES, *SPLIT_K, *BUILT, *OWN), PAIR, problem_columns, candidate_columns, GemmPairs
-    )
+    "cutlass": gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT, *OWN), candidate_columns)
 }
 REFERENCE_CODES = {
     f"{iterator}_s{stages}": len(ITERATORS) * stages + number

@@ -15,21 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.grammar import Part, compiled
-from tileseer.families.gemm_kernel import (
-    COUNT,
-    END,
-    LONG_VARIANTS,
-    SHORT_VARIANTS,
-    SIZE_PARTS,
-    SIZES,
-    GemmKernel,
-    check_fields,
-    choice,
-    either,
-    frame_of,
-    parsed,
-    sizes_behind,
-)
+from tileseer.families import gemm_kernel as gemm
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +35,7 @@ INSTRUCTION = (16, 8, 16)
 
 
 @dataclass(frozen=True, order=True)
-class CutlassKernel(GemmKernel):
+class CutlassKernel(gemm.GemmKernel):
     """One kernel as it is compiled; see ``GemmKernel`` for its sizes."""
 
     variant: str
@@ -80,7 +66,7 @@ class CutlassKernel(GemmKernel):
     }  # fmt: skip
 
     def __post_init__(self) -> None:
-        check_fields(self, "cutlass kernel", (*SIZES, "stages"))
+        gemm.check_fields(self, "cutlass kernel", (*gemm.SIZES, "stages"))
         if (self.variant == "bwd_data") != (self.strides != "any"):
             raise UserError(
                 f"cutlass kernel: strides is {self.strides!r} for {self.variant}; "
@@ -125,37 +111,37 @@ def name(kernel: CutlassKernel) -> str:
     strides = "" if k.strides == "any" else f"_{k.strides}"
     groups = "" if k.group_mode == "none" else f"_{k.group_mode}group"
     return (
-        f"{PREFIX}{SHORT_VARIANTS[k.variant]}_{k.dtype}_{LAYOUTS[k.ndim]}_{k.ndim}d_{k.iterator}_{triples}_s{k.stages}"
+        f"{PREFIX}{gemm.SHORT_VARIANTS[k.variant]}_{k.dtype}_{LAYOUTS[k.ndim]}_{k.ndim}d_{k.iterator}_{triples}_s{k.stages}"
         f"_swz{k.swizzle}_vec{k.vec_a}_{k.vec_b}_{k.vec_c}{strides}{groups}"
     )
 
 
 _PARTS = (
     Part(PREFIX, PREFIX),
-    choice("a direction", "variant", tuple(SHORT_VARIANTS.values())),
-    choice("a data type", "dtype", DTYPES),
-    choice("a layout", "layout", tuple(LAYOUTS.values())),
+    gemm.choice("a direction", "variant", tuple(gemm.SHORT_VARIANTS.values())),
+    gemm.choice("a data type", "dtype", DTYPES),
+    gemm.choice("a layout", "layout", tuple(LAYOUTS.values())),
     Part("the dimensionality (2d, 3d)", r"(?P<ndim>[23])d_"),
-    choice("an iterator", "iterator", ITERATORS),
-    *SIZE_PARTS,
-    Part("the stages (as s4)", rf"_s(?P<stages>{COUNT}){END}"),
-    Part("the swizzle (as swz1)", rf"_swz(?P<swizzle>{COUNT}){END}"),
-    Part("the vectors (as vec8_8_8)", rf"_vec(?P<a>\d+)_(?P<b>\d+)_(?P<c>\d+){END}"),
-    Part("the strides", rf"_(?P<strides>{either(STRIDES[1:])}){END}", optional=True),
-    Part("the group mode", rf"_(?P<groups>{either(GROUPS[1:])})group{END}", optional=True),
+    gemm.choice("an iterator", "iterator", ITERATORS),
+    *gemm.SIZE_PARTS,
+    Part("the stages (as s4)", rf"_s(?P<stages>{gemm.COUNT}){gemm.END}"),
+    Part("the swizzle (as swz1)", rf"_swz(?P<swizzle>{gemm.COUNT}){gemm.END}"),
+    Part("the vectors (as vec8_8_8)", rf"_vec(?P<a>\d+)_(?P<b>\d+)_(?P<c>\d+){gemm.END}"),
+    Part("the strides", rf"_(?P<strides>{gemm.either(STRIDES[1:])}){gemm.END}", optional=True),
+    Part("the group mode", rf"_(?P<groups>{gemm.either(GROUPS[1:])})group{gemm.END}", optional=True),
 )
 _GRAMMAR = compiled(_PARTS)
 
 
 def parse(text: str) -> CutlassKernel:
     """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    return parsed(text, _GRAMMAR, _PARTS, _kernel)
+    return gemm.parsed(text, _GRAMMAR, _PARTS, _kernel)
 
 
 def _kernel(match: re.Match[str]) -> CutlassKernel:
     return CutlassKernel(
-        LONG_VARIANTS[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"],
-        **sizes_behind(match, "iterator"), stages=int(match["stages"]), swizzle=int(match["swizzle"]),
+        gemm.LONG_VARIANTS[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"],
+        **gemm.sizes_behind(match, "iterator"), stages=int(match["stages"]), swizzle=int(match["swizzle"]),
         vec_a=int(match["a"]), vec_b=int(match["b"]), vec_c=int(match["c"]),
         strides=match["strides"] or "any", group_mode=match["groups"] or "none",
     )  # fmt: skip
@@ -163,4 +149,4 @@ def _kernel(match: re.Match[str]) -> CutlassKernel:
 
 def frame(kernels: Sequence[CutlassKernel]) -> pd.DataFrame:
     """One row a kernel: ``kernel`` (its name), every field of ``CutlassKernel``, and ``pipeline``."""
-    return frame_of(kernels, (*FIELDS, "pipeline"))
+    return gemm.frame_of(kernels, (*FIELDS, "pipeline"))

@@ -2,30 +2,17 @@
 
 import numpy as np
 
-from tileseer.families.feature_table import FeatureSet
-from tileseer.families.gemm_features import (
-    BUILT,
-    PAIR,
-    PROBLEM,
-    SPLIT_K,
-    TILES,
-    GemmPairs,
-    numbers,
-    problem_columns,
-    with_loads,
-)
+from tileseer.families import gemm_features as gemm
 
 REFERENCE_CODES = {"simple": 1}
 
 
 def candidate_columns(candidates, hardware):
     none = {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
-    return with_loads(numbers(candidates) | none, candidates, hardware)
+    return gemm.with_loads(gemm.numbers(candidates) | none, candidates, hardware)
 
 
-FEATURE_SETS = {
-    "toy": FeatureSet(PROBLEM, (*TILES, *SPLIT_K, *BUILT), PAIR, problem_columns, candidate_columns, GemmPairs)
-}
+FEATURE_SETS = {"toy": gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT), candidate_columns)}
 
 
 def in_reference_words(candidates):
