@@ -119,7 +119,9 @@ def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: Compil
 def _ours(units, found, tree: Path, settings: CompileSettings, gpu, folder: Path) -> tuple[float, list[str]]:
     """Return the CPU seconds of the toolchain and its compilers for all units, and the statuses."""
     begin = time.process_time() + _children()
-    toolchain = HipccToolchain(found, HeaderTree(tree / "include"), settings, gpu, Cache(folder, 1 << 30))
+    toolchain = HipccToolchain(
+        found, HeaderTree(tree / "include"), settings, Cache(folder, 1 << 30), Path("workflow/native"), gpu
+    )
     statuses = [result.status for result in toolchain.compile(units)]
     return time.process_time() + _children() - begin, statuses
 

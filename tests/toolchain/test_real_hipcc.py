@@ -64,7 +64,7 @@ def units(names, arch, level):
 def test_kernels_compile_and_their_code_object_is_read(machine, arch):
     found, tree, level = machine
     gpu = next(row for row in hardware.load(ROOT / "config/hardware.yaml").values() if row.arch == arch)
-    toolchain = HipccToolchain(found, tree, SETTINGS, gpu, Cache(default_folder(), 20 << 30))
+    toolchain = HipccToolchain(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native", gpu)
     for result in toolchain.compile(units(KERNELS[arch], arch, level)):
         assert (result.status, result.reason) == ("ok", ""), result.log
         r = result.resources

@@ -51,7 +51,7 @@ def libraries(tmp_path_factory):
     units = [CompileUnit(parse(name), "sm_90", emitter.header(parse(name), "sm_90").encode()) for name in NAMES]
     cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
     product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
-    results = NvccToolchain(found, tree, SETTINGS, product, cache, native).compile(units)
+    results = NvccToolchain(found, tree, SETTINGS, cache, native, product).compile(units)
     made = Libraries(found, tree, SETTINGS, cache, native)
     folder = tmp_path_factory.mktemp("libraries")
     (folder / "driver.so").write_bytes(made.driver("sm_90"))

@@ -64,7 +64,14 @@ class Machine:
     def toolchain(self, **settings) -> HipccToolchain:
         settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
         tree = ck_tree.tree(CkSettings(root=str(self.folder / "ck")))
-        return HipccToolchain(compiler.find(settings), tree, settings, MI355X, Cache(self.folder / "cache", 2**30))
+        return HipccToolchain(
+            compiler.find(settings),
+            tree,
+            settings,
+            Cache(self.folder / "cache", 2**30),
+            ROOT / "workflow/native",
+            MI355X,
+        )
 
     def statuses(self, *texts: str, **settings) -> list[str]:
         return [result.status for result in self.toolchain(**settings).compile(units(*texts))]
@@ -149,7 +156,7 @@ def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
 def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
     with pytest.raises(UserError, match=r"disk of .* is full.*TMPDIR"):
         machine.toolchain().compile(units("FULL"))
-    assert machine.toolchain()._cache.stats().entries == 0
+    assert machine.toolchain().cache.stats().entries == 0
 
 
 @pytest.mark.parametrize(
@@ -196,7 +203,7 @@ def test_a_disk_that_is_too_small_stops_with_one_message_and_leaves_nothing(mach
     with pytest.raises(UserError, match=r"disk of .* is full: the compiler cannot write there"):
         machine.toolchain().compile(units("CODE=1", "// long\n" * 2000 + "LONG"))
     assert not list(small_disk.iterdir())
-    assert machine.toolchain()._cache.stats().entries == 0
+    assert machine.toolchain().cache.stats().entries == 0
     assert machine.statuses("CODE=1") == ["ok"]
 
 

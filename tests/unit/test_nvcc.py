@@ -75,7 +75,7 @@ class Machine:
     def compile(self, *texts: str, **settings):
         found, tree, cache = self.parts
         wanted = self.settings.model_copy(update=settings)
-        return NvccToolchain(found, tree, wanted, H200, cache, self.native).compile(units(*texts))
+        return NvccToolchain(found, tree, wanted, cache, self.native, H200).compile(units(*texts))
 
     def module(self, *texts: str) -> bytes:
         found, tree, cache = self.parts

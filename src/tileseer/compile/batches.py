@@ -13,18 +13,16 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar
 
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources
-from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
 from tileseer.gpu.hardware import Hardware
-from tileseer.settings.compile import CompileSettings
 
 _STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
 """Of the outcomes that are no compile_error."""
@@ -38,29 +36,21 @@ _REASONS = {
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
-class BatchToolchain(ABC):
+@dataclass(eq=False)
+class BatchToolchain(compiler.Builder, ABC):
     """A toolchain for one arch against one tree of headers."""
 
-    result_format: str
-    """Name and version of what is kept of a kernel."""
-    blocks_per_cu: Callable[[int, int, int, Hardware], float]
-    """Blocks resident on one compute unit, of a block's threads, a thread's registers and a block's LDS bytes."""
+    hardware: Hardware
+    runs: int = 0
+    """How many times the compiler has run."""
 
-    def __init__(
-        self,
-        found: compiler.Compiler,
-        tree: HeaderTree,
-        settings: CompileSettings,
-        hardware: Hardware,
-        cache: caches.Cache,
-    ) -> None:
-        self._compiler = found
-        self._tree = tree
-        self._settings = settings
-        self._hardware = hardware
-        self._cache = cache
-        self.runs = 0
-        """How many times the compiler has run."""
+    result_format: ClassVar[str]
+    """Name and version of what is kept of a kernel."""
+
+    @staticmethod
+    @abstractmethod
+    def blocks_per_cu(threads: int, registers: int, lds_bytes: int, hardware: Hardware, /) -> float:
+        """Blocks resident on one compute unit, of a block's threads, a thread's registers and a block's LDS bytes."""
 
     @abstractmethod
     def identity(self) -> str:
@@ -89,7 +79,7 @@ class BatchToolchain(ABC):
                 for batch in self.batches(pending):
                     begin = time.monotonic()
                     of_batch = {key_of[unit.kernel.name]: unit for unit in batch}
-                    with self._cache.claimed(list(of_batch), wait) as ours:
+                    with self.cache.claimed(list(of_batch), wait) as ours:
                         made = self._make({key: unit for key, unit in of_batch.items() if key in ours})
                     results |= made
                     failed = sum(result.status != "ok" for result in made.values())
@@ -104,21 +94,21 @@ class BatchToolchain(ABC):
         made = zip(missing, self._compiled([units[key] for key in missing]), strict=True) if missing else ()
         for key, result in made:
             if result.repeatable:
-                self._cache.put(key, _to_json(result))
+                self.cache.put(key, _to_json(result))
             kept[key] = result
         return kept
 
     def key(self, unit: CompileUnit) -> str:
         """Cache key of a unit's result."""
         text = unit.header.replace(unit.kernel.name.encode(), b"KERNEL")
-        return caches.key(self.result_format, self.identity(), unit.arch, text, self._tree.digest(unit.header))
+        return caches.key(self.result_format, self.identity(), unit.arch, text, self.tree.digest(unit.header))
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Group kernels that include the same headers; neighbours in a batch are as alike as the names are."""
         groups: dict[str, list[CompileUnit]] = defaultdict(list)
         for unit in sorted(units, key=lambda unit: unit.kernel.name):
-            groups[self._tree.digest(unit.header)].append(unit)
-        size = self._settings.batch
+            groups[self.tree.digest(unit.header)].append(unit)
+        size = self.settings.batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
     def _compiled(self, units: Sequence[CompileUnit], again: bool = True) -> list[CompileResult]:
@@ -130,7 +120,7 @@ class BatchToolchain(ABC):
         if len(units) == 1:
             if again and run.outcome in _REASONS:
                 return self._compiled(units, again=False)
-            return [_failure(units[0], replace(run, log=run.log.replace(f"{self._tree.include}/", "")))]
+            return [_failure(units[0], replace(run, log=run.log.replace(f"{self.tree.include}/", "")))]
         suspects = self.suspects(units, run.log) if run.outcome == "error" else set()
         if not suspects or len(suspects) == len(units):
             suspects = set(range(len(units) // 2))
@@ -139,17 +129,12 @@ class BatchToolchain(ABC):
             results |= zip(part, self._compiled([units[index] for index in part]), strict=True)
         return [results[index] for index in range(len(units))]
 
-    def call(self, arguments: Sequence[str | Path], folder: Path, kernels: int = 1) -> compiler.Run:
-        """Run the compiler in ``folder`` under the limits of the settings, for so many kernels."""
-        timeout = self._settings.timeout_seconds * kernels
-        return self._compiler.run(arguments, folder, timeout, self._settings.memory_mib)
-
     def _in_this_hardware(self, result: CompileResult) -> CompileResult:
         """Add what depends on the GPU product and not on the code; what fits nowhere is a ``resource_limit``."""
         r = result.resources
         if result.status != "ok" or r.threads is None or r.vgprs is None or r.lds_bytes is None:
             return result
-        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes, self._hardware)
+        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes, self.hardware)
         resources = replace(r, occupancy=occupancy)
         if occupancy >= 1:
             return replace(result, resources=resources)
@@ -157,7 +142,7 @@ class BatchToolchain(ABC):
         return replace(result, resources=resources, status="resource_limit", reason=reason)
 
     def _kept(self, key: str) -> CompileResult | None:
-        content = self._cache.get(key)
+        content = self.cache.get(key)
         return None if content is None else _from_json(content)
 
 

@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.core.cache import default_folder
+from tileseer.compile.header_tree import HeaderTree
+from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.settings.compile import CompileSettings
 
@@ -124,6 +125,22 @@ def _outcome(status: int, log: str, expired: bool) -> str:
     if -status in _SIGNALS or status - 128 in _SIGNALS or any(words in log for words in _CRASHED):
         return "crash"
     return "error"
+
+
+@dataclass(eq=False)
+class Builder:
+    """What every use of a compiler needs. ``native`` holds the sources of driver and launchers (workflow/native)."""
+
+    compiler: Compiler
+    tree: HeaderTree
+    settings: CompileSettings
+    cache: Cache
+    native: Path
+
+    def call(self, arguments: Sequence[str | Path], folder: Path, kernels: float = 1) -> Run:
+        """Run the compiler in ``folder`` under the limits of the settings, for so many kernels."""
+        timeout = self.settings.timeout_seconds * kernels
+        return self.compiler.run(arguments, folder, timeout, self.settings.memory_mib)
 
 
 @contextmanager

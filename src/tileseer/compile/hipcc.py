@@ -39,7 +39,7 @@ class HipccToolchain(BatchToolchain):
 
     def identity(self) -> str:
         """Compiler and flags."""
-        return "\n".join(("hipcc", self._compiler.version, *FLAGS, *DEVICE_PASS))
+        return "\n".join(("hipcc", self.compiler.version, *FLAGS, *DEVICE_PASS))
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
         """Probes that the log names."""
@@ -52,7 +52,7 @@ class HipccToolchain(BatchToolchain):
         headers = {header_file(unit.kernel): unit.header for unit in units}
         with compiler.workspace(headers | {"unit.cpp": text.encode()}) as folder:
             run = self.call(
-                [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self._tree.include, "-I", ".",
+                [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self.tree.include, "-I", ".",
                  f"--offload-arch={arch}", "unit.cpp", "-o", "unit.s"],
                 folder, len(units),
             )  # fmt: skip
@@ -78,13 +78,11 @@ class HipccToolchain(BatchToolchain):
         """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
         if match := _NO_HEADER.search(run.log):
             raise UserError(
-                f"{self._tree.include}: this tree has no {match[1]}; set ck.root to a whole tree, "
+                f"{self.tree.include}: this tree has no {match[1]}; set ck.root to a whole tree, "
                 "and ck.api to auto or to the level of the tree"
             )
         if match := _NO_TOOLCHAIN.search(run.log):
-            raise UserError(
-                f"{self._compiler.path}: cannot compile for {arch}: {match[0]}; {self._compiler.vendor.how}"
-            )
+            raise UserError(f"{self.compiler.path}: cannot compile for {arch}: {match[0]}; {self.compiler.vendor.how}")
 
 
 def _kernels(folder: Path, count: int) -> list[Code]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tileseer.compile import ck_tree, compiler, machine_code
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Builder
+from tileseer.compile.compiler import Builder
 from tileseer.conv.problem import Problem
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
@@ -130,7 +130,7 @@ class HostCompiler(Builder):
         if self._stand_in is None:
             source = self.native / "hip_stand_in.cpp"
             with compiler.workspace({}) as folder:
-                run = self.run([*_STAND_IN, source.resolve(), "-o", "stand_in.so"], folder, 2)
+                run = self.call([*_STAND_IN, source.resolve(), "-o", "stand_in.so"], folder, 2)
                 if run.outcome != "ok":
                     raise UserError(f"{self.compiler.path}: {source} does not compile: {run.log[:500]}")
                 self._stand_in = ctypes.CDLL(str(folder / "stand_in.so"), mode=ctypes.RTLD_GLOBAL)
@@ -147,7 +147,7 @@ class HostCompiler(Builder):
         """Compile the checks of some units; ``_HostPassError`` if that makes no whole library."""
         with compiler.workspace(files) as folder:
             arguments: list[str | Path] = [*HOST_PASS, "-I", self.tree.include, "-I", ".", "unit.cpp", "-o", "unit.so"]
-            run, made = self.run(arguments, folder, 2), folder / "unit.so"
+            run, made = self.call(arguments, folder, 2), folder / "unit.so"
             content = made.read_bytes() if made.exists() else b""
         if run.outcome == "ok" and (fault := machine_code.fault(content)):
             run = replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 from tileseer.compile import compiler, machine_code, native
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.compiler import Compiler, Run
+from tileseer.compile.compiler import Builder
 from tileseer.compile.header_tree import HeaderTree
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.families import registration
-from tileseer.settings.compile import CompileSettings
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-1", "driver-1"
 COMMON = ("-O3", "-std=c++17")
@@ -70,22 +68,6 @@ def batches(units: Sequence[CompileUnit], size: int) -> list[list[CompileUnit]]:
     return dealt
 
 
-@dataclass
-class Builder:
-    """What every use of a compiler needs. ``native`` holds the sources of driver and launchers (workflow/native)."""
-
-    compiler: Compiler
-    tree: HeaderTree
-    settings: CompileSettings
-    cache: caches.Cache
-    native: Path
-
-    def run(self, arguments: Sequence[str | Path], folder: Path, kernels: float = 1) -> Run:
-        """Run the compiler in ``folder`` under the limits of the settings, for so many kernels."""
-        timeout = self.settings.timeout_seconds * kernels
-        return self.compiler.run(arguments, folder, timeout, self.settings.memory_mib)
-
-
 class Libraries(Builder):
     """Builds objects and libraries; driver and objects are kept by content."""
 
@@ -124,7 +106,7 @@ class Libraries(Builder):
     def _object(self, units: Sequence[CompileUnit]) -> bytes:
         names = ", ".join(unit.kernel.name for unit in units)
         with compiler.workspace(object_files(units)) as folder:
-            run = self.run(self.object_command(units), folder, 2 * len(units))
+            run = self.call(self.object_command(units), folder, 2 * len(units))
             if run.outcome != "ok":
                 raise UserError(f"{self.compiler.path}: {run.outcome} in the library of {names}:\n{run.log[-2000:]}")
             try:
@@ -162,7 +144,7 @@ class Libraries(Builder):
         objects = {f"{number}.o": content for number, content in enumerate(self.objects(units))}
         command = ["-shared", *target(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
         with compiler.workspace(objects) as folder:
-            run = self.run(command, folder)
+            run = self.call(command, folder)
             if run.outcome != "ok":
                 raise UserError(f"{self.compiler.path}: {run.outcome} in linking a module:\n{run.log[-2000:]}")
             return (folder / "module.so").read_bytes()

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import cached_property
 
 from tileseer.compile import compiler, libraries, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
-from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.machine_code import Code
 from tileseer.compile.occupancy import blocks_per_sm
 from tileseer.core import cache as caches
-from tileseer.gpu.hardware import Hardware
-from tileseer.settings.compile import CompileSettings
 
 VERBOSE = ("--keep", "-Xptxas", "--verbose")
 """Keeps the cubin, and has the assembler print what each kernel takes: neither changes the code."""
@@ -26,21 +23,13 @@ class NvccToolchain(BatchToolchain):
     result_format = "nvcc-result-2"
     blocks_per_cu = staticmethod(blocks_per_sm)
 
-    def __init__(
-        self,
-        found: compiler.Compiler,
-        tree: HeaderTree,
-        settings: CompileSettings,
-        hardware: Hardware,
-        cache: caches.Cache,
-        native: Path,
-    ) -> None:
-        super().__init__(found, tree, settings, hardware, cache)
-        self._libraries = libraries.Libraries(found, tree, settings, cache, native)
+    @cached_property
+    def _libraries(self) -> libraries.Libraries:
+        return libraries.Libraries(self.compiler, self.tree, self.settings, self.cache, self.native)
 
     def identity(self) -> str:
         """Compiler and flags."""
-        return "\n".join(("nvcc", self._compiler.version, *self._libraries.flags))
+        return "\n".join(("nvcc", self.compiler.version, *self._libraries.flags))
 
     def key(self, unit: CompileUnit) -> str:
         """Cache key of a unit's result: the launcher is compiled too, and may fail."""
@@ -48,7 +37,7 @@ class NvccToolchain(BatchToolchain):
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Deal the kernels as the library stage does, so that it finds the objects."""
-        return libraries.batches(units, self._settings.batch)
+        return libraries.batches(units, self.settings.batch)
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
         """Kernels that the log names."""
@@ -67,7 +56,7 @@ class NvccToolchain(BatchToolchain):
             except (ValueError, KeyError) as error:
                 return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
         # The library stage links it as it is.
-        self._cache.put(self._libraries.object_key(units), content)
+        self.cache.put(self._libraries.object_key(units), content)
         return run, found
 
 

@@ -59,10 +59,8 @@ def make(settings: CompileSettings, target: Target) -> Toolchain:
     from tileseer.compile.nvcc import NvccToolchain
 
     tree, store = tree_of(settings, target.arch, target.trees), store_of(target.cache)
-    found = compiler.find(settings)
-    if settings.toolchain == "hipcc":
-        return HipccToolchain(found, tree, settings, target.hardware, store)
-    return NvccToolchain(found, tree, settings, target.hardware, store, target.native)
+    kind = HipccToolchain if settings.toolchain == "hipcc" else NvccToolchain
+    return kind(compiler.find(settings), tree, settings, store, target.native, target.hardware)
 
 
 def tree_of(settings: CompileSettings, arch: str, trees: Trees) -> HeaderTree:
