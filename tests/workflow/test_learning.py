@@ -16,7 +16,7 @@ def test_the_reference_is_trained_once_and_compared(copy):
     run = copy.make()
     assert (run.jobs["baseline"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
     report = json.loads(copy.read(REPORT))
-    theirs = json.loads(copy.read("results/reference/gfx950/forward_bf16/feature_spec.json"))
+    theirs = json.loads(copy.read("results/baseline/gfx950/forward_bf16/feature_spec.json"))
     assert theirs["training_rows"] == json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["training_rows"]
     assert report["reference_trainer"]["efficiency"]["mean"] > 0
     assert "leave_network_out" in report

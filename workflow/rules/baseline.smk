@@ -1,5 +1,5 @@
 # A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
-REFERENCE = "results/reference/{arch}/{operation}"
+BASELINE = "results/baseline/{arch}/{operation}"
 
 
 rule baseline:
@@ -7,7 +7,7 @@ rule baseline:
         **stage("baseline", ["model"], HARDWARE),
         dataset="results/datasets/{arch}/{operation}.parquet",
     output:
-        [f"{REFERENCE}/{BOOSTER}", f"{REFERENCE}/{SPEC}"],
+        [f"{BASELINE}/{BOOSTER}", f"{BASELINE}/{SPEC}"],
     log:
         "logs/{arch}/{operation}/baseline.log",
     benchmark:
@@ -19,7 +19,7 @@ rule baseline:
         **command(
             "baseline",
             product=product,
-            output=REFERENCE,
+            output=BASELINE,
         ),
     message:
         "Train the reference's model of {wildcards.operation} for {wildcards.arch}"

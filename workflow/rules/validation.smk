@@ -25,7 +25,7 @@ rule validation:
     threads: THREADS
     params:
         **command(
-            "validation", training=TRAINING, reference=[REFERENCE] if COMPARED else []
+            "validation", training=TRAINING, baseline=[BASELINE] if COMPARED else []
         ),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"

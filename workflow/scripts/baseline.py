@@ -17,6 +17,7 @@ def main(
     threads: the model does not depend on it
     """
     from tileseer.baseline import reference_trainer
+    from tileseer.core import documents
     from tileseer.core.atomic import write_text
     from tileseer.dataset import schema
     from tileseer.gpu import hardware as products
@@ -27,9 +28,9 @@ def main(
     asked, count = ModelSettings.of(settings, "model").parameters, trees or reference_trainer.TREES
     model, spec = reference_trainer.train(measurements, gpu, asked, threads, count)
     write_text(output / model_files.MODEL, model)
-    write_text(output / model_files.SPEC, model_files.json_text(spec))
+    documents.write(output / model_files.SPEC, spec, sealed=False)
     name = f"{measurements.arch} {measurements.operation} ({measurements.device_kind})"
-    return f"{name}: the reference's trainer on {spec['training_rows']} rows, {spec['trees']} trees"
+    return f"{name}: the reference's trainer on {spec.training_rows} rows, {spec.trees} trees"
 
 
 if __name__ == "__main__":

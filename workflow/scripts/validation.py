@@ -7,7 +7,7 @@ from tileseer.core.stage import Input, Output, Resource, Settings, stage
 @stage()
 def main(
     dataset: Input, training: Input, coefficients: Input, uses: Input, validation: Output,
-    reference: Input | None = None, chosen: Input | None = None, layers: Input | None = None,
+    baseline: Input | None = None, chosen: Input | None = None, layers: Input | None = None,
     arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Score a trained model on the validation split of its dataset: problems that it has never seen.
@@ -15,7 +15,7 @@ def main(
     training: folder that the model stage wrote
     coefficients: of the simulated device
     uses: which run of a network needs which problem
-    reference: folder that the baseline stage wrote, to compare with
+    baseline: folder that the baseline stage wrote, to compare with
     chosen: pairs that active measuring chose, for its learning curve
     layers: table of layers that says the families of networks
     threads: the report does not depend on it
@@ -25,7 +25,7 @@ def main(
     from tileseer.validation import stage
 
     asked = ValidationSettings.of(settings, "validation")
-    report = stage.report(dataset, training, coefficients, uses, reference, chosen, layers, threads, asked)
+    report = stage.report(dataset, training, coefficients, uses, baseline, chosen, layers, threads, asked)
     documents.write(validation, report)
     return stage.summary(report)
 
