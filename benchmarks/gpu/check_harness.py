@@ -154,7 +154,7 @@ def rate(args: argparse.Namespace, operation: str, names: list[str]) -> None:
     begin = time.monotonic()
     with new_supervisor(args) as supervisor:
         path = args.output / f"{operation}.rate.{args.run}.details.jsonl"
-        device = gpu_device(args, Timing.from_json(args.settings), supervisor, path)
+        device = gpu_device(args, Timing.model_validate_json(args.settings), supervisor, path)
         status: Counter[str] = Counter()
         for first in range(0, len(p), device.largest_batch):
             part = slice(first, first + device.largest_batch)

@@ -36,7 +36,7 @@ class Bench:
     """The pairs of one module, measured by a worker."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._timing = args, Timing.from_json(args.settings)
+        self._args, self._timing = args, Timing.model_validate_json(args.settings)
         self.problems = pd.read_parquet(RECORDING / "problems.parquet")
         kernels = pd.read_parquet(RECORDING / "kernels.parquet")["kernel"]
         pairs = pd.read_parquet(RECORDING / "pairs.parquet")

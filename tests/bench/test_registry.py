@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +24,7 @@ GPU = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
 
 
 def source(libraries=(None, None), **settings):
-    made = BenchmarkSettings.from_json(json.dumps(settings))
+    made = BenchmarkSettings.of({"benchmark": settings}, "benchmark")
     driver = Path(libraries[0]) if libraries[0] else None
     return registry.Source(made, GPU, CONFIG / "simulated_device.yaml", driver, operation="forward_bf16")
 

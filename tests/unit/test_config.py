@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from stages_by_hand import main_of
 
 from tileseer.core.errors import UserError
 from tileseer.settings.benchmark import TIMINGS, BenchmarkSettings, Timing
@@ -57,9 +58,14 @@ def test_the_decision_record_lists_what_was_removed():
             assert f"| `{name}` | {instead} |" in record
 
 
+def written(section: BenchmarkSettings) -> dict:
+    """Settings of a stage as its job reads them."""
+    return json.loads(json.dumps({"benchmark": section.model_dump(mode="json")}))
+
+
 def test_overrides_change_single_parameters_of_a_preset():
     section = BenchmarkSettings(timing="quick", timing_overrides=Timing(max_noise=0.1))
-    changed = BenchmarkSettings.from_json(section.to_json()).parameters
+    changed = BenchmarkSettings.of(written(section), "benchmark").parameters
     assert changed == TIMINGS["quick"].model_copy(update={"max_noise": 0.1})
     assert BenchmarkSettings().parameters == Timing() == TIMINGS["standard"]
     model = ModelSettings(seed=3, overrides=TrainingParameters(folds=2)).parameters
@@ -106,10 +112,11 @@ def test_several_wrong_fields_are_all_told():
     assert len(str(error.value).splitlines()) == 3
 
 
-def test_settings_survive_the_way_through_a_command_line():
+def test_settings_survive_the_way_through_a_command_line(capsys):
     settings = BenchmarkSettings(seed=7, timing_overrides=Timing(batch_pairs=3))
-    assert BenchmarkSettings.from_json(settings.to_json()) == settings
-    with pytest.raises(UserError, match="--settings: seed"):
-        BenchmarkSettings.from_json('{"seed": "7"}')
-    with pytest.raises(UserError, match="no JSON"):
-        BenchmarkSettings.from_json("{")
+    assert BenchmarkSettings.of(written(settings), "benchmark") == settings
+    with pytest.raises(UserError, match="--settings: benchmark: seed"):
+        BenchmarkSettings.of({"benchmark": {"seed": "7"}}, "benchmark")
+    main = main_of("problems")
+    assert main(["--operation", "forward_bf16", "--ndims", "2", "--problems", "p", "--uses", "u", "--settings", "{"])
+    assert "no JSON" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.model import cross_validation, model, trainer
-from tileseer.settings.model import TrainingParameters
+from tileseer.settings.model import ModelSettings, TrainingParameters
 from tileseer.validation import learning_curve
 
 BAD = np.uint8(5)
@@ -249,6 +249,6 @@ def test_nothing_to_learn_from_is_a_user_error():
 @pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])
 def test_settings_are_checked(field):
     with pytest.raises(UserError, match=field):
-        TrainingParameters.from_json(f'{{"{field}": -1}}')
+        ModelSettings.of({"model": {"overrides": {field: -1}}}, "model")
     with pytest.raises(UserError, match="n_jobs"):
-        TrainingParameters.from_json('{"n_jobs": 8}')
+        ModelSettings.of({"model": {"overrides": {"n_jobs": 8}}}, "model")

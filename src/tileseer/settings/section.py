@@ -10,7 +10,6 @@ from typing import Annotated, Any, Self, get_args
 
 from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints
 
-from tileseer.core.errors import UserError
 from tileseer.core.stage import MACHINE
 from tileseer.core.tables import Table, checked
 
@@ -34,7 +33,7 @@ OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", ex
 
 
 class Section(Table):
-    """A closed section of the configuration; a rule hands it to its script as JSON."""
+    """A closed section of the configuration."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -46,19 +45,6 @@ class Section(Table):
         """
         machine = json.loads(os.environ.get(MACHINE, "{}"))
         return checked({**machine.get(name, {}), **settings.get(name, {})}, cls, f"--settings: {name}")
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the settings that a rule handed to its script; a ``UserError`` names each wrong field."""
-        try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise UserError(f"--settings: this is no JSON: {error}") from error
-        return checked(content, cls, "--settings")
-
-    def to_json(self) -> str:
-        """Canonical JSON, what a rule hands to its script."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True)
 
     def overridden(self, changes: Section) -> Self:
         """Copy with the fields that were set in ``changes``."""
