@@ -56,36 +56,28 @@ def _settings() -> CacheSettings:
 
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
     stats = cache.stats()
-    if args.json:
-        options.print_json("cache stats", stats._asdict())
-    else:
-        print(f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}")
+    text = f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}"
+    options.answer(args, stats._asdict(), [text])
     return 0
 
 
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
     result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
-    if args.json:
-        options.print_json("cache gc", result._asdict())
-    else:
-        print(
-            f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
-            f"written ones; {result.entries:,} entries ({_mib(result.bytes)}) are left"
-        )
+    text = (
+        f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
+        f"written ones; {result.entries:,} entries ({_mib(result.bytes)}) are left"
+    )
+    options.answer(args, result._asdict(), [text])
     return 0
 
 
 def _verify(cache: Cache, args: argparse.Namespace) -> int:
     faults = cache.verify(args.repair)
-    if args.json:
-        damaged = {str(path): fault for path, fault in faults.items()}
-        options.print_json("cache verify", {"damaged": damaged, "removed": args.repair})
-    else:
-        for path, fault in faults.items():
-            print(f"{path}: {fault}{'; removed' if args.repair else ''}")
-        print(
-            f"{len(faults):,} damaged entries" + ("; remove them with --repair" if faults and not args.repair else "")
-        )
+    lines = [f"{path}: {fault}{'; removed' if args.repair else ''}" for path, fault in faults.items()]
+    hint = "; remove them with --repair" if faults and not args.repair else ""
+    damaged = {str(path): fault for path, fault in faults.items()}
+    content = {"damaged": damaged, "removed": args.repair}
+    options.answer(args, content, [*lines, f"{len(faults):,} damaged entries{hint}"])
     return int(bool(faults))
 
 

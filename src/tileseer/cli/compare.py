@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
 
 from tileseer.cli import options
 from tileseer.client import comparison
@@ -24,8 +22,6 @@ EXAMPLES = (
 )
 _LEFT_OUT = ("network", "layer")
 """Columns for which a terminal has no room."""
-WIDTH_OF_A_FILE = 200
-"""Columns of the plain table where the output is no terminal."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -47,10 +43,7 @@ def run(args: argparse.Namespace) -> int:
     found = _compare(args)
     if args.html:
         write_text(args.html, page(found))
-    if args.json:
-        options.print_json("compare", found.record())
-    else:
-        _print(found, args.top)
+    options.answer(args, found.record(), _report(found, args.top))
     return 3 if _is_slower(found) else 0
 
 
@@ -111,22 +104,16 @@ def _text(value: Any) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
 
 
-def _print(found: comparison.Comparison, top: int) -> None:
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH_OF_A_FILE)
-    console.print(f"{found.a.operation}: {found.what} compared; gains are positive: B is faster", markup=False)
+def _report(found: comparison.Comparison, top: int) -> Iterator[str]:
+    yield f"{found.a.operation}: {found.what} compared; gains are positive: B is faster"
     for name, side in (("A", found.a), ("B", found.b)):
-        kind = f"{side.path}: {side.arch}, {side.device}, device kind: {side.device_kind}"
-        console.print(f"{name}  {kind}", markup=False, highlight=False)
-    for name, value in lines(found):
-        console.print(f"  {name}: {value}", markup=False, highlight=False)
+        yield f"{name}  {side.path}: {side.arch}, {side.device}, device kind: {side.device_kind}"
+    yield from (f"  {name}: {value}" for name, value in lines(found))
     for title, table in _tables(found):
         half = max(top // 2, 1)
         shown = table if len(table) <= top else pd.concat([table.head(half), table.tail(top - half)])
-        title = title if len(shown) == len(table) else f"{title}: the {half} largest losses and {top - half} gains"
+        whole = len(table) == len(shown)
         rows = _rows(shown.drop(columns=[name for name in _LEFT_OUT if name in shown]))
-        drawn = Table(title=title, title_justify="left")
-        for name in rows["columns"]:
-            drawn.add_column(name.replace("_", " "), overflow="fold")
-        for row in rows["rows"]:
-            drawn.add_row(*(_text(cell) for cell in row))
-        console.print(drawn)
+        yield title if whole else f"{title}: the {half} largest losses and {top - half} gains"
+        heads = [name.replace("_", " ") for name in rows["columns"]]
+        yield from options.table_lines(heads, [[_text(cell) for cell in row] for row in rows["rows"]])

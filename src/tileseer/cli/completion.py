@@ -32,10 +32,7 @@ def run(args: argparse.Namespace) -> int:
     for action in _paths(parser):
         action.complete = shtab.FILE  # type: ignore[attr-defined]
     script = shtab.complete(parser, args.shell)
-    if args.json:
-        options.print_json("completion", {"shell": args.shell, "script": script})
-    else:
-        print(script)
+    options.answer(args, {"shell": args.shell, "script": script}, [script])
     return 0
 
 

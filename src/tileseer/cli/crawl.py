@@ -23,21 +23,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
     source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
     source.add_argument(
-        "--zoo", type=Path, metavar="FILE", help="a zoo file: writes all tables into --output, a folder"
+        "--zoo", type=Path, metavar="FILE", help="a zoo file; --output is then the folder of its tables"
     )
     parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="[NAME=]SHAPE",
-        help="shape of an input, batch first, such as 8x3x224x224; again for each further input",
-    )
-    parser.add_argument(
-        "--output", type=Path, required=True, help="the table of layers to write, or with --zoo a folder"
-    )
+        "--input", action="append", default=[], metavar="[NAME=]SHAPE",
+        help="shape of an input, batch first, such as 8x3x224x224; repeat it for each further input",
+    )  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, help="the table to write, or with --zoo a folder")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="what to call the network (default: the name of the callable or the file)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that crawl a zoo (default: 1)")
+    parser.add_argument("--jobs", type=options.positive, default=1, help="processes that crawl a zoo (default: 1)")
     options.add_json(parser)
     parser.epilog = (
         "Needs the packages of the extra: pip install 'tileseer[crawl]'; the zoo: config/problems/crawl.txt."
@@ -62,14 +57,11 @@ def run(args: argparse.Namespace) -> int:
         return 1
     write_text(args.output, layers.to_text(found))
     total = sum(layer.occurrences for layer in found)
-    if args.json:
-        content = {
-            "table": args.output, "network": found[0].network, "layers": len(found), "convolutions": total,
-            "left_out": left_out,
-        }  # fmt: skip
-        options.print_json("crawl", content)
-        return 0
-    print(f"{args.output}: {len(found)} distinct convolutions of {total} that {found[0].network} runs")
+    network = found[0].network
+    content = {
+        "table": args.output, "network": network, "layers": len(found), "convolutions": total, "left_out": left_out
+    }  # fmt: skip
+    options.answer(args, content, [f"{args.output}: {len(found)} distinct convolutions of {total} that {network} runs"])
     return 0
 
 
@@ -78,8 +70,6 @@ def _zoo(args: argparse.Namespace) -> int:
         raise UserError(
             "--zoo: the zoo file says on which inputs its networks run; drop --input, --train and --network"
         )
-    if args.jobs < 1:
-        raise UserError(f"--jobs is {args.jobs}; use 1 or more")
     from tileseer.problems.crawl import page, tables, zoo, zoo_run
 
     packages, entries = zoo.load(args.zoo)
@@ -88,11 +78,7 @@ def _zoo(args: argparse.Namespace) -> int:
     tables.write(args.output, networks, result.layers, result.left_out)
     page.write(args.output, packages, networks, result.layers, result.left_out)
     failed = sum(not count for *_, count in result.left_out)
-    if args.json:
-        content = {
-            "table": args.output, "networks": len(networks), "layers": len(result.layers), "failed_runs": failed
-        }  # fmt: skip
-        options.print_json("crawl", content)
-        return 0
-    print(f"{args.output}: {len(result.layers)} layers of {len(networks)} networks; {failed} runs failed")
+    count = len(result.layers)
+    content = {"table": args.output, "networks": len(networks), "layers": count, "failed_runs": failed}
+    options.answer(args, content, [f"{args.output}: {count} layers of {len(networks)} networks; {failed} runs failed"])
     return 0

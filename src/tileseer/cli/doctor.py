@@ -31,12 +31,11 @@ def run(args: argparse.Namespace) -> int:
     path = args.configfile or args.config / CONFIG
     config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
     found = doctor.findings(config, find(args.config / API))
-    if args.json:
-        options.print_json("doctor", {"findings": [asdict(finding) for finding in found]})
-    else:
-        width = max(len(finding.subject) for finding in found)
-        for finding in found:
-            print(f"{finding.status:7}  {finding.subject:{width}}  {finding.found}")
-            if finding.fix:
-                print(f"{'':{9 + width}}  -> {finding.fix}")
+    width = max(len(finding.subject) for finding in found)
+    lines = []
+    for finding in found:
+        lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.found}")
+        if finding.fix:
+            lines.append(f"{'':{9 + width}}  -> {finding.fix}")
+    options.answer(args, {"findings": [asdict(finding) for finding in found]}, lines)
     return int(any(finding.status == "needed" for finding in found))

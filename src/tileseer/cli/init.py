@@ -48,8 +48,6 @@ def run(args: argparse.Namespace) -> int:
     for name, text in files.items():
         write_text(args.folder / name, text)
     steps = [f"cd {args.folder}", "snakemake --cores 2 results/models/gfx950"]
-    if args.json:
-        options.print_json("init", {"folder": args.folder, "files": sorted(files), "next": steps})
-    else:
-        print(f"{args.folder}: {', '.join(sorted(files))}\nNext: {' && '.join(steps)}")
+    content = {"folder": args.folder, "files": sorted(files), "next": steps}
+    options.answer(args, content, [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"])
     return 0

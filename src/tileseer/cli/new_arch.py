@@ -39,19 +39,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.print:
         write_text(path, text)
     steps = _steps(args.name, args.like, args.config)
-    if args.json:
-        content = {"arch": args.name, "table": path, "written": not args.print, "entry": entry, "next": steps}
-        options.print_json("new-arch", content)
-        return 0
-    print(entry if args.print else f"{path}: {args.name} is there, as {args.like} but for {_listed(changes)}")
-    print("Next:")
-    for number, step in enumerate(steps, start=1):
-        print(f"{number}. {step}")
+    content = {"arch": args.name, "table": path, "written": not args.print, "entry": entry, "next": steps}
+    differs = ", ".join(changes) or "nothing"
+    said = entry if args.print else f"{path}: {args.name} is there, as {args.like} but for {differs}"
+    options.answer(args, content, [said, "Next:", *(f"{number}. {step}" for number, step in enumerate(steps, start=1))])
     return 0
-
-
-def _listed(changes: dict[str, str | int]) -> str:
-    return ", ".join(changes) or "nothing"
 
 
 def _steps(name: str, like: str, config: Path) -> list[str]:

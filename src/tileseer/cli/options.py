@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -95,10 +95,26 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
     print(json.dumps({"command": command, "format": JSON_FORMAT, **_known(content)}, indent=2, allow_nan=False))
 
 
+def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Print ``content`` with ``--json``, else ``lines``."""
+    if args.json:
+        words = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
+        print_json(" ".join(words), content)
+    else:
+        print("\n".join(lines))
+
+
 def epilog(note: str | None, examples: Sequence[str]) -> str:
     """Return what stands below the options of a help text: a note, and calls that a user may copy."""
     parts = [textwrap.fill(note, _WIDTH)] if note else []
     return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table as aligned plain lines, its head first."""
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    aligned = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [columns, *rows])
+    return ["  ".join(row).rstrip() for row in aligned]
 
 
 def _known(value: Any) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from tileseer.cli.options import table_lines
 from tileseer.conv.problem import Problem
-from tileseer.core.progress import table_lines
 
 _USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
 _HEADS = {

@@ -37,16 +37,10 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--date and --licence are for --ro-crate")
     if args.ro_crate:
         written = ro_crate.write(args.models, args.ro_crate, args.date, args.licence)
-        if args.json:
-            options.print_json("provenance", {"written": written})
-        else:
-            print(written)
+        options.answer(args, {"written": written}, [str(written)])
         return 0
     made = provenance.read(args.models)
-    if args.json:
-        options.print_json("provenance", {"provenance": made.model_dump(mode="json")})
-    else:
-        print("\n".join(_lines(made)))
+    options.answer(args, {"provenance": made.model_dump(mode="json")}, _lines(made))
     return 0
 
 

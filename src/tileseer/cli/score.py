@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="PARQUET",
-        help="table to write, one row a pair",
+        help="table to write, a row a pair",
     )
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
     options.add_json(parser)
@@ -57,16 +57,14 @@ def run(args: argparse.Namespace) -> int:
     for remark in (*remarks, *more):
         print(f"note: {remark}", file=sys.stderr)
     supported = pc.sum(table["supported"]).as_py() or 0
-    if args.json:
-        content = {
-            "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
-            "kernels": len(pairs.kernels), "problems": len(pairs.dims), "supported_pairs": supported,
-            "notes": [*remarks, *more],
-        }  # fmt: skip
-        options.print_json("score", content)
-        return 0
-    print(
+    content = {
+        "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
+        "kernels": len(pairs.kernels), "problems": len(pairs.dims), "supported_pairs": supported,
+        "notes": [*remarks, *more],
+    }  # fmt: skip
+    text = (
         f"{table.num_rows:,} pairs of {len(pairs.kernels):,} kernels and {len(pairs.dims):,} problems scored on "
         f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
+    options.answer(args, content, [text])
     return 0

@@ -10,8 +10,7 @@ import pandas as pd
 
 from tileseer.cli import options
 from tileseer.client.selection import NO_CANDIDATE, Selector
-from tileseer.conv.problem import DIMS, Problem
-from tileseer.core.progress import table_lines
+from tileseer.conv.problem import DIMS
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
@@ -45,47 +44,30 @@ def run(args: argparse.Namespace) -> int:
     else:
         ranked = selector.guaranteed(problem, args.confidence)
     measured = NO_CANDIDATE if args.no_known else selector.known_row(problem)
-    if args.json:
-        _print_json(selector, problem, ranked, measured)
-    else:
-        spec = selector.spec
-        print(f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}")
-        if measured != NO_CANDIDATE:
-            best = selector.pool["candidate"].iloc[measured]
-            print(f"fastest measured on exactly this problem ({selector.spec.device_kind}): {best}")
-        _print_table(ranked)
+    spec = selector.spec
+    fastest = None if measured == NO_CANDIDATE else selector.pool["candidate"].iloc[measured]
+    content = {
+        "operation": spec.operation,
+        "arch": spec.arch,
+        "device": spec.device,
+        "device_kind": spec.device_kind,
+        "problem": {name: getattr(problem, name) for name in DIMS},
+        "fastest_measured": fastest,
+        "candidates": ranked.to_dict(orient="records"),
+    }
+    lines = [f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}"]
+    if fastest is not None:
+        lines.append(f"fastest measured on exactly this problem ({spec.device_kind}): {fastest}")
+    options.answer(args, content, [*lines, *_table(ranked)])
     if ranked.empty:
         print(f"no candidate supports the problem; the pool has {len(selector.pool)}", file=sys.stderr)
     return int(ranked.empty)
 
 
-def _print_json(selector: Selector, problem: Problem, ranked: pd.DataFrame, measured: int) -> None:
-    content = {
-        "operation": selector.spec.operation,
-        "arch": selector.spec.arch,
-        "device": selector.spec.device,
-        "device_kind": selector.spec.device_kind,
-        "problem": {name: getattr(problem, name) for name in DIMS},
-        "fastest_measured": None if measured == NO_CANDIDATE else selector.pool["candidate"].iloc[measured],
-        "candidates": ranked.to_dict(orient="records"),
-    }
-    options.print_json("select", content)
-
-
-def _print_table(ranked: pd.DataFrame) -> None:
-    """Print with rich on a terminal, as aligned plain text elsewhere."""
+def _table(ranked: pd.DataFrame) -> list[str]:
     columns = [name for name in ("rank", "predicted_efficiency", "score", "split_k", "kernel") if name in ranked]
     rows = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in ranked[columns].values]
-    if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(*columns)
-        for row in rows:
-            table.add_row(*row)
-        Console().print(table)
-        return
-    print("\n".join(table_lines(columns, rows)))
+    return options.table_lines(columns, rows)
 
 
 def _cell(name: str, value: object) -> str:

@@ -8,9 +8,6 @@ from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 from tileseer.cli import options
 from tileseer.client import status
 from tileseer.core.errors import UserError
@@ -20,7 +17,6 @@ EXAMPLES = (
     "tileseer status gfx950 --results results --watch 10",
     "tileseer status gfx950 --json",
 )
-_WIDTH = 160
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +41,10 @@ def run(args: argparse.Namespace) -> int:
         seconds = time.monotonic() - start
     etas = [status.eta_seconds(old, new, seconds) if seconds else None for old, new in zip(before, found, strict=True)]
     published = (args.results / "models" / arch / "index.json").exists()
-    if args.json:
-        rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
-        options.print_json("status", {"arch": arch, "published": published, "operations": rows})
-    else:
-        Console(width=None if Console().is_terminal else _WIDTH).print(_table(arch, found, etas))
-        print(f"models of {arch}: {'published' if published else 'not published yet'}")
+    rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
+    said = f"models of {arch}: {'published' if published else 'not published yet'}"
+    content = {"arch": arch, "published": published, "operations": rows}
+    options.answer(args, content, [f"{arch}, chunks done", *_table(found, etas), said])
     return int(any(row.mean_efficiency is None for row in found))
 
 
@@ -69,19 +63,18 @@ def _operations(results: Path, arch: str) -> list[str]:
     return [path.name.removesuffix(".plan.tsv") for path in plans]
 
 
-def _table(arch: str, found: list[status.OperationStatus], etas: list[float | None]) -> Table:
+def _table(found: list[status.OperationStatus], etas: list[float | None]) -> list[str]:
     stages = [stage for stage in status.CHUNKED if any(stage in row.chunks_done for row in found)]
-    table = Table("operation", *stages, "pairs", "failed", "then", "efficiency", "ETA", title=f"{arch}, chunks done")
+    rows = []
     for row, eta in zip(found, etas, strict=True):
         done = sum(row.pairs_by_status.values())
-        failed = done - row.pairs_by_status.get("ok", 0)
-        table.add_row(
+        rows.append([
             row.operation,
             *(f"{row.chunks_done.get(stage, 0)}/{row.chunks}" for stage in stages),
             f"{done:,}/{row.pairs_to_measure:,}",
-            f"{failed:,}",
+            f"{done - row.pairs_by_status.get('ok', 0):,}",
             ", ".join(row.stages_done) or "-",
             "-" if row.mean_efficiency is None else f"{row.mean_efficiency:.1f} %",
             "-" if eta is None else str(timedelta(seconds=round(eta))),
-        )
-    return table
+        ])  # fmt: skip
+    return options.table_lines(["operation", *stages, "pairs", "failed", "then", "efficiency", "ETA"], rows)

@@ -50,12 +50,9 @@ def run(args: argparse.Namespace) -> int:
 
     found = verification.check(args.path, args.config)
     failed = sum(not check.ok for check in found)
-    if args.json:
-        options.print_json("verify", {"device": None, "checks": [asdict(check) for check in found], "failed": failed})
-    else:
-        for check in found:
-            print(f"{'ok  ' if check.ok else 'FAIL'}  {check.subject}: {check.said}")
-        print(f"{len(found)} checks, {failed} failed")
+    lines = [f"{'ok  ' if check.ok else 'FAIL'}  {check.subject}: {check.said}" for check in found]
+    content = {"device": None, "checks": [asdict(check) for check in found], "failed": failed}
+    options.answer(args, content, [*lines, f"{len(found)} checks, {failed} failed"])
     return int(failed > 0)
 
 
@@ -67,11 +64,9 @@ def _kernels(args: argparse.Namespace) -> int:
     problem = options.problem(args)
     device, found = library_check.verify(args.driver, args.path, problem, args.split_k)
     failed = sum(row.status != "ok" for row in found)
-    if args.json:
-        content = {"device": device, "checks": [asdict(row) for row in found], "failed": failed}
-        options.print_json("verify", content)
-    else:
-        for row in found:
-            print(f"{'ok  ' if row.status == 'ok' else 'FAIL'}  {row.kernel}: {row.said}")
-        print(f"{len(found)} kernels that support the problem, {failed} failed, on {device}")
+    lines = [f"{'ok  ' if row.status == 'ok' else 'FAIL'}  {row.kernel}: {row.said}" for row in found]
+    content = {"device": device, "checks": [asdict(row) for row in found], "failed": failed}
+    options.answer(
+        args, content, [*lines, f"{len(found)} kernels that support the problem, {failed} failed, on {device}"]
+    )
     return int(failed > 0 or not found)

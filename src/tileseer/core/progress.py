@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Self, TextIO
@@ -98,10 +97,3 @@ class Progress:
 
 def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else str(timedelta(seconds=round(seconds)))
-
-
-def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table as aligned plain lines, its head first."""
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    aligned = ([text.ljust(width) for text, width in zip(row, widths, strict=True)] for row in [columns, *rows])
-    return ["  ".join(row).rstrip() for row in aligned]
