@@ -39,8 +39,9 @@ def enough(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int
     chosen = collect(settings, operation, ndims)
     if len(chosen.validation) < settings.min_validation:
         raise UserError(
-            f"{settings.validation}: {len(chosen.validation)} problems for {operation}, but "
-            f"problems.min_validation asks for {settings.min_validation}; add layers or lower it"
+            f"{settings.validation}: {len(chosen.validation)} problems for {operation}, fewer than the "
+            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
+            "layers, lower it, or set it to 0 for all that there are"
         )
     return chosen
 
