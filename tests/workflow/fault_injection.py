@@ -9,6 +9,7 @@ Every fault has a random generator of its own, and the log keeps the outcomes: a
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import json
@@ -28,16 +29,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
 from tileseer.benchmark import journal
+from tileseer.core import modules
 
-OUTPUTS = (
-    "--output", "--out-json", "--out-python", "--kernels", "--rejected", "--plan", "--costs", "--receipt",
-    "--journal", "--quarantine",
-)  # fmt: skip
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
 NOT_INJECTED = "not injected"
 PAGE = 4096
@@ -58,7 +57,7 @@ class Stage:
         for word in self.arguments[1:]:
             if word.startswith("--"):
                 option = word.partition("=")[0]
-            elif word.startswith("results/") and (option in OUTPUTS) == outputs:
+            elif word.startswith("results/") and (option in written_by(self.arguments[0])) == outputs:
                 found.append(word)
         return found
 
@@ -299,13 +298,24 @@ def stages_of(folder: Path) -> list[Stage]:
                 commands[record["shellcmd"].partition(" 2>&1")[0]] = record["rule"]
     found = []
     for command, rule in sorted(commands.items()):
-        words = shlex.split(command)[1:]
+        words = shlex.split(command)
+        words = words[words.index("python") + 1 :]
         if rule == "benchmark":
             # Many small writes, so that a kill can come between two.
             at = words.index("--settings") + 1
-            words[at] = json.dumps(json.loads(words[at]) | {"timing_overrides": {"batch_pairs": 8}})
+            sections = json.loads((folder / words[at]).read_text())["settings"]
+            sections["benchmark"] |= {"timing_overrides": {"batch_pairs": 8}}
+            words[at] = json.dumps(sections | {"lock": CONFIG["lock"]})
         found.append(Stage(rule, tuple(words)))
     return found
+
+
+@cache
+def written_by(script: str) -> set[str]:
+    """Options of a script that name what it writes."""
+    (main,) = (node for node in ast.parse((ROOT / script).read_text()).body if isinstance(node, ast.FunctionDef))
+    kinds = {argument.arg: ast.unparse(argument.annotation) for argument in main.args.args}
+    return {f"--{name.replace('_', '-')}" for name, kind in kinds.items() if kind.startswith(("Output", "State"))}
 
 
 def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
@@ -472,8 +482,10 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         made.make()
         shutil.copytree(made.folder, folder / "scratch")
     for script in (ROOT / "workflow/scripts").glob("*.py"):
-        for module in re.findall(r"^(?:from|import) (tileseer[\w.]*)", script.read_text(), re.M):
-            importlib.import_module(module)
+        for path in modules.used_by(script, ROOT / "src"):
+            importlib.import_module(
+                ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+            )
     return Suite(made, Workflow(folder / "scratch"), seed, log)
 
 

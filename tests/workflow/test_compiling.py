@@ -46,9 +46,9 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     runs = (folder / "runs").read_text()
     (folder / "version").write_text("fake hipcc version 2")
     again = fresh.make(MODEL)
-    assert again.jobs["compile"] > 0
+    assert again.computed["compile"] > 0
     assert again.measured == 0
-    assert again.jobs["model"] == 0
+    assert again.computed["model"] == 0
     assert len((folder / "runs").read_text()) > len(runs)
 
     # The same compiler and an empty results folder: everything comes from the cache.

@@ -140,9 +140,8 @@ def test_two_workflows_never_use_the_device_at_once(fresh):
     assert "waiting for simulated-gfx950_mi355x" in "".join(outputs)
 
 
-@pytest.mark.parametrize("flags", [[], ["--resources", "mem_mb=1000"], ["--workflow-profile", "none"]])
-def test_one_gpu_is_the_limit_whatever_the_flags(fresh, flags):
-    run = fresh.make("results/problems/forward_bf16.parquet", *flags)
+def test_one_gpu_is_the_limit_of_the_profile(fresh):
+    run = fresh.make("results/problems/forward_bf16.parquet")
     provided = [line for line in run.output.splitlines() if line.startswith("Provided resources:")]
     assert len(provided) == 1 and 'gpu=Resource("gpu", 1)' in provided[0]
 

@@ -14,7 +14,7 @@ REPORT = "results/validation/gfx950/forward_bf16.json"
 def test_the_reference_is_trained_once_and_compared(copy):
     copy.configure(validation={"studies": ["leave_network_out", "reference_trainer"]})
     run = copy.make()
-    assert (run.jobs["baseline"], run.jobs["validation"], run.jobs["model"], run.measured) == (1, 1, 0, 0)
+    assert (run.computed["baseline"], run.computed["validation"], run.computed["model"], run.measured) == (1, 1, 0, 0)
     report = json.loads(copy.read(REPORT))
     theirs = json.loads(copy.read("results/baseline/gfx950/forward_bf16/feature_spec.json"))
     assert theirs["training_rows"] == json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["training_rows"]
@@ -27,7 +27,7 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     shutil.copytree(copy.folder / TRAINING, copy.folder / "priors/first")
     copy.configure(model={**small_workflow.CONFIG["model"], "prior": "priors/first"})
     run = copy.make()
-    assert (run.jobs["model"], run.measured) == (1, 0)
+    assert (run.computed["model"], run.measured) == (1, 0)
     manifest = json.loads(copy.read(f"{TRAINING}/train_manifest.json"))
     assert manifest["target"] == "corrected"
     assert manifest["prior"]["device_kind"] == "simulated"
@@ -42,5 +42,5 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     # Another prior in the same place is another model.
     spec = json.loads(copy.read("priors/first/feature_spec.json"))
     write_text(copy.folder / "priors/first/feature_spec.json", json.dumps({**spec, "device": "another"}), sealed=True)
-    assert copy.make().jobs["model"] == 1
+    assert copy.make().computed["model"] == 1
     assert json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["prior"]["device"] == "another"

@@ -2,9 +2,11 @@
 #
 # The journals are no output: Snakemake would remove them before the job, and with them what was measured.
 # Without a budget nothing is shared, and the number of chunks is no reason to run again.
+JOURNAL = "results/journals/{arch}/{operation}/{chunk}.csv"
+REPEATS = "results/journals/{arch}/{operation}/again/{chunk}.csv"
 JOURNALS = {
-    "journal": "results/journals/{arch}/{operation}/{chunk}.csv",
-    "repeats": "results/journals/{arch}/{operation}/again/{chunk}.csv",
+    "journal": JOURNAL,
+    "repeats": REPEATS,
     "shares": [len(CHUNKS)] if SETTINGS.benchmark.budget else [],
 }
 

@@ -3,6 +3,7 @@ import re
 
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
+JOURNAL_FILES = each_chunk([JOURNAL, REPEATS] if MEASURED else [JOURNAL])
 
 
 def recording_of(arch, operation):
@@ -36,7 +37,7 @@ rule dataset:
     resources:
         mem_mb=1024,
     params:
-        **command("dataset"),
+        **command("dataset", journals=JOURNAL_FILES),
     message:
         "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:

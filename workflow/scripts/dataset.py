@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, stage
+from tileseer.core.stage import Input, Output, Resource, Settings, State, stage
 
 
 @stage()
 def main(
     arch: str, operation: str, problems: Input, build: list[Input], support: list[Input], receipts: list[Input],
     dataset: Output, quarantine: Output, aliases: Input | None = None, chosen: Input | None = None,
-    memory_mib: Resource = 1024, settings: Settings = "{}",
+    journals: list[State] = (), memory_mib: Resource = 1024, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file.
 
@@ -17,6 +17,7 @@ def main(
     receipts: receipts, one a chunk; each names its journal
     aliases: kernels that show what was measured of another one
     chosen: pairs of training problems that were measured; without it, all
+    journals: those that the receipts name and their repeats; the stage store looks whether they are whole
     memory_mib: memory of this stage
     """
     from tileseer.benchmark import chosen_pairs

@@ -32,7 +32,7 @@ Input = Path
 Output = Path
 """A file or folder that is written, whole."""
 State = Path
-"""A file that the stage only appends to, and goes on with."""
+"""A journal: it only grows, and what follows changes nothing that was read of it before."""
 Place = Path
 """A folder whose contents enter by the stage's file, as far as they count."""
 Settings = Mapping[str, Any]
@@ -77,7 +77,7 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
     cache = json.loads(os.environ.get(MACHINE, "{}")).get("cache", {"max_gib": 0})
     store = StageStore(open_cache(cache.get("folder"), cache["max_gib"])) if cache["max_gib"] else None
     outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
-    states = {option: values[option] for option, kind in kinds.items() if kind == "State"}
+    states = [path for option, kind in kinds.items() if "State" in kind for path in _listed(values[option])]
     made_from = key(name, text, *_made_from(kinds, values, parts)) if store else ""
     if store and store.restore(made_from, outputs, states):
         _count("restored")
@@ -140,15 +140,18 @@ def _made_from(kinds: Mapping[str, str], values: Mapping[str, Any], parts: Mappi
     """All that decides what a stage makes, besides its settings: options, paths, and contents of inputs."""
     lines = []
     for name, kind in kinds.items():
-        if kind in ("Settings", "Resource", "Output") or values[name] is None:
+        if kind in ("Settings", "Resource", "Output"):
             continue
-        given = values[name] if isinstance(values[name], list | tuple) else [values[name]]
-        for value in given:
+        for value in _listed(values[name]):
             content = ""
             if "Input" in kind:
                 content = parts[name](values) if name in parts else digest(value)
             lines.append(f"{name} {value} {content}")
     return lines
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [] if value is None else [value]
 
 
 def _named(values: Mapping[str, Any]) -> list[str]:

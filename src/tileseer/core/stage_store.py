@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tileseer.core import seal
@@ -50,15 +50,17 @@ class StageStore:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def restore(self, key: str, outputs: Mapping[str, Path], states: Mapping[str, Path]) -> bool:
+    def restore(self, key: str, outputs: Mapping[str, Path], states: Sequence[Path]) -> bool:
         """Put back what is kept under ``key``; False, with nothing written, if that is not all there."""
         entry = self._cache.get(key)
         if entry is None:
             return False
         kept = json.loads(entry)
-        if kept["outputs"].keys() - outputs.keys() or kept["states"].keys() != states.keys():
+        if kept["outputs"].keys() - outputs.keys() or len(kept["states"]) != len(states):
             return False
-        if any(_beginning(states[name], size) != [size, found] for name, (size, found) in kept["states"].items()):
+        if any(
+            _beginning(path, size) != [size, made] for path, (size, made) in zip(states, kept["states"], strict=True)
+        ):
             return False
         contents = {made: self._cache.get(_blob(made)) for files in kept["outputs"].values() for _, made, _ in files}
         if None in contents.values():
@@ -67,11 +69,11 @@ class StageStore:
             _put_back(outputs[name], [(file, contents[made] or b"", made, sealed) for file, made, sealed in files])
         return True
 
-    def keep(self, key: str, outputs: Mapping[str, Path], states: Mapping[str, Path]) -> None:
+    def keep(self, key: str, outputs: Mapping[str, Path], states: Sequence[Path]) -> None:
         """Keep the outputs that exist, for the state as it is now."""
         made = {name: [*self._kept(path)] for name, path in outputs.items() if path.exists()}
         if all(file for files in made.values() for file in files):
-            held = {name: _beginning(path) for name, path in states.items()}
+            held = [_beginning(path) for path in states]
             self._cache.put(key, json.dumps({"outputs": made, "states": held}).encode(), replace=True)
 
     def _kept(self, path: Path) -> Iterator[tuple[str, str, bool] | None]:
