@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 
 import pyarrow.parquet as pq
@@ -155,13 +156,13 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
         ("families/ck_tile/emit.py", {"headers", "serving"}),
         ("core/bundle.py", {"headers", "compile", "support"}),
         ("compile/none.py", {"compile"}),
-        ("core/lock.py", {"benchmark"}),
+        ("core/lock.py", {"benchmark", "dataset"}),
         ("benchmark/journal.py", {"benchmark", "dataset"}),
         ("dataset/assembly.py", {"dataset"}),
-        ("model/trainer.py", {"model", "validation", "serving"}),
+        ("model/trainer.py", {"model", "validation"}),
         ("model/model_files.py", {"model", "validation", "serving", "publish", "report"}),
         ("publish/model_folder.py", {"publish"}),
-        ("validation/evaluation.py", {"validation", "serving"}),
+        ("validation/evaluation.py", {"validation"}),
     ],
 )
 def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, stages):
@@ -193,3 +194,47 @@ def test_another_arch_is_built_beside(copy):
     assert run.computed["arch_specs"] == run.computed["problems"] == 0
     assert run.computed["configs"] == run.computed["publish"] == 1
     assert b'"arch": "gfx942"' in copy.read("results/models/gfx942/index.json")
+
+
+def test_going_back_to_an_earlier_config_computes_nothing(copy):
+    before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
+    copy.configure(benchmark={"seed": 2})
+    assert copy.make().computed["benchmark"] == 3
+    assert copy.read("results/datasets/gfx950/forward_bf16.parquet") != before
+    copy.configure(benchmark={"seed": 1})
+    back = copy.make()
+    assert not back.computed and back.restored["benchmark"] == 3
+    assert copy.read("results/datasets/gfx950/forward_bf16.parquet") == before
+
+
+@pytest.mark.parametrize("damage", ["removed", "zeroed"])
+def test_lost_records_of_snakemake_give_no_stale_results(copy, damage):
+    copy.configure(benchmark={"seed": 2})
+    if damage == "removed":
+        shutil.rmtree(copy.folder / ".snakemake")
+    else:
+        for path in (copy.folder / ".snakemake/metadata").rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+    run = copy.make()
+    assert run.measured == len(measurable(pairs(copy)))
+    assert set(run.computed) == {"benchmark", "dataset", *AFTER_DATASET}
+
+
+def test_lost_results_are_put_back(copy):
+    kept = {name: copy.read(name) for name in ("results/models/gfx950/index.json", "results/reports/gfx950.html")}
+    for path in (copy.folder / "results").iterdir():
+        if path.name != "journals":
+            shutil.rmtree(path)
+    run = copy.make()
+    assert not run.computed
+    assert {name: copy.read(name) for name in kept} == kept
+    assert not copy.make().jobs
+
+
+def test_without_a_store_every_stage_that_runs_computes(copy):
+    copy.configure(cache={"max_gib": 0})
+    copy.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
+    copy.make()
+    copy.edit("workflow/templates/report.html.j2", "<!-- changed -->", "")
+    assert copy.make().computed == {"report": 1}

@@ -58,9 +58,8 @@ class StageStore:
         kept = json.loads(entry)
         if kept["outputs"].keys() - outputs.keys() or len(kept["states"]) != len(states):
             return False
-        if any(
-            _beginning(path, size) != [size, made] for path, (size, made) in zip(states, kept["states"], strict=True)
-        ):
+        held = zip(states, kept["states"], strict=True)
+        if any(_beginning(path, size) != [size, made] for path, (size, made) in held):
             return False
         contents = {made: self._cache.get(_blob(made)) for files in kept["outputs"].values() for _, made, _ in files}
         if None in contents.values():

@@ -1,0 +1,71 @@
+"""Flags of Snakemake mean what its manual says: the graph is static."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+STAGES = (
+    "arch_specs", "problems", "configs", "headers", "compile", "support", "benchmark", "dataset", "model", "validation",
+    "serving", "publish", "report",
+)  # fmt: skip
+
+
+def planned(run):
+    """Jobs of each rule that a dry run lists."""
+    table = run.output[run.output.index("Job stats:") :].partition("\ntotal")[0]
+    return Counter({name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)})
+
+
+def test_a_dry_run_from_scratch_lists_the_jobs_that_run_and_the_graph_has_every_stage(made, fresh):
+    assert planned(fresh.make("-n")) == made[1].jobs
+    graph = fresh.make("--rulegraph").output
+    assert all(f'label = "{stage}"' in graph for stage in STAGES)
+
+
+def test_until_each_stage_makes_its_files_and_the_next_call_goes_on(made, fresh):
+    """One stage after the other from a fresh folder: each call runs what its stage adds."""
+    done = Counter()
+    for stage in STAGES:
+        run = fresh.make("--until", stage)
+        assert stage in run.jobs and not run.jobs.keys() & done.keys(), stage
+        done += run.jobs
+    assert done == made[1].jobs
+    assert not fresh.make().jobs
+
+
+def test_omit_from_leaves_a_stage_and_what_follows(fresh):
+    run = fresh.make("--omit-from", "support")
+    assert set(run.jobs) == {"arch_specs", "problems", "configs", "headers", "compile"}
+
+
+def test_batches_of_a_stage_are_parts_of_its_inputs(fresh):
+    for batch in (1, 2, 3):
+        run = fresh.make("--batch", f"dataset={batch}/3", "--until", "support")
+        assert run.status == 0, batch
+    assert not fresh.make("--until", "support").jobs
+
+
+def test_a_forced_stage_runs_with_what_follows(copy):
+    run = copy.make("-R", "serving", "--", "results/models/gfx950")
+    assert run.jobs == {"serving": 1, "publish": 1}
+    assert not run.computed
+
+
+def test_rules_and_files_can_be_listed(copy):
+    rules = copy.make("--list-rules").output.split()
+    assert set(STAGES) | {"all", "sources", "active", "baseline", "recorded"} <= set(rules)
+    summary = copy.make("--summary").output
+    lines = [line for line in summary.splitlines() if line.startswith("results/")]
+    assert len(lines) > 30 and all(line.endswith("no update") for line in lines)
+
+
+@pytest.mark.parametrize("chunks", [1, 40])
+def test_a_chunk_may_be_empty(made, copy, chunks):
+    before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
+    copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": chunks})
+    run = copy.make("results/datasets/gfx950/forward_bf16.parquet")
+    assert run.jobs["benchmark"] == chunks and run.measured == 0
+    assert copy.read("results/datasets/gfx950/forward_bf16.parquet") == before
