@@ -156,7 +156,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 def _named(values: Mapping[str, Any]) -> list[str]:
     """Arch, operation and chunk of a job, those that it has."""
-    chunk = [f"chunk {values['chunk']}"] if "chunk" in values else []
+    chunk = [] if values.get("chunk") is None else [f"chunk {values['chunk']}"]
     return [*(values[name] for name in ("arch", "operation") if values.get(name)), *chunk]
 
 
