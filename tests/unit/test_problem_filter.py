@@ -50,7 +50,7 @@ def test_a_wrong_expression_names_the_setting(settings):
 
 def test_too_few_problems_to_judge_on_are_told_with_the_way_out(settings):
     few = ProblemsSettings(**settings)
-    with pytest.raises(UserError, match="fewer than the 300 that problems.validation_problems: 800 needs; .* to 0 for"):
+    with pytest.raises(UserError, match=r"fewer than the 300 that problems\.validation_problems: 800 needs; .* to 0"):
         training_set.enough(few, Operation("forward", "bf16"), (2, 3))
     whole = few.model_copy(update={"validation_problems": 0})
     assert len(training_set.enough(whole, Operation("forward", "bf16"), (2, 3)).validation) == 3
