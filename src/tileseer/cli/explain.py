@@ -73,7 +73,7 @@ def _explain_pick(args: argparse.Namespace) -> int:
     problem = options.problem(args)
     found = explain_pick.explanation(args.models, problem, args.top, args.against, args.dataset)
     if args.json:
-        options.print_json("explain pick", found)
+        options.print_json("explain pick", found.record())
     else:
         print("\n".join(pick_text.lines(found)))
     return 0

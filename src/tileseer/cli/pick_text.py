@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 from tileseer.cli.options import table_lines
+from tileseer.client.explain_pick import Explanation, Neighbours, Reasons
 from tileseer.conv.problem import Problem
 
 _USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
@@ -20,47 +20,45 @@ _HEADS = {
 """What the columns of the ranking are called on a terminal."""
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(found: Explanation) -> list[str]:
     """An ``explanation`` as text for a terminal."""
-    pick = found["ranking"][0]
+    made, rows = found.origin, [row.model_dump() for row in found.ranking]
     text = [
-        f"{found['operation']} on {found['arch']} ({found['device']}), device kind: {found['device_kind']}",
-        f"problem: {_dims(found['problem'])}",
-        f"pick: {pick['candidate']}, first of {found['supported_candidates']} candidates that can run it",
+        f"{made.operation} on {made.arch} ({made.device}), device kind: {made.device_kind}",
+        f"problem: {_dims(found.problem)}",
+        f"pick: {rows[0]['candidate']}, first of {found.supported_candidates} candidates that can run it",
     ]
-    if found["fastest_measured"]:
-        text.append(f"fastest measured on exactly this problem ({found['device_kind']}): {found['fastest_measured']}")
-    columns = [name for name in pick if name != "candidate"] + ["candidate"]
+    if found.fastest_measured:
+        text.append(f"fastest measured on exactly this problem ({made.device_kind}): {found.fastest_measured}")
+    columns = [name for name in rows[0] if name != "candidate"] + ["candidate"]
     heads = [_HEADS.get(name, name.replace("_", " ")) for name in columns]
-    text += ["", *table_lines(heads, [[_cell(row[name]) for name in columns] for row in found["ranking"]])]
-    return [*text, "", *_reason_lines(found), "", *_nearest_lines(found)]
+    text += ["", *table_lines(heads, [[_cell(row[name]) for name in columns] for row in rows])]
+    return [*text, "", *_reason_lines(found.reasons), "", *_nearest_lines(found.neighbours)]
 
 
-def _reason_lines(found: dict[str, Any]) -> list[str]:
-    if found["against"] is None:
+def _reason_lines(found: Reasons) -> list[str]:
+    if found.against is None:
         return ["there is no other candidate: nothing to explain it against"]
     text = [
-        f"ahead of {found['against']} by {found['score_ahead']:.4f} in score (e to that is the ratio of predicted "
+        f"ahead of {found.against} by {found.score_ahead:.4f} in score (e to that is the ratio of predicted "
         "times); of that, positive for the pick:"
     ]
-    rows = [
-        [f"{c['contribution']:+.4f}", c["feature"], f"{c['pick']:g}", f"{c['other']:g}"] for c in found["contributions"]
-    ]
-    rows.append([f"{found['other_features']:+.4f}", "all other features", "", ""])
-    rows.append([f"{found['own_offset']:+.4f}", "what the candidates' own offsets differ by", "", ""])
+    rows = [[f"{c.contribution:+.4f}", c.feature, f"{c.pick:g}", f"{c.other:g}"] for c in found.contributions]
+    rows.append([f"{found.other_features:+.4f}", "all other features", "", ""])
+    rows.append([f"{found.own_offset:+.4f}", "what the candidates' own offsets differ by", "", ""])
     return text + table_lines(["points", "feature", "of the pick", "of the other"], rows)
 
 
-def _nearest_lines(found: dict[str, Any]) -> list[str]:
-    if found["distance_percentile"] is None:
+def _nearest_lines(found: Neighbours) -> list[str]:
+    if found.distance_percentile is None:
         return ["training problems: not kept with this model; give --dataset"]
     text = [
-        f"farther from the training problems than {found['distance_percentile']:g} % of these are from one another"
-        + (": " + "; ".join(found["outside_training"]) if found["outside_training"] else "")
+        f"farther from the training problems than {found.distance_percentile:g} % of these are from one another"
+        + (": " + "; ".join(found.outside_training) if found.outside_training else "")
     ]
     rows = [
-        [_cell(row["out_of_fold_efficiency"]), _dims(row["problem"]), row["fastest"] or "-"]
-        for row in found["nearest_training_problems"]
+        [_cell(row.out_of_fold_efficiency), _dims(row.problem), row.fastest or "-"]
+        for row in found.nearest_training_problems
     ]
     return text + table_lines(["out of fold, %", "nearest training problem", "fastest there"], rows)
 
@@ -69,7 +67,7 @@ def _dims(dims: dict[str, int]) -> str:
     return " ".join(f"{name}={value}" for name, value in dims.items() if name in "NCK" or value != _USUAL[name])
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "-"
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -32,8 +32,7 @@ class Prior:
     @cached_property
     def origin(self) -> Origin:
         """What the prior was trained for; it goes into the manifest."""
-        spec = self.model.spec
-        return Origin(**{name: getattr(spec, name) for name in Origin.model_fields})
+        return Origin.of(self.model.spec)
 
     @cached_property
     def _offset(self) -> dict[str, float]:

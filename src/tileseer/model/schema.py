@@ -46,9 +46,10 @@ class Origin(Document):
     device_kind: DeviceKind
     """Where the times come from that the model learnt."""
 
-    def origin(self) -> dict[str, str]:
-        """These four fields by name."""
-        return {name: getattr(self, name) for name in Origin.model_fields}
+    @classmethod
+    def of(cls, source: object) -> Origin:
+        """Origin of what has these four fields: a spec, measurements."""
+        return Origin(**{name: getattr(source, name) for name in Origin.model_fields})
 
 
 class FeatureSpec(Document):

@@ -94,7 +94,7 @@ def build(
     quick = lightgbm.Booster(model_str=text)
     served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
     achieved = efficiency.grid(measurements, np.arange(len(dims)))[:, ranking.positions(measurements, model)]
-    origin = Origin(**{name: getattr(measurements, name) for name in Origin.model_fields})
+    origin = Origin.of(measurements)
     kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
     own = pool["kernel"].isin(kernels.pruned).to_numpy()
     known = known_problems.table(measurements, pool, achieved)
