@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compile one kernel of each kind for each arch and write docs/compile-matrix.md from what the compiler said."""
+"""Compile one kernel of each kind for each arch, and write docs/compile-matrix.md."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Matrix(Table):
 
 @reports_user_errors
 def main(argv: list[str] | None = None) -> None:
-    """Compile what the cache does not know, arch by arch, and write the page."""
+    """Compile the kernels missing from the cache, arch by arch, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
     parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
-    parser.add_argument("--known", action="store_true", help="compile nothing, show what the cache knows")
+    parser.add_argument("--known", action="store_true", help="compile nothing; list the kernels in the cache")
     parser.add_argument("--output", type=Path, default=Path("docs/compile-matrix.md"))
     args = parser.parse_args(argv)
 
@@ -73,7 +73,7 @@ def _units(kinds: Mapping[str, str], arch: str, level: str) -> dict[str, Compile
 
 
 def page(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]], level: str, compiler_name: str) -> str:
-    """Return the page: kind by arch, the errors, and the resources of a few kernels."""
+    """The page: kind by arch, the errors, and the resources of a few kernels."""
     api = ck_api.load(API, level)
     errors: dict[str, str] = {}
     lines = [

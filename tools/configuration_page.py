@@ -22,7 +22,7 @@ _PATH = "^[A-Za-z0-9_]["
 
 
 def fields(schema: dict[str, Any], section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (dotted name, schema) of every option, plain ones of a section before its sub-sections."""
+    """(Dotted name, schema) of every option, plain ones of a section before its sub-sections."""
     properties = [(prefix + name, field) for name, field in section["properties"].items()]
     yield from ((name, field) for name, field in properties if "$ref" not in field or name in OVERRIDES)
     for name, field in properties:

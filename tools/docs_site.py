@@ -83,7 +83,7 @@ def _outside_files(files: Files, docs: Path) -> list[str]:
 
 
 def _outside(folder: str, link: str) -> str:
-    """Return the path, from the root of the repository, of a linked file outside docs/; "" for any other link."""
+    """The path, from the root of the repository, of a linked file outside docs/; "" for any other link."""
     path = posixpath.normpath(posixpath.join("docs", folder, link))
     return "" if path.startswith(("docs/", "..")) or not (ROOT / path).is_file() else path
 

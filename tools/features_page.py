@@ -17,7 +17,7 @@ EXTENDS = {"compiled": "tileseer"}
 
 
 def table(name: str) -> str:
-    """Return the table of one feature set, a row a feature, in matrix order; of one that extends another, the rest."""
+    """Table of one feature set, a row a feature, in matrix order; of one that extends another, the rest."""
     chosen = feature_sets()[name]
     source = {feature.name: SOURCES[kind] for kind in SOURCES for feature in getattr(chosen, kind)}
     source |= dict.fromkeys((name for name in FROM_BUILD if name in source), "build: compiled, or estimated")

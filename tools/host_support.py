@@ -147,7 +147,7 @@ def compare(
     split_k: int,
     gpu: Hardware,
 ) -> list[Comparison]:
-    """Return one row a kernel; ``answers`` and ``launches`` are the library's, [P, Q] each."""
+    """One row a kernel; ``answers`` and ``launches`` are the library's, [P, Q] each."""
     frame = problem.frame(list(problems))
     candidates = kernel.frame(list(kernels)).assign(split_k=split_k)
     blocks, workspace = expected(frame, candidates, gpu)
@@ -173,7 +173,7 @@ def compare(
 
 
 def expected(problems: pd.DataFrame, candidates: pd.DataFrame, gpu: Hardware) -> tuple[np.ndarray, np.ndarray]:
-    """Return our own figures of every pair, float64 [P, Q]: blocks of the grid, and bytes of the workspace."""
+    """Our own figures of every pair, float64 [P, Q]: blocks of the grid, and bytes of the workspace."""
     shape = len(problems), len(candidates)
     rows, columns = (index.ravel() for index in np.indices(shape))
     # Blocks of a stream-K launch depend on the occupancy; no kernel here has one.
@@ -185,7 +185,7 @@ def expected(problems: pd.DataFrame, candidates: pd.DataFrame, gpu: Hardware) ->
 
 
 def page(rows: Sequence[Comparison], asked: Counter[str], level: str, compiler_name: str) -> str:
-    """Return the page: one row a kernel and split-K, with an example of each disagreement."""
+    """The page: one row a kernel and split-K, with an example of each disagreement."""
     total = sum(row.both + row.neither + row.ours + row.library for row in rows)
     differ = sum(row.ours + row.library for row in rows)
     counts = ", ".join(f"{number} {what}" for what, number in sorted(asked.items()))

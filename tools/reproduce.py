@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def made() -> dict[str, object]:
-    """Return what the manifest holds: the hashes of what the models are made from, and of the models."""
+    """Content of the manifest: hashes of the inputs and of the models."""
     with tempfile.TemporaryDirectory(prefix="tileseer-reproduce-") as name:
         folder = Path(name)
         for part in PARTS:
@@ -74,7 +74,7 @@ def made() -> dict[str, object]:
 
 
 def differences(expected: dict[str, object], found: dict[str, object], where: str = "") -> list[str]:
-    """Return one line for each hash that is not the committed one."""
+    """One line for each hash that is not the committed one."""
     lines = []
     for name in sorted({*expected, *found}):
         ours, theirs = found.get(name), expected.get(name)
@@ -86,7 +86,7 @@ def differences(expected: dict[str, object], found: dict[str, object], where: st
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

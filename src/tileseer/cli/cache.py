@@ -1,4 +1,4 @@
-"""``tileseer cache``: what the shared cache holds, make room in it, check it."""
+"""``tileseer cache``: count, shrink or check the shared cache."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_json(common)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("stats", parents=[common], help="count entries and bytes")
-    gc = actions.add_parser("gc", parents=[common], help="remove what was used longest ago, and what dead writers left")
+    gc = actions.add_parser(
+        "gc", parents=[common], help="remove the entries unused for longest, and partial ones of killed writers"
+    )
     gc.add_argument("--max-gib", type=_size, metavar="GIB", help="leave at most this (default: cache.max_gib)")
     verify = actions.add_parser("verify", parents=[common], help="check every entry; exit status 1 if one is damaged")
     verify.add_argument("--repair", action="store_true", help="remove damaged entries; they are made again when needed")
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _settings() -> CacheSettings:
-    """Return the section of the configuration in this folder; outside of a workflow the defaults."""
+    """The section of the configuration in this folder; defaults where there is none."""
     if not CONFIG.exists():
         return CacheSettings()
     content = parsed(CONFIG)

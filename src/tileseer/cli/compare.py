@@ -1,4 +1,4 @@
-"""``tileseer compare``: what changed between two datasets, or between the picks of two models."""
+"""``tileseer compare``: the differences between two datasets, or between the picks of two models."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def _is_slower(found: comparison.Comparison) -> bool:
 
 
 def lines(found: comparison.Comparison) -> list[tuple[str, str]]:
-    """Return the figures as (name, text)."""
+    """The figures as (name, text)."""
     return [(name.replace("_", " "), _text(value)) for name, value in found.figures.items()]
 
 
 def page(found: comparison.Comparison) -> str:
-    """Return the HTML page of a comparison, complete in itself."""
+    """Self-contained HTML page of a comparison."""
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     source = resources.files("tileseer.pages").joinpath("compare.html.j2").read_text(encoding="utf-8")
     tables = [(title, _rows(table)) for title, table in _tables(found)]

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _paths(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield every argument that is a path, of all subcommands."""
+    """Every argument of all subcommands that is a path."""
     for action in parser._actions:
         if action.type is Path:
             yield action

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, help="the table to write, or with --zoo a folder")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
-    parser.add_argument("--network", help="what to call the network (default: the name of the callable or the file)")
+    parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
     parser.add_argument("--jobs", type=options.positive, default=1, help="processes that crawl a zoo (default: 1)")
     options.add_json(parser)
     parser.epilog = (
@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Crawl, write, and say what was left out; exit status 1 if nothing was found."""
+    """Crawl, write the table, list the convolutions left out; exit status 1 if nothing was found."""
     if args.zoo:
         return _zoo(args)
     # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.

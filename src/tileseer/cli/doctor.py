@@ -1,4 +1,4 @@
-"""``tileseer doctor``: what this machine has, what is missing, and how to get it."""
+"""``tileseer doctor``: tools and devices of this machine, and how to get what is missing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found; exit status 1 if something is missing that the configuration asks for."""
+    """Print the findings; exit status 1 if something that the configuration asks for is missing."""
     path = args.configfile or args.config / CONFIG
     config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
     found = doctor.findings(config, find(args.config / API))

@@ -14,20 +14,20 @@ from tileseer.core.errors import reports_user_errors
 
 COMMANDS = {
     "bench": "measure a few kernels on one convolution",
-    "cache": "say what the shared cache holds, make room in it, check it",
+    "cache": "count, shrink or check the shared cache of compiled kernels",
     "codegen": "list, count or emit the kernels of a rule set, or emit one kernel",
-    "compare": "say what changed between two datasets or the picks of two models",
+    "compare": "compare two datasets, or the picks of two models",
     "completion": "print the completion script of a shell",
     "crawl": "find the convolutions of a network and write them as a table of problems",
-    "doctor": "say what this machine has of what the workflow can use, and how to get the rest",
-    "explain": "show why a kernel was picked, or what every rule says of a kernel",
+    "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
+    "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
     "init": "make a folder from which the workflow of this package runs",
-    "new-arch": "add a GPU target to the table of facts, filled in like a known one",
-    "provenance": "say what made a published model: commit, settings, packages, compiler, device, inputs",
+    "new-arch": "add a GPU target to the table of arch facts, copied from a known one",
+    "provenance": "show the origin of a published model: commit, settings, packages, compiler, device, inputs",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
-    "status": "say what of a workflow is done and how long the rest takes",
-    "verify": "check models, datasets, recordings, results, or what kernels of a library compute",
+    "status": "show the progress of a workflow and the time left",
+    "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
 
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int | None:
 
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command line; only the subcommands in ``complete`` have their options."""
+    """Parser of the command line; only the subcommands in ``complete`` have their options."""
     top = options.Parser(prog="tileseer", description=f"{(__doc__ or '').split(':')[0]}.")
     top.add_argument("--version", action="version", version=f"tileseer {importlib.metadata.version('tileseer')}")
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -62,7 +62,7 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
 
 
 def module(name: str) -> ModuleType:
-    """Return the module of a subcommand."""
+    """Module of a subcommand."""
     return importlib.import_module(f"tileseer.cli.{name.replace('-', '_')}")
 
 

@@ -1,4 +1,4 @@
-"""``tileseer new-arch``: add a GPU target to the table of facts, and say what to do next."""
+"""``tileseer new-arch``: add a GPU target to the table of arch facts, and list the next steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the new target, for example gfx951")
     parser.add_argument("--like", required=True, metavar="ARCH", help="the known target whose entry is copied")
     parser.add_argument("--family", help="if it differs: one of the families of the table")
-    parser.add_argument("--product", help="if it differs: what the target is, for readers")
+    parser.add_argument("--product", help="if it differs: a description of the target")
     parser.add_argument("--wave-size", type=int, metavar="N", help="if it differs: lanes of a wave, 32 or 64")
     parser.add_argument("--lds-kib", type=int, metavar="N", help="if it differs: LDS of a compute unit")
     parser.add_argument("--print", action="store_true", help="print the entry; write nothing")
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write or print the entry; say what is left to do."""
+    """Write or print the entry; list the next steps."""
     path: Path = args.config / TABLE
     changes = {field: getattr(args, field) for field in arch_template.FIELDS if getattr(args, field) is not None}
     text, entry = arch_template.table_with(find(path), args.name, args.like, changes)

@@ -1,4 +1,4 @@
-"""What the subcommands have in common: options of one name and meaning, and the form of what ``--json`` prints."""
+"""Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WIDTH = 100
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with the arguments in one line, like every other mistake; ``--help`` shows the rest."""
+    """Reports a mistake in the arguments in one line, like every other mistake."""
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
@@ -50,13 +50,13 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
     for name in DIMS:
         parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
     parser.epilog = (
-        f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups; what is not "
-        "given is as in a 1x1 convolution."
+        f"Dimensions, each also an option (--N 8): {', '.join(DIMS)}. C and K are totals over the groups; the rest "
+        "default to a 1x1 convolution."
     )
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """Return the problem of the options of ``add_problem``; a ``UserError`` says what is missing or wrong."""
+    """Problem given by the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong."""
     dims = parse_dims(args.problem) if args.problem else {}
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
     if not dims:
@@ -105,7 +105,7 @@ def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable
 
 
 def epilog(note: str | None, examples: Sequence[str]) -> str:
-    """Return what stands below the options of a help text: a note, and calls that a user may copy."""
+    """Text below the options of a help text: a note, and calls to copy."""
     parts = [textwrap.fill(note, _WIDTH)] if note else []
     return "\n\n".join([*parts, "\n".join(["examples:", *(f"  {line}" for line in examples)])])
 

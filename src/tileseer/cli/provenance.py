@@ -1,4 +1,4 @@
-"""``tileseer provenance``: what made a published model."""
+"""``tileseer provenance``: the origin of a published model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what made the models, or write the crate."""
+    """Print the origin of the models, or write the crate."""
     if (args.date or args.licence) and not args.ro_crate:
         raise UserError("--date and --licence are for --ro-crate")
     if args.ro_crate:
@@ -69,7 +69,7 @@ def _lines(made: Provenance) -> Iterator[str]:
 
 
 def _flat(told: dict[str, Any], where: str = "") -> Iterator[str]:
-    """Yield a line for each value of nested tables."""
+    """A line for each value of nested tables."""
     for name, value in told.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{where}{name}.")

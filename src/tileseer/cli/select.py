@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     shown.add_argument("--top", type=options.positive, default=5, help="how many candidates to show (default: 5)")
     shown.add_argument(
         "--confidence", type=float, metavar="SHARE",
-        help="instead of --top: the smallest set that holds a candidate within 3 %% of the best so surely, as 0.9",
+        help="instead of --top: the smallest set with this probability of a candidate within 3 %% of the best",
     )  # fmt: skip
     parser.add_argument(
         "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"

@@ -1,4 +1,4 @@
-"""``tileseer status``: what of a workflow is done, what is left, and how long the measurements will take."""
+"""``tileseer status``: progress of a workflow, and the time that the measurements still take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
     parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="look twice and estimate the rest")
     options.add_json(parser)
-    parser.epilog = "It tells what exists, not what is out of date: that is `snakemake -n`."
+    parser.epilog = "Shows which results exist; `snakemake -n` shows which are out of date."
 
 
 def run(args: argparse.Namespace) -> int:

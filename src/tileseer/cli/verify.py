@@ -1,4 +1,4 @@
-"""``tileseer verify``: is what we made whole, and do the kernels of a library compute what they should."""
+"""``tileseer verify``: check that files are intact, and that kernels of a library compute correctly."""
 
 from __future__ import annotations
 
