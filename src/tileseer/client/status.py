@@ -18,6 +18,7 @@ from tileseer.configs import plan
 from tileseer.core import documents, parquet
 from tileseer.model import model_files
 from tileseer.support import support_table
+from tileseer.validation.schema import Validation
 
 CHUNKED = {
     "headers": "headers/{arch}/{operation}/{chunk}.tar",
@@ -84,7 +85,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
             for stage, pattern in WHOLE.items()
             if (results / pattern.format(arch=arch, operation=operation)).exists()
         ),
-        mean_efficiency=documents.read_json(validation)["efficiency"]["mean"] if validation.exists() else None,
+        mean_efficiency=documents.read(validation, Validation).efficiency.mean if validation.exists() else None,
     )
 
 

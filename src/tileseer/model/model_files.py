@@ -15,8 +15,6 @@ No file holds a time, a host or a path, so the same models publish to the same b
 
 from __future__ import annotations
 
-from tileseer.core.documents import json_text as json_text
-
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
 SPEC = "feature_spec.json"
