@@ -96,57 +96,46 @@ class Line:
 
     def instance(self) -> Instance:
         """Content of an implicit-GEMM line."""
-        read = {"tiled": self._tiled, "explicit": self._explicit, "native": self._native}
-        return read[self.kind.form]()
+        return self._explicit() if self.kind.form == "explicit" else self._listed()
 
-    def _tiled(self) -> Instance:
-        kind = self.kind
+    def _listed(self) -> Instance:
+        kind, rules = self.kind, self._rules
         if kind.bk1 is not None and self._at(kind.bk1) != self._at(kind.ak1):
             raise self._error(f"AK1 is {self._at(kind.ak1)} and BK1 {self._at(kind.bk1)}; they have to be equal")
-        version = self._at(kind.version) if kind.version is not None else "v1"
-        pipeline, lossy = self._version(version, kind.direct is not None and self._flag(kind.direct))
+        if kind.form == "native":
+            word = self._at(kind.pipeline)
+            pipeline, lossy = self._word("pipeline", word, rules.pipelines), rules.lossy.get(word, "")
+            double_buffer = self._flag(kind.double_smem_buffer)
+        else:
+            version = self._at(kind.version) if kind.version is not None else "v1"
+            pipeline, lossy = self._version(version, self._flag(kind.direct))
+            double_buffer = pipeline == "compv4"
         scheduler = self._at(kind.scheduler) if kind.scheduler is not None else "Intrawave"
         tile = self._numbers(kind.tile)
-        return Instance(
-            variant=kind.variant,
-            specialization=self._word("specialization", self._at(kind.specialization), self._rules.specializations),
-            tile=(tile[0], tile[1], tile[2] * (tile[3] if len(tile) > 3 else 1)),
-            vectors=_triple(self._numbers(kind.vectors)),
-            pipeline=pipeline,
-            scheduler=self._word("scheduler", scheduler, self._rules.schedulers),
-            groups=self._number(kind.groups) if kind.groups is not None else 1,
-            block=self._number(kind.block),
-            ak1=self._number(kind.ak1),
-            matrix=_pair(self._numbers(kind.matrix)),
-            repeats=_pair(self._numbers(kind.repeats)),
-            double_smem_buffer=pipeline == "compv4",
-            split_image=kind.options.split_image,
-            two_stage=kind.options.two_stage,
-            lossy=lossy,
-        )
-
-    def _native(self) -> Instance:
-        kind = self.kind
-        word = self._at(kind.pipeline)
         streamk, persistent = self._streamk()
         return Instance(
             variant=kind.variant,
-            specialization=self._word("specialization", self._at(kind.specialization), self._rules.specializations),
-            tile=_triple(self._numbers(kind.tile)),
+            specialization=self._word("specialization", self._at(kind.specialization), rules.specializations),
+            tile=(tile[0], tile[1], tile[2] * (tile[3] if len(tile) > 3 else 1)),
             vectors=_triple(self._numbers(kind.vectors)),
-            pipeline=self._word("pipeline", word, self._rules.pipelines),
-            scheduler=self._word("scheduler", self._at(kind.scheduler), self._rules.schedulers),
-            groups=self._number(kind.groups),
-            waves=_triple(self._numbers(kind.waves)),
-            warp_tile=_triple(self._numbers(kind.warp_tile)),
-            double_smem_buffer=self._flag(kind.double_smem_buffer),
-            split_image=self._flag(kind.split_image),
+            pipeline=pipeline,
+            scheduler=self._word("scheduler", scheduler, rules.schedulers),
+            groups=self._number(kind.groups) if kind.groups is not None else 1,
+            block=self._number(kind.block) if kind.block is not None else 0,
+            ak1=self._number(kind.ak1) if kind.ak1 is not None else 0,
+            matrix=_pair(self._numbers(kind.matrix) or [0, 0]),
+            repeats=_pair(self._numbers(kind.repeats) or [0, 0]),
+            waves=_triple(self._numbers(kind.waves)) if kind.waves else None,
+            warp_tile=_triple(self._numbers(kind.warp_tile)) if kind.warp_tile else None,
+            double_smem_buffer=double_buffer,
+            split_image=kind.options.split_image or self._flag(kind.split_image),
             explicit_gemm=self._flag(kind.explicit_gemm),
-            wave_groups=self._number(kind.wave_groups),
+            two_stage=kind.options.two_stage,
+            wave_groups=self._number(kind.wave_groups) if kind.wave_groups is not None else 1,
             streamk=streamk,
             streamk_persistent=persistent,
-            native=True,
-            lossy=self._rules.lossy.get(word, ""),
+            native=kind.form == "native",
+            lossy=lossy,
         )
 
     def _streamk(self) -> tuple[str, bool]:
@@ -219,7 +208,7 @@ class Line:
         return [self._number(place) for place in places or []]
 
     def _flag(self, place: int | None) -> bool:
-        return self._converted(place, _FLAGS.__getitem__, "one of 0, 1, false, true")
+        return place is not None and self._converted(place, _FLAGS.__getitem__, "one of 0, 1, false, true")
 
     def _converted(self, place: int | None, convert: Callable[[str], Value], expected: str) -> Value:
         text = self._at(place)

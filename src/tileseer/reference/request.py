@@ -33,26 +33,20 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 """What a field is where no option gives it; ``double_smem_buffer`` follows the pipeline."""
 
-_OPTIONS = {
-    **{f"tile_{axis}": (f"--tile-{axis}",) for axis in "mnk"},
-    **{f"wave_{axis}": (f"--warp-{axis}", f"--wave-{axis}") for axis in "mnk"},
-    **{f"warp_tile_{axis}": (f"--warp-tile-{axis}",) for axis in "mnk"},
-    **{f"vec_{axis}": (f"--vector-{axis}", f"--vec-{axis}") for axis in "abc"},
-    "num_wave_groups": ("--num-wave-groups",),
-    "num_groups_to_merge": ("--num-groups-to-merge",),
-    "pipeline": ("--pipeline",),
-    "scheduler": ("--scheduler",),
-    "epilogue": ("--epilogue",),
-    "specialization": ("--specialization",),
-    **{f"pad_{axis}": (f"--pad-{axis}",) for axis in "mnk"},
-    "double_smem_buffer": ("--double-smem-buffer",),
-    "split_image": ("--split-image",),
-    "two_stage": ("--two-stage",),
-    "explicit_gemm": ("--explicit-gemm",),
-    "streamk_enabled": ("--streamk-enabled",),
-    "streamk_reduction": ("--streamk-reduction-strategy",),
-    "streamk_persistent": ("--streamk-persistent",),
-}
+_OTHER_WORDS = {"wave": "warp", "vec": "vector"}
+"""What the upstream generator's options call a part of a field's name."""
+
+
+def _options(field: str) -> tuple[str, ...]:
+    """The options that give a field, the first one for messages."""
+    if field == "streamk_reduction":
+        return ("--streamk-reduction-strategy",)
+    first, *rest = field.split("_")
+    words = dict.fromkeys((_OTHER_WORDS.get(first, first), first))
+    return tuple("--" + "-".join((word, *rest)) for word in words)
+
+
+_OPTIONS = {field: _options(field) for field in DEFAULTS}
 _HELP = {"wave": "waves a block", "tile": "block tile", "warp": "warp tile", "vec": "elements a vector access"}
 
 

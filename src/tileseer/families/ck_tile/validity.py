@@ -12,8 +12,6 @@ from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.enumeration import first_of, threads_fit, tile_divides
 from tileseer.gpu.arch import ArchSpecs
 
-Rule = Callable[[KernelConfig, str, ArchSpecs], str]
-
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 
 
@@ -90,27 +88,12 @@ def full_load_per_thread(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> s
     return ""
 
 
-RULES: tuple[Rule, ...] = (
-    waves_on_arch,
-    warp_tile_on_arch,
-    tile_divides,
-    threads_fit,
-    trait_allowed,
-    pipeline_fits_variant,
-    options_fit_variant,
-    buffering_fits_pipeline,
-    vector_widths,
-    lds_fits,
-    full_load_per_thread,
-)
+RULES: tuple[Callable[[KernelConfig, str, ArchSpecs], str], ...] = (
+    waves_on_arch, warp_tile_on_arch, tile_divides, threads_fit, trait_allowed, pipeline_fits_variant,
+    options_fit_variant, buffering_fits_pipeline, vector_widths, lds_fits, full_load_per_thread,
+)  # fmt: skip
 
 
 def first_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
     """(rule, reason) of the first rule that refuses, or two empty strings."""
     return first_of(RULES, kernel, arch, specs)
-
-
-def explain(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> list[tuple[str, bool, str]]:
-    """(rule, passed, reason) of every rule."""
-    reasons = [(rule.__name__, rule(kernel, arch, specs)) for rule in RULES]
-    return [(name, not reason, reason) for name, reason in reasons]

@@ -166,15 +166,9 @@ def groups_have_form(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
 
 
 RULES: tuple[Callable[[CutlassKernel, str, ArchSpecs], str], ...] = (
-    instruction_on_arch,
-    tile_divides,
-    threads_fit,
-    shared_memory_fits,
-    copies_are_asynchronous,
-    volumes_load_fully,
-    gradient_has_form,
-    groups_have_form,
-)
+    instruction_on_arch, tile_divides, threads_fit, shared_memory_fits, copies_are_asynchronous, volumes_load_fully,
+    gradient_has_form, groups_have_form,
+)  # fmt: skip
 
 
 def first_fault(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> tuple[str, str]:
