@@ -10,6 +10,8 @@
 #   two_times       measure one pair over and over (two_times.py)
 #   quick           tileseer bench --quick with a module of the workflow
 #   jobs            the log of the jobs: which GPU each had when
+#   rest            the same workflow once more: there is nothing to do; and with its last two outputs gone
+#   keep            logs, receipts, validation, models and report
 #   finish          cuDNN's times, an operation a GPU; the recording; the log of the jobs
 #   cache           keep what was compiled, for CARRIED of the next call
 # CARRIED is a folder with the wheels that the machine lacks (whl/ in whl.tar.xz), CUTLASS's headers (cutlass.tar.xz) and what was
@@ -172,6 +174,16 @@ while [ $# -gt 0 ]; do
         for file in "$state"/*.cudnn.csv; do cp "$file" "$state/recorded/$(basename "$file" .cudnn.csv)/cudnn.csv"; done
         tar -cf "$out/recorded.tar" -C "$state" recorded
         grep -rhE --include=*.details.jsonl '"event": "(session|drift)"' results/journals/sm_90 | gzip -9 > "$out/sessions.jsonl.gz"
+        ;;
+    rest)
+        for gone in nothing results/models results/reports; do
+            rm -rf "$gone"
+            workflow "$config" results/models/sm_90 results/reports/sm_90.html
+            echo "exit status $?"
+            grep -E 'Nothing to be done|restored' "$out/workflow.log" | tail -n 3
+        done
+        ;;
+    keep)
         tar -czf "$out/results.tar.gz" logs results/validation results/models results/build results/benchmark results/reports
         ;;
     quick)
