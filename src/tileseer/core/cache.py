@@ -70,7 +70,7 @@ class Collected(NamedTuple):
 
 
 def key(*parts: bytes | str) -> str:
-    """Return the digest of what an entry depends on: 64 hex digits, other parts give another one."""
+    """Digest of what an entry depends on: 64 hex digits, other parts give another one."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -80,7 +80,7 @@ def key(*parts: bytes | str) -> str:
 
 
 def default_folder() -> Path:
-    """Return the cache of this user: ``$XDG_CACHE_HOME/tileseer`` or ``~/.cache/tileseer``."""
+    """Cache folder of this user: ``$XDG_CACHE_HOME/tileseer`` or ``~/.cache/tileseer``."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(base):
         # The XDG specification: a relative path is to be ignored.
@@ -98,7 +98,7 @@ class Cache:
         self._max_bytes = max_bytes
 
     def get(self, key: str) -> bytes | None:
-        """Return the content kept under ``key``, or None; a damaged entry is removed and said so on stderr."""
+        """Content kept under ``key``, or None; a damaged entry is removed, with a line on stderr."""
         path = self._path(key)
         if not self._max_bytes:
             return None
@@ -140,7 +140,7 @@ class Cache:
         return True
 
     def made_once(self, key: str, make: Callable[[], bytes]) -> bytes:
-        """Return what is kept under ``key``; else ``make`` it and keep it, or wait for who makes it already."""
+        """Content kept under ``key``; else ``make`` it and keep it, or wait for the process that makes it already."""
         kept = self.get(key)
         if kept is not None:
             return kept
@@ -168,7 +168,7 @@ class Cache:
             yield ours
 
     def stats(self) -> Stats:
-        """Return how many entries there are and how large they are together."""
+        """Number of entries and their size together."""
         entries = list(self._scan())
         return Stats(str(self._folder), len(entries), sum(entry.size for entry in entries), self._max_bytes)
 
@@ -221,7 +221,7 @@ class Cache:
             yield self._folder / "size"
 
     def _reserve(self, size: Path, path: Path, wanted: int) -> tuple[int, Path]:
-        """Return a partial file of the wanted size, locked, so that no collection takes it for a dead one.
+        """Partial file of the wanted size, locked, so that no collection takes it for a dead one.
 
         The caller holds the lock of ``size``, as a collection does: none comes between making and locking.
         """
@@ -295,7 +295,7 @@ def _header(key: str, content: bytes) -> bytes:
 
 
 def _checked(key: str, whole: bytes) -> tuple[bytes | None, str]:
-    """Return (content, "") of an entry, or (None, what is wrong with it)."""
+    """(content, "") of an entry, or (None, its fault)."""
     line, _, content = whole.partition(b"\n")
     if not line.startswith(_MAGIC + b" "):
         return None, "it does not begin as an entry does"
@@ -305,7 +305,7 @@ def _checked(key: str, whole: bytes) -> tuple[bytes | None, str]:
 
 
 def _promised(size: Path) -> int | None:
-    """Return the number of promised bytes; None if nobody has counted yet or the file is damaged."""
+    """Number of promised bytes; None if nobody has counted yet or the file is damaged."""
     try:
         return int(size.read_text())
     except (FileNotFoundError, ValueError):
@@ -325,7 +325,7 @@ def _promise(size: Path, number: int) -> None:
 
 
 def _size_of(path: Path) -> int:
-    """Return the size of a file; 0 if it has become an entry by now."""
+    """Size of a file; 0 if it has become an entry by now."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -365,7 +365,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def open_cache(folder: str | None, max_gib: float) -> Cache:
-    """Return the cache that the configuration describes; ``UserError`` if the folder is no absolute path."""
+    """Cache that the configuration describes; ``UserError`` if the folder is no absolute path."""
     if folder is not None and not Path(folder).expanduser().is_absolute():
         raise UserError(f"cache.folder: {folder!r}: give an absolute path; a cache is shared between workflows")
     return Cache(default_folder() if folder is None else Path(folder).expanduser(), int(max_gib * 2**30))

@@ -72,7 +72,7 @@ def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 @cache
 def _files(name: str, source: Path) -> list[Path]:
-    """Return the files that importing ``name`` runs: the packages above it, and the module itself."""
+    """Files that importing ``name`` runs: the packages above it, and the module itself."""
     parts = name.split(".")
     files = [source.joinpath(*parts[:depth], "__init__.py") for depth in range(1, len(parts) + 1)]
     files.append(source.joinpath(*parts).with_suffix(".py"))

@@ -82,7 +82,7 @@ def begin(state: Path) -> BinaryIO:
 
 
 def job_prefix(state: Path) -> str:
-    """Return shell text that makes a job, and every process it starts, hold the lock of the jobs."""
+    """Shell text that makes a job, and every process it starts, hold the lock of the jobs."""
     return f"exec 9<>{state.as_posix()}/{JOBS}; flock --shared 9; "
 
 
@@ -109,7 +109,7 @@ def _wait_for_jobs(path: Path) -> None:
 
 
 def _slurm_jobs(folder: Path) -> list[str]:
-    """Return the user's SLURM jobs that were submitted from a folder and have not ended; none where SLURM is not used.
+    """The user's SLURM jobs that were submitted from a folder and have not ended; none where SLURM is not used.
 
     One that waits, or whose Snakemake is only starting, holds no lock yet.
     """
@@ -127,7 +127,7 @@ def _slurm_jobs(folder: Path) -> list[str]:
 
 
 def _holders(path: Path) -> list[int]:
-    """Return the other processes of this machine that have the file open, as far as we may look."""
+    """Other processes of this machine that have the file open, as far as we may look."""
     wanted = path.resolve()
     found = set()
     for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
