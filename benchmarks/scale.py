@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the workflow grows: with kernels, the graph of jobs; with measurements, the dataset stage. For docs/scale.md.
+"""How the workflow grows: with chunks, the graph of jobs; with measurements, the dataset stage. For docs/scale.md.
 
 The graph is that of the real rules with jobs that only write their outputs: a stand-in for Python, first in PATH,
 writes the files that a command line names, so what remains is Snakemake and our rules. The dataset stage is the real
@@ -29,9 +29,8 @@ import yaml
 
 from tileseer.benchmark import journal, receipt
 from tileseer.compile import build
-from tileseer.configs import plan
 from tileseer.conv.problem import DIMS, Problem
-from tileseer.core import parquet, seal
+from tileseer.core import parquet
 from tileseer.devices.base import STATUSES
 from tileseer.problems import problem_table
 from tileseer.problems.problem_sets import Entry
@@ -45,13 +44,12 @@ PROBLEMS = 1_000
 PAIRS_A_CHUNK = 100_000
 STAND_IN = """\
 #!/bin/sh
-# Writes every output that the command line of a stage names.
-while [ $# -gt 0 ]; do
-    case "$1" in
-    --plan) cp "$STAND_IN/plan.tsv" "$2"; cp "$STAND_IN/.plan.tsv.sha256" "${2%/*}/.${2##*/}.sha256" ;;
-    --output|--out-json|--out-python|--kernels|--rejected|--uses|--costs|--receipt|--quarantine) echo "$2" > "$2" ;;
+# Writes every output that the command line of a stage names: what is not there.
+for word; do
+    case "$word" in
+    results/journals/*) ;;
+    results/*) [ -e "$word" ] || echo x > "$word" ;;
     esac
-    shift
 done
 """
 
@@ -69,8 +67,8 @@ def used(command: Sequence[str], folder: Path, environment: Mapping[str, str]) -
     return {"cpu_s": usage.ru_utime + usage.ru_stime, "wall_s": wall, "peak_mib": usage.ru_maxrss / 1024}
 
 
-def graph(kernels: int, chunks: int) -> dict[str, float]:
-    """Return what a first run and one with nothing to do take, for so many kernels in so many chunks."""
+def graph(chunks: int, runs: bool) -> dict[str, float]:
+    """What a dry run of so many chunks takes; if the graph ``runs``, also a first run and one with nothing to do."""
     with tempfile.TemporaryDirectory(prefix="tileseer-scale-") as name:
         folder = Path(name)
         for part in PARTS:
@@ -79,29 +77,28 @@ def graph(kernels: int, chunks: int) -> dict[str, float]:
             shutil.copytree(source, folder / part, ignore=ignore) if source.is_dir() else shutil.copy(source, folder)
         config = {"operations": [OPERATION], "configs": {"chunks": chunks}, "lock": {"folder": "locks"}}
         (folder / "config/config.yaml").write_text(yaml.safe_dump(config))
-        names = [f"kernel_{number}" for number in range(kernels)]
-        (folder / "plan.tsv").write_text(plan.text((plan.chunk_of(name, chunks), name) for name in names))
-        seal.write(folder / "plan.tsv", folder / "plan.tsv")
         (folder / "stand_in").mkdir()
         (folder / "stand_in/python").write_text(STAND_IN)
         (folder / "stand_in/python").chmod(0o755)
         path = os.pathsep.join((str(folder / "stand_in"), str(Path(sys.executable).parent), os.environ["PATH"]))
-        environment = os.environ | {"PATH": path, "STAND_IN": str(folder)}
+        environment = os.environ | {"PATH": path}
         command = ["snakemake", "--cores", "2", TARGET]
+        dry = used([*command, "--dry-run", "--quiet"], folder, environment)
+        found = {"chunks": chunks, "dry_cpu_s": dry["cpu_s"], "dry_mib": dry["peak_mib"]}
+        if not runs:
+            return found
         first = used(command, folder, environment)
         jobs = len(re.findall(r"^Finished jobid", (folder / "run.log").read_text(), re.M))
         again = used(command, folder, environment)
         if "Nothing to be done" not in (folder / "run.log").read_text():
             sys.exit("error: the second run had something to do")
-    return {
-        "kernels": kernels,
-        "chunks": chunks,
+    return found | {
         "jobs": jobs,
         "first_cpu_s": first["cpu_s"],
         "job_ms": 1000 * (first["cpu_s"] - again["cpu_s"]) / jobs,
         "again_cpu_s": again["cpu_s"],
         "again_wall_s": again["wall_s"],
-        "peak_mib": max(first["peak_mib"], again["peak_mib"]),
+        "peak_mib": first["peak_mib"],
     }
 
 
@@ -120,7 +117,7 @@ def dataset(pairs: int, memory_mib: int, pairs_a_chunk: int) -> dict[str, float]
         command = [
             sys.executable, str(ROOT / "workflow/scripts/dataset.py"), "--arch", ARCH, "--operation", OPERATION,
             "--problems", "problems.parquet", *(word for kind in files for word in (f"--{kind}", *files[kind])),
-            "--output", "dataset.parquet", "--quarantine", "quarantine.tsv", "--memory-mib", str(memory_mib),
+            "--dataset", "dataset.parquet", "--quarantine", "quarantine.tsv", "--memory-mib", str(memory_mib),
         ]  # fmt: skip
         spent = used(command, folder, os.environ)
         size = (folder / "dataset.parquet").stat().st_size
@@ -198,16 +195,19 @@ def _measure(
 
 
 def graph_table(rows: Sequence[Mapping[str, float]]) -> str:
-    """Return the figures of the graph as a Markdown table."""
+    """Figures of the graph as a Markdown table."""
     lines = [
-        "| kernels | chunks | jobs | first run, CPU s | CPU ms a job | no-op, CPU s | no-op, wall s | memory, MiB |",
+        "| chunks | dry run, CPU s | memory, MiB | jobs | first run, CPU s | CPU ms a job | no-op, CPU s | no-op, wall s |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {r['kernels']:,} | {r['chunks']:,} | {r['jobs']:,} | {r['first_cpu_s']:.1f} | {r['job_ms']:.0f} "
-        f"| {r['again_cpu_s']:.1f} | {r['again_wall_s']:.1f} | {r['peak_mib']:.0f} |"
-        for r in rows
-    ]
+    for r in rows:
+        run = "| – " * 5
+        if "jobs" in r:
+            run = (
+                f"| {r['jobs']:,} | {r['first_cpu_s']:.1f} | {r['job_ms']:.0f} "
+                f"| {r['again_cpu_s']:.1f} | {r['again_wall_s']:.1f} "
+            )
+        lines.append(f"| {r['chunks']:,} | {r['dry_cpu_s']:.1f} | {r['dry_mib']:.0f} {run}|")
     return "\n".join(lines) + "\n"
 
 
@@ -226,7 +226,7 @@ def dataset_table(rows: Sequence[Mapping[str, float]]) -> str:
 
 
 def drawn(graphs: Sequence[Mapping[str, float]], datasets: Sequence[Mapping[str, float]]) -> str:
-    """Return the figures as SVG: CPU seconds and memory, by kernels and by measurements."""
+    """Return the figures as SVG: CPU seconds and memory, by chunks and by measurements."""
 
     def panel(points: list[dict[str, object]], x: str, y: str) -> alt.Chart:
         return (
@@ -245,7 +245,7 @@ def drawn(graphs: Sequence[Mapping[str, float]], datasets: Sequence[Mapping[str,
         ]
 
     chart = alt.hconcat(
-        panel(points(graphs, "kernels", first_run="first_cpu_s", no_op="again_cpu_s"), "kernels", "CPU seconds"),
+        panel(points(graphs, "chunks", dry_run="dry_cpu_s"), "chunks", "CPU seconds"),
         panel(points(datasets, "measurements", dataset_stage="cpu_s"), "measurements", "CPU seconds"),
         panel(points(datasets, "measurements", dataset_stage="peak_mib"), "measurements", "memory, MiB"),
     ).resolve_scale(color="independent")
@@ -264,8 +264,8 @@ def fill_in(page: Path, mark: str, text: str) -> None:
 def main() -> None:
     """Measure every size, print the tables, and write them and the drawing into a page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kernels", type=int, nargs="*", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--most-chunks", type=int, default=100, help="a chunk has 100 kernels, or more if this is less")
+    parser.add_argument("--chunks", type=int, nargs="*", default=[10, 100, 500, 1_000, 2_000])
+    parser.add_argument("--run-chunks", type=int, default=500, help="more chunks are planned and not run")
     parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--pairs-a-chunk", type=int, default=PAIRS_A_CHUNK, help="of the dataset stage")
     parser.add_argument("--memory-mib", type=int, default=1024, help="memory of the dataset stage")
@@ -277,7 +277,7 @@ def main() -> None:
         return
     datasets = [dataset(pairs, args.memory_mib, args.pairs_a_chunk) for pairs in args.measurements]
     print(dataset_table(datasets), flush=True)
-    graphs = [graph(kernels, min(args.most_chunks, max(1, kernels // 100))) for kernels in args.kernels]
+    graphs = [graph(chunks, chunks <= args.run_chunks) for chunks in args.chunks]
     print(graph_table(graphs), flush=True)
     if args.page:
         fill_in(args.page, "graph", graph_table(graphs))
