@@ -197,7 +197,8 @@ def _measure(
 def graph_table(rows: Sequence[Mapping[str, float]]) -> str:
     """Figures of the graph as a Markdown table."""
     lines = [
-        "| chunks | dry run, CPU s | memory, MiB | jobs | first run, CPU s | CPU ms a job | no-op, CPU s | no-op, wall s |",
+        "| chunks | dry run, CPU s | memory, MiB | jobs | first run, CPU s | CPU ms a job | no-op, CPU s "
+        "| no-op, wall s |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:

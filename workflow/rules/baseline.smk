@@ -7,7 +7,7 @@ rule baseline:
         **stage("baseline", ["model"], HARDWARE),
         dataset="results/datasets/{arch}/{operation}.parquet",
     output:
-        [f"{BASELINE}/{BOOSTER}", f"{BASELINE}/{SPEC}"],
+        BASELINE,
     log:
         "logs/{arch}/{operation}/baseline.log",
     benchmark:

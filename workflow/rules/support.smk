@@ -2,6 +2,7 @@
 #
 # By our rules, or by the host code of the compiled library; where the two differ is then a second table.
 LIBRARY = SETTINGS.support.source == "library"
+BUNDLE = "results/headers/{arch}/{operation}/{chunk}.tar"
 DIFFERENT = "results/support/{arch}/{operation}/{chunk}.disagreements.parquet"
 
 
@@ -14,7 +15,7 @@ rule support:
             [source("workflow/native/hip_stand_in.cpp")] if LIBRARY else [],
             toolchain=TOOLCHAIN if LIBRARY else "",
         ),
-        **({"headers": rules.headers.output.bundle} if LIBRARY else {}),
+        **({"headers": BUNDLE} if LIBRARY else {}),
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         problems="results/problems/{operation}.parquet",
     output:

@@ -5,7 +5,7 @@ COMPARED = "reference_trainer" in SETTINGS.validation.studies
 rule validation:
     input:
         TRAINED,
-        rules.baseline.output if COMPARED else [],
+        BASELINE if COMPARED else [],
         **stage(
             "validation",
             ["validation"],
