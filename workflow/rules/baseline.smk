@@ -1,5 +1,6 @@
 # A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
 BASELINE = "results/baseline/{arch}/{operation}"
+COMPARED_WITH = [f"{BASELINE}/{BOOSTER}", f"{BASELINE}/{SPEC}"]
 
 
 rule baseline:
@@ -7,7 +8,7 @@ rule baseline:
         **stage("baseline", ["model"], HARDWARE),
         dataset="results/datasets/{arch}/{operation}.parquet",
     output:
-        BASELINE,
+        COMPARED_WITH,
     log:
         "logs/{arch}/{operation}/baseline.log",
     benchmark:

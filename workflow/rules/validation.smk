@@ -5,7 +5,7 @@ COMPARED = "reference_trainer" in SETTINGS.validation.studies
 rule validation:
     input:
         TRAINED,
-        BASELINE if COMPARED else [],
+        COMPARED_WITH if COMPARED else [],
         **stage(
             "validation",
             ["validation"],
