@@ -8,13 +8,6 @@ from typing import Protocol
 
 from tileseer.families.gemm_kernel import GemmKernel
 
-BUILD_STATUSES = (
-    "ok", "compile_error", "compile_timeout", "compile_memory", "unsupported_by_ck", "resource_limit", "pruned",
-)  # fmt: skip
-"""``resource_limit``: no launch of the kernel fits on this GPU, whatever the problem. ``pruned``: it was built, and a
-limit (``build.Limits``) says that it is not worth measuring."""
-RESOURCE_SOURCES = ("estimated", "code_object")
-
 
 @dataclass(frozen=True)
 class CompileUnit:
@@ -48,7 +41,7 @@ class Resources:
     """What one kernel occupies. ``None`` is what the source does not know; an estimate knows little."""
 
     source: str
-    """One of ``RESOURCE_SOURCES``: a formula, or compiled code."""
+    """``estimated`` by a formula, or ``code_object``: read from compiled code."""
     vgprs: float | None = None
     """Vector registers a lane, without accumulation registers."""
     lds_bytes: int | None = None
@@ -74,7 +67,8 @@ class CompileResult:
     """Result of one unit. ``seconds`` and ``peak_mib`` go to the costs file only, which no stage reads."""
 
     status: str
-    """One of ``BUILD_STATUSES``."""
+    """ok, compile_error, compile_timeout, compile_memory, unsupported_by_ck, resource_limit (no launch fits on this
+    GPU, whatever the problem), or pruned (built, and beyond ``build.Limits``)."""
     reason: str
     """Why it is not ``ok``, one line; else empty."""
     resources: Resources

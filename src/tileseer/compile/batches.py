@@ -41,8 +41,6 @@ class BatchToolchain(compiler.Builder, ABC):
     """A toolchain for one arch against one tree of headers."""
 
     hardware: Hardware
-    runs: int = 0
-    """How many times the compiler has run."""
 
     result_format: ClassVar[str]
     """Name and version of what is kept of a kernel."""
@@ -112,7 +110,6 @@ class BatchToolchain(compiler.Builder, ABC):
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
     def _compiled(self, units: Sequence[CompileUnit], again: bool = True) -> list[CompileResult]:
-        self.runs += 1
         run, built = self.run(units)
         if run.outcome == "ok":
             seconds = run.seconds / len(units)

@@ -51,7 +51,7 @@ class _Sentinel:
 
 
 class GpuDevice:
-    """Measures through a ``Supervisor``. Close it after use."""
+    """Measures through a ``Supervisor``, which its caller closes."""
 
     def __init__(
         self,
@@ -100,10 +100,6 @@ class GpuDevice:
         timing |= {name: getattr(t, name) for name in TIMED}
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
-
-    def close(self) -> None:
-        """End the worker."""
-        self._supervisor.close()
 
     def measure(
         self,

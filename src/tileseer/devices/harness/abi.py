@@ -14,7 +14,6 @@ OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 """By their number in the interface."""
 CACHES = ("cold", "warm")
-STOPS = ("converged", "samples", "budget", "hopeless")
 PROBLEM_DIMS = {
     "N": "N", "G": "G", "C": "C", "K": "K", "input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z",
     "filter_y": "Y", "filter_x": "X", "stride_d": "stride_d", "stride_h": "stride_h", "stride_w": "stride_w",

@@ -22,12 +22,11 @@ KILL_WAIT_S = 30.0
 
 
 class Fault(Exception):
-    """A worker that did not answer: ``kind`` is ``crash`` or ``run_timeout``, ``phase`` what it was doing."""
+    """A worker that did not answer: ``kind`` is ``crash`` or ``run_timeout``."""
 
-    def __init__(self, kind: str, phase: str, text: str) -> None:
+    def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.kind = kind
-        self.phase = phase
 
 
 class Worker:
@@ -97,13 +96,13 @@ class Worker:
                 raise ValueError("neither a phase nor an answer")
         except ValueError as error:
             text = f"the worker sent no reply but {line[:80]!r} ({error})"
-            raise Fault("crash", self._phase, text) from None
+            raise Fault("crash", text) from None
         return reply
 
     def _line(self, deadline: float, limit_s: float) -> bytes:
         while b"\n" not in self._pending:
             if not self._selector.select(max(0.0, deadline - time.monotonic())):
-                raise Fault("run_timeout", self._phase, f"no answer after {limit_s:g} s in phase {self._phase}")
+                raise Fault("run_timeout", f"no answer after {limit_s:g} s in phase {self._phase}")
             part = os.read(self._receive, 1 << 16)
             if not part:
                 raise self._died()
@@ -117,7 +116,7 @@ class Worker:
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         printed = self.printed().strip().splitlines()
         last = f": {printed[-1][:200]}" if printed else ""
-        return Fault("crash", self._phase, f"{how} in phase {self._phase}{last}")
+        return Fault("crash", f"{how} in phase {self._phase}{last}")
 
     def printed(self) -> str:
         """End of what the worker and its kernels printed."""

@@ -144,7 +144,7 @@ class Supervisor:
         if answer["code"] == abi.DEVICE_FAULT:
             # The context is gone, and with it the worker's use.
             self.close()
-            raise Fault("crash", "device", answer["error"])
+            raise Fault("crash", answer["error"])
         return answer
 
     def _verdict(self, answer: dict[str, Any], request: Request, faults: tuple[str, ...]) -> Outcome:
