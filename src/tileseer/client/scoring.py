@@ -236,7 +236,7 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
 def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:
     """The resources of the candidate of the pool that shares the most fields with each kernel.
 
-    There are formulas for the registers of CK Tile kernels only; of others the pool is all that is known.
+    Where a family has no formulas for registers, the pool is all that is known.
     """
     pool = selector.pool
     same = np.zeros((len(table), len(pool)), np.int64)

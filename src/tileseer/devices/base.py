@@ -67,6 +67,6 @@ class Device(Protocol):
     ) -> Times:
         """Time n pairs: rows ``problem_index`` of ``problems`` with rows ``candidate_index`` of ``candidates``.
 
-        ``problems`` has the fields of ``Problem`` (one direction), ``candidates`` those of ``KernelConfig`` and
+        ``problems`` has the fields of ``Problem`` (one direction), ``candidates`` those of the kernel and
         ``split_k``; both index arrays are int [n].
         """

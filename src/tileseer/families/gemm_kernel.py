@@ -1,8 +1,4 @@
-"""What the kernels of every family have in common: they are implicit GEMMs, cut into tiles.
-
-Fields that mean the same have the same names
-in all families, so that rules, features and tables need one definition.
-"""
+"""What the kernels of every family have in common: fields of one meaning have one name, and names one grammar."""
 
 from __future__ import annotations
 
