@@ -16,7 +16,7 @@ models: $(READY)
 	$(RUN) snakemake --cores all results/models/gfx950
 
 test: $(READY_DEV)
-	$(RUN) python -m pytest --numprocesses auto
+	$(RUN) python -m pytest --numprocesses auto --dist worksteal
 
 # ruff without its cache: how imports are sorted depends on which modules there are.
 lint: $(READY_DEV)
