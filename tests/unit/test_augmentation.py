@@ -1,4 +1,4 @@
-"""Imagined problems: convolutions near the given ones, of the same kind, and the same for the same seed."""
+"""Augmentation: convolutions near the given ones, of the same kind, and the same for the same seed."""
 
 import numpy as np
 from test_serving import random_shapes

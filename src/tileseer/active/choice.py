@@ -89,7 +89,10 @@ def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> 
         if number + 1 == settings.rounds or left <= 0:
             break
         score = _scores(pool, matrix, tflops, settings.seed)
-        before, picks = picks, _best_of_each(pool.problem, np.where(np.isnan(tflops) & (round_of >= 0), -np.inf, score))
+        before, picks = (
+            picks,
+            cross_validation.picks(pool.problem, np.where(np.isnan(tflops) & (round_of >= 0), -np.inf, score)),
+        )
         if before is not None:
             changed = float(np.mean(score[picks] - score[before] > AS_GOOD))
             if changed <= settings.stable:
@@ -138,11 +141,6 @@ def _draw(pool: Pool, seed: int) -> np.ndarray:
     tables = (pool.problems["problem_key"], pool.candidates["candidate"])
     problem, candidate = (draws.of_names(f"{seed},{name}" for name in table) for table in tables)
     return draws.of_pairs(problem[pool.problem], candidate[pool.candidate])
-
-
-def _best_of_each(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
-    order = np.lexsort((-score, problem))
-    return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
 def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:

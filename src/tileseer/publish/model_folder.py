@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tileseer.core import documents, seal
 from tileseer.core.errors import UserError
@@ -45,7 +46,7 @@ def publish(
     trained = {_origin(folder / SPEC): folder for folder in trainings}
     reports = {_origin(path).operation: path for path in validations}
     served = {_origin(folder / SERVING).operation: folder for folder in servings}
-    arch, device, device_kind = (_common(trained, field) for field in ("arch", "device", "device_kind"))
+    common = {field: _common(trained, field) for field in ("arch", "device", "device_kind")}
     output.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
@@ -55,23 +56,14 @@ def publish(
             for kind, found in (("validation report", reports), ("serving folder", served)):
                 if operation not in found:
                     raise UserError(f"{training}: no {kind} of operation {operation} was given")
-            folder = f"grouped_conv_{operation}_{arch}"
+            folder = f"grouped_conv_{operation}_{common['arch']}"
             operations[operation] = Entry(folder=folder)
             _collect(training, reports[operation], served[operation], origin, building / folder)
         if set(reports) != set(operations):
             raise UserError(f"publish: no training for the report of {min(set(reports) - set(operations))}")
         if provenance is not None:
             documents.write(building / PROVENANCE, provenance, sealed=False)
-        index = Index.model_validate(
-            {
-                "format": FORMAT,
-                "arch": arch,
-                "device": device,
-                "device_kind": device_kind,
-                "operations": operations,
-                "sha256": hashes(building),
-            }
-        )
+        index = Index(format=FORMAT, **common, operations=operations, sha256=hashes(building))
         documents.write(building / INDEX, index, sealed=False)
         _move(building, output)
     finally:
@@ -86,11 +78,11 @@ def _origin(path: Path) -> Origin:
     return checked({name: fields[name] for name in Origin.model_fields if name in fields}, Origin, str(path))
 
 
-def _common(trained: Mapping[Origin, Path], field: str) -> str:
+def _common(trained: Mapping[Origin, Path], field: str) -> Any:
     values = sorted({getattr(origin, field) for origin in trained})
     if len(values) > 1:
         raise UserError(f"publish: the models differ in {field}: {', '.join(values)}; one directory holds one")
-    return str(values[0])
+    return values[0]
 
 
 def _collect(training: Path, report: Path, serving: Path, origin: Origin, folder: Path) -> None:
