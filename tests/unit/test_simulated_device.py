@@ -294,7 +294,7 @@ def test_identity_tells_everything_apart_that_changes_a_time():
 
 def test_identity_follows_every_module_of_the_simulator():
     used = modules.used_by(ROOT / "src/tileseer/devices/simulated.py", ROOT / "src")
-    of_devices = {Path(name).relative_to(ROOT / "src/tileseer").as_posix() for name in used if "/devices/" in name}
+    of_devices = {Path(name).relative_to(ROOT / "src/tileseer").as_posix() for name in used if "/devices/" in str(name)}
     hashed = set(simulated.sources(of_arch("gfx950")))
     assert of_devices - {"devices/__init__.py", "devices/base.py"} <= hashed
     assert {f"families/ck_tile/{name}.py" for name in ("resources", "support", "simulated")} <= hashed
