@@ -3,7 +3,12 @@ import re
 
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
-JOURNAL_FILES = each_chunk([JOURNAL, REPEATS] if MEASURED else [JOURNAL])
+# No inputs of the rule: who has the receipts has these, and --batch dataset=1/10 deals chunks.
+BEHIND_RECEIPTS = {
+    "build": each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
+    "support": each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
+    "journals": each_chunk([JOURNAL, REPEATS] if MEASURED else [JOURNAL]),
+}
 
 
 def recording_of(arch, operation):
@@ -18,8 +23,6 @@ rule dataset:
     input:
         **stage("dataset"),
         problems="results/problems/{operation}.parquet",
-        build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
-        support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
         receipts=each_chunk("results/benchmark/{arch}/{operation}/{chunk}.json"),
         aliases=ALIASES,
         chosen=CHOSEN,
@@ -37,7 +40,7 @@ rule dataset:
     resources:
         mem_mb=1024,
     params:
-        **command("dataset", journals=JOURNAL_FILES),
+        **command("dataset", **BEHIND_RECEIPTS),
     message:
         "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
