@@ -63,8 +63,9 @@ def test_rules_and_files_can_be_listed(copy):
     assert len(lines) > 30 and all(line.endswith("no update") for line in lines)
 
 
-@pytest.mark.parametrize("chunks", [1, 40])
-def test_a_chunk_may_be_empty(made, copy, chunks):
+@pytest.mark.parametrize("chunks", [1, 5])
+def test_other_numbers_of_chunks_give_the_same_dataset(copy, chunks):
+    """With five, chunk 1 has no kernel."""
     before = copy.read("results/datasets/gfx950/forward_bf16.parquet")
     copy.configure(configs={"rule_set": "config/rule_sets/small.yaml", "chunks": chunks})
     run = copy.make("results/datasets/gfx950/forward_bf16.parquet")
