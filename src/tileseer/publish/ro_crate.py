@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
@@ -52,13 +52,13 @@ def write(models: Path, output: Path, date: str | None = None, licence: str | No
 
 def metadata(
     made: Provenance, index: published.Index, sizes: dict[str, int], day: str, licence: str | None
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """The JSON-LD of the crate; ``sizes`` are bytes of each file of the index."""
     files = [_file(MODELS + name, digest, sizes[name]) for name, digest in sorted(index.sha256.items())]
     files.append({"@id": MODELS + model_files.INDEX, "@type": "File", "encodingFormat": "application/json"})
     kinds = sorted({one.measurements.device_kind for one in made.operations.values()})
     inputs = made.files | {path: digest for one in made.operations.values() for path, digest in one.inputs.items()}
-    root = {
+    root: dict[str, object] = {
         "@id": "./",
         "@type": "Dataset",
         "name": f"Kernel selection models for {made.arch}",
@@ -70,7 +70,7 @@ def metadata(
         "hasPart": [{"@id": file["@id"]} for file in files],
         "mentions": {"@id": "#training"},
     }
-    graph: list[dict[str, Any]] = [
+    graph: list[Mapping[str, object]] = [
         {"@id": FILE, "@type": "CreativeWork", "about": {"@id": "./"}, "conformsTo": {"@id": PROFILE}},
         root,
         *files,
@@ -104,7 +104,7 @@ def metadata(
     return {"@context": CONTEXT, "@graph": graph}
 
 
-def _file(name: str, digest: str, size: int) -> dict[str, Any]:
+def _file(name: str, digest: str, size: int) -> dict[str, object]:
     formats = {".json": "application/json", ".parquet": "application/vnd.apache.parquet", ".hpp": "text/x-c++hdr"}
     return {
         "@id": name,

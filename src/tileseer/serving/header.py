@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import lightgbm
@@ -70,7 +69,7 @@ def render(
         return environment.from_string(template.read_text(encoding="utf-8")).render(content)
 
 
-def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, Any]:
+def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree asks for are computed."""
     names = cascade.booster.feature_name()
     trees = trees_of(cascade.booster.model_to_string())
@@ -96,7 +95,7 @@ def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _rules(cascade: Cascade) -> dict[str, Any]:
+def _rules(cascade: Cascade) -> dict[str, object]:
     rules, always = rule_values(cascade)
     writer = Writer("rule_table")
     body, results = writer.loop({str(number): rule for number, rule in enumerate(rules)})
@@ -110,7 +109,7 @@ def _rules(cascade: Cascade) -> dict[str, Any]:
     }
 
 
-def _forest(trees: Sequence[Tree], start_of: dict[int, int]) -> dict[str, Any]:
+def _forest(trees: Sequence[Tree], start_of: dict[int, int]) -> dict[str, object]:
     """The nodes of all trees, breadth first: the right child stands behind the left one, a leaf leads to itself.
 
     So a walk is the same number of steps for every candidate, without a branch.
