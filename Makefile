@@ -124,7 +124,7 @@ $(CRAWL)/.ready: config/problems/crawl.txt
 
 # Crawl the whole zoo again and say whether the committed tables differ.
 problems: $(CRAWL)/.ready
-	$(CRAWL)/bin/tileseer crawl --zoo config/problems/zoo.yaml --output config/problems --jobs 2
+	$(CRAWL)/bin/python tools/crawl_zoo.py --zoo config/problems/zoo.yaml --output config/problems --jobs 2
 	git diff --exit-code --stat -- config/problems
 
 # The tests of `tileseer crawl` with the real torch and onnx.

@@ -15,7 +15,8 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
 from tileseer.problems import foreign_problems
-from tileseer.problems.crawl import user_model, zoo
+from tileseer.problems.crawl import user_model
+from zoo import entries
 
 PLAIN = {name: 0 if name.startswith("pad") else 1 for name in DIMS} | {"N": 8, "C": 64, "K": 64, "Hi": 14, "Wi": 14}
 LAYER = {"network": "net", "family": "f", "run": "infer", "layer": "conv", "layout": "NCHW", "directions": "forward"}
@@ -117,7 +118,7 @@ def test_a_hostile_zoo_file_is_read_or_told_with_the_file(data, tmp_path_factory
     path = tmp_path_factory.mktemp("zoo") / "zoo.yaml"
     path.write_text(yaml.safe_dump({"packages": {"p": {"licence": "MIT"}}, "groups": [group]}))
     try:
-        zoo.load(path)
+        entries.load(path)
     except UserError as error:
         assert str(path) in str(error)
 

@@ -8,8 +8,8 @@ import yaml
 from tileseer.conv import layers
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl import tables, zoo
 from tileseer.problems.crawl.observed import Observed, tabulate
+from zoo import entries, tables
 
 CONV = Observed("conv", 8, 1, 16, 32, (28, 20), (3, 3), (2, 2), (1, 1), (1, 1))
 
@@ -72,7 +72,7 @@ def write(path, **changes):
 
 
 def test_a_zoo_file_is_read(tmp_path):
-    _, (entry,) = zoo.load(write(tmp_path / "zoo.yaml"))
+    _, (entry,) = entries.load(write(tmp_path / "zoo.yaml"))
     assert (entry.name, entry.runs[0].trained, entry.runs[0].shape) == ("n", True, (8, 3, 4))
 
 
@@ -89,4 +89,4 @@ def test_a_zoo_file_is_read(tmp_path):
 )
 def test_a_wrong_zoo_file_is_refused(tmp_path, changes, told):
     with pytest.raises(UserError, match=told):
-        zoo.load(write(tmp_path / "zoo.yaml", **changes))
+        entries.load(write(tmp_path / "zoo.yaml", **changes))

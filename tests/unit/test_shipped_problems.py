@@ -10,8 +10,8 @@ import pytest
 from tileseer.conv import layers
 from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.problems import training_set
-from tileseer.problems.crawl import tables, zoo
 from tileseer.settings.inputs import ProblemsSettings
+from zoo import entries, tables
 
 PROBLEMS = Path(__file__).parents[2] / "config/problems"
 
@@ -58,17 +58,17 @@ def test_test_networks_are_whole(table, networks):
 
 
 def test_every_network_of_the_zoo_is_in_the_table_or_among_what_was_left_out(table, networks):
-    _, entries = zoo.load(PROBLEMS / "zoo.yaml")
+    _, named = entries.load(PROBLEMS / "zoo.yaml")
     left_out = {network for network, *_ in rows_of("left_out.csv", tables.LeftOut._fields)}
     known = {row.network for row in networks}
     assert known == {layer.network for layer in table}
-    assert {entry.name for entry in entries} == known | left_out
+    assert {entry.name for entry in named} == known | left_out
 
 
 def test_the_page_and_its_figures_are_of_these_tables(table, networks, tmp_path):
-    page = pytest.importorskip("tileseer.problems.crawl.page", exc_type=ImportError)
+    page = pytest.importorskip("zoo.page", exc_type=ImportError)
     left_out = [tables.LeftOut(*words, int(n)) for *words, n in rows_of("left_out.csv", tables.LeftOut._fields)]
-    packages, _ = zoo.load(PROBLEMS / "zoo.yaml")
+    packages, _ = entries.load(PROBLEMS / "zoo.yaml")
     tables.write(tmp_path, networks, table, left_out)
     page.write(tmp_path, packages, networks, table, left_out)
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

@@ -1,4 +1,4 @@
-"""``tileseer crawl``: find the convolutions of a user's own model, or of the whole zoo."""
+"""``tileseer crawl``: find the convolutions of a user's own model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.conv import layers
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 
 EXAMPLES = (
     "tileseer crawl --torch torchvision.models:resnet50 --input 8x3x224x224 --output my_model.csv",
@@ -22,27 +21,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--torch", metavar="MODULE:CALLABLE", help="a callable without arguments that makes a model")
     source.add_argument("--onnx", type=Path, metavar="FILE", help="an ONNX model")
-    source.add_argument(
-        "--zoo", type=Path, metavar="FILE", help="a zoo file; --output is then the folder of its tables"
-    )
     parser.add_argument(
         "--input", action="append", default=[], metavar="[NAME=]SHAPE",
         help="shape of an input, batch first, such as 8x3x224x224; repeat it for each further input",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, required=True, help="the table to write, or with --zoo a folder")
+    parser.add_argument("--output", type=Path, required=True, help="the table to write")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
-    parser.add_argument("--jobs", type=options.positive, default=1, help="processes that crawl a zoo (default: 1)")
     options.add_json(parser)
-    parser.epilog = (
-        "Needs the packages of the extra: pip install 'tileseer[crawl]'; the zoo: config/problems/crawl.txt."
-    )
+    parser.epilog = "Needs the packages of the extra: pip install 'tileseer[crawl]'."
 
 
 def run(args: argparse.Namespace) -> int:
     """Crawl, write the table, list the convolutions left out; exit status 1 if nothing was found."""
-    if args.zoo:
-        return _zoo(args)
     # What reads torch and ONNX models is imported where it is used: neither is part of the plain package.
     from tileseer.problems.crawl import user_model
 
@@ -62,23 +53,4 @@ def run(args: argparse.Namespace) -> int:
         "table": args.output, "network": network, "layers": len(found), "convolutions": total, "left_out": left_out
     }  # fmt: skip
     options.answer(args, content, [f"{args.output}: {len(found)} distinct convolutions of {total} that {network} runs"])
-    return 0
-
-
-def _zoo(args: argparse.Namespace) -> int:
-    if args.input or args.train or args.network:
-        raise UserError(
-            "--zoo: the zoo file says on which inputs its networks run; drop --input, --train and --network"
-        )
-    from tileseer.problems.crawl import page, tables, zoo, zoo_run
-
-    packages, entries = zoo.load(args.zoo)
-    networks = tables.network_rows(entries)
-    result = zoo_run.crawl_all(entries, args.jobs, lambda line: print(line, file=sys.stderr))
-    tables.write(args.output, networks, result.layers, result.left_out)
-    page.write(args.output, packages, networks, result.layers, result.left_out)
-    failed = sum(not count for *_, count in result.left_out)
-    count = len(result.layers)
-    content = {"table": args.output, "networks": len(networks), "layers": count, "failed_runs": failed}
-    options.answer(args, content, [f"{args.output}: {count} layers of {len(networks)} networks; {failed} runs failed"])
     return 0

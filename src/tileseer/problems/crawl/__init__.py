@@ -1,1 +1,1 @@
-"""The convolutions of networks: of the shipped zoo, and of a user's own model (extra ``crawl``)."""
+"""The convolutions of a user's own model (extra ``crawl``)."""

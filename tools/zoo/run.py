@@ -13,10 +13,11 @@ from typing import Any
 
 from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl import foreign, tables
+from tileseer.problems.crawl import foreign
 from tileseer.problems.crawl.observed import tabulate
-from tileseer.problems.crawl.tables import LeftOut
-from tileseer.problems.crawl.zoo import Entry
+from zoo import tables
+from zoo.entries import Entry
+from zoo.tables import LeftOut
 
 LONGEST_REASON = 160
 
@@ -33,7 +34,7 @@ def crawl(entry: Entry) -> Crawled:
     """Make one network and run it; whatever it raises becomes a row of what was left out, with 0 convolutions."""
     # torch is imported here, so that reading a zoo file needs none.
     from tileseer.problems.crawl import torch_record
-    from tileseer.problems.crawl.feeds import FEEDS
+    from zoo.feeds import FEEDS
 
     result = Crawled()
     if entry.group.feed not in FEEDS:

@@ -13,7 +13,7 @@ from tileseer.conv import layers
 from tileseer.conv.layers import Layer
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl.zoo import Entry
+from zoo.entries import Entry
 
 LAYERS, NETWORKS, LEFT_OUT = "layers.csv", "networks.csv", "left_out.csv"
 # The project's first name: another salt would deal every network anew.

@@ -12,10 +12,10 @@ import vl_convert
 from tileseer.conv.layers import SPLITS, Layer
 from tileseer.conv.operation import VARIANTS
 from tileseer.conv.problem import DIMS
-from tileseer.core import places, templates
+from tileseer.core import templates
 from tileseer.core.atomic import write_text
-from tileseer.problems.crawl.tables import LeftOut, NetworkRow
-from tileseer.problems.crawl.zoo import Package
+from zoo.entries import Package
+from zoo.tables import LeftOut, NetworkRow
 
 PAGE = "networks.md"
 Value = Callable[[Mapping[str, int]], int]
@@ -101,7 +101,7 @@ def _page(
         families[row.family, row.split].append(f"{row.network} {len(dims_of[row.network])}")
     used = sorted(Counter((row.package, row.version) for row in shown).items())
 
-    template = places.workflow_folder() / f"workflow/templates/{PAGE}.j2"
+    template = Path(__file__).with_name(f"{PAGE}.j2")
     with templates.mistakes_named(template):
         return (
             templates.environment(template.parent)
