@@ -4,6 +4,7 @@ import json
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from small_workflow import TARGETS
 
 ACTIVE = {"training_share": 0.3}
 CHOSEN = "results/active/gfx950/forward_bf16.parquet"
@@ -27,7 +28,7 @@ def test_few_training_pairs_are_measured_and_chosen_again_from_the_journal(fresh
 
     kept = {name: fresh.read(name) for name in (CHOSEN, DATASET, REPORT)}
     (fresh.folder / CHOSEN).unlink()
-    again = fresh.make()
+    again = fresh.make(CHOSEN, *TARGETS)
     assert again.jobs["active"] == 1
     assert again.measured == 0
     assert {name: fresh.read(name) for name in kept} == kept

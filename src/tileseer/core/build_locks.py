@@ -23,7 +23,7 @@ _DIGITS = 15
 def claimed(file: Path, keys: Sequence[str], wait: bool) -> Iterator[set[str]]:
     """Hold the claims on ``keys``; yield those that are ours: all if we ``wait``, else those that nobody else holds.
 
-    Who waits must hold no other claim. Keys are taken in order, so that two who wait never wait for each other.
+    A waiting process must hold no other claim. Keys are taken in order, so that two who wait never wait for each other.
     """
     handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
