@@ -7,6 +7,7 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/inputs.smk"
 include: "workflow/rules/arch_specs.smk"
 include: "workflow/rules/problems.smk"
 include: "workflow/rules/configs.smk"

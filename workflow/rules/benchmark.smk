@@ -11,13 +11,6 @@ JOURNALS = {
 }
 
 
-def recording(wildcards):
-    """Table that the device replays, if it is one that does."""
-    if SETTINGS.benchmark.device != "recorded":
-        return []
-    return [f"config/recordings/{product(wildcards)}/{wildcards.operation}.parquet"]
-
-
 rule benchmark:
     input:
         **stage("benchmark", ["benchmark"], DEVICE),

@@ -1,22 +1,10 @@
 # Stage 7: bring the journals of all chunks together; or replay those of an arch that was measured elsewhere.
-import re
-
-RECORDINGS = SETTINGS.replays
-RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
 # No inputs of the rule: who has the receipts has these, and --batch dataset=1/10 deals chunks.
 BEHIND_RECEIPTS = {
     "build": each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
     "support": each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
     "journals": each_chunk([JOURNAL, REPEATS] if MEASURED else [JOURNAL]),
 }
-
-
-def recording_of(arch, operation):
-    """Files of a recording that the dataset of one operation is made from."""
-    tables = (
-        f"{operation}/{name}.parquet" for name in ("kernels", "pairs", "problems")
-    )
-    return [f"{RECORDINGS[arch]}/{name}" for name in ("recording.json", *tables)]
 
 
 rule dataset:

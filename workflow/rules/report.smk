@@ -3,22 +3,6 @@ PAGE = source("workflow/templates/report.html.j2")
 PAGE_SCRIPT = source("workflow/templates/report.js")
 
 
-def recording_shown(wildcards):
-    """Folder of the recording that is replayed, or nothing."""
-    return [RECORDINGS[wildcards.arch]] if wildcards.arch in RECORDINGS else []
-
-
-def recorded_tables(wildcards):
-    """How a recording was made, and what its kernels are compared with, where it has that."""
-    folder = RECORDINGS.get(wildcards.arch)
-    names = ["recording.json", *(f"{each}/cudnn.csv" for each in SETTINGS.operations)]
-    return [
-        f"{folder}/{name}"
-        for name in names
-        if folder and os.path.exists(f"{folder}/{name}")
-    ]
-
-
 rule report:
     input:
         each_operation(*(f"{TRAINING}/{name}" for name in SHOWN)),

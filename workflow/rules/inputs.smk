@@ -1,0 +1,71 @@
+# Inputs that depend on the arch: recordings, and the tables that models were made from.
+import re
+
+RECORDINGS = SETTINGS.replays
+RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
+
+
+def recording(wildcards):
+    """Table that the device replays, if it is one that does."""
+    if SETTINGS.benchmark.device != "recorded":
+        return []
+    return [f"config/recordings/{product(wildcards)}/{wildcards.operation}.parquet"]
+
+
+def recording_of(arch, operation):
+    """Files of a recording that the dataset of one operation is made from."""
+    tables = (
+        f"{operation}/{name}.parquet" for name in ("kernels", "pairs", "problems")
+    )
+    return [f"{RECORDINGS[arch]}/{name}" for name in ("recording.json", *tables)]
+
+
+def made_from(wildcards):
+    """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
+    tables = ["results/datasets/{arch}/{operation}.parquet"]
+    if wildcards.arch not in RECORDINGS:
+        tables += [
+            "results/problems/{operation}.parquet",
+            "results/configs/{arch}/{operation}.parquet",
+        ]
+    return [
+        table.format(arch=wildcards.arch, operation=each)
+        for each in SETTINGS.operations
+        for table in tables
+    ]
+
+
+def files_read(wildcards):
+    """Tables that the stages of an arch read and none of them made; no scripts, which are code."""
+    replaying = "recorded problems model baseline validation serving".split()
+    recorded = wildcards.arch in RECORDINGS
+    found = {
+        path
+        for name, paths in READS.items()
+        if name in replaying or not recorded
+        for path in paths
+    }
+    found = {path for path in found if not path.startswith(source("workflow") + "/")}
+    if recorded:
+        found |= {
+            path
+            for each in SETTINGS.operations
+            for path in recording_of(wildcards.arch, each)
+        }
+    return sorted(found)
+
+
+def recording_shown(wildcards):
+    """Folder of the recording that is replayed, or nothing."""
+    return [RECORDINGS[wildcards.arch]] if wildcards.arch in RECORDINGS else []
+
+
+def recorded_tables(wildcards):
+    """How a recording was made, and what its kernels are compared with, where it has that."""
+    folder = RECORDINGS.get(wildcards.arch)
+    names = ["recording.json", *(f"{each}/cudnn.csv" for each in SETTINGS.operations)]
+    return [
+        f"{folder}/{name}"
+        for name in names
+        if folder and os.path.exists(f"{folder}/{name}")
+    ]
