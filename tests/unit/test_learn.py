@@ -25,9 +25,10 @@ def changed(**settings):
     return TrainingParameters(**{**samples.SMALL.model_dump(), **settings})
 
 
-def test_two_trainings_give_the_same_bytes_with_any_threads(trained):
+@pytest.mark.parametrize("threads", [2, 3])
+def test_two_trainings_give_the_same_bytes_with_any_threads(trained, threads):
     data = samples.measured()
-    again = trainer.train(data, samples.product(), samples.SMALL, threads=2)
+    again = trainer.train(data, samples.product(), samples.SMALL, threads=threads)
     assert again.model.text == trained.model.text
     assert again.cv == trained.cv
     assert again.manifest == trained.manifest

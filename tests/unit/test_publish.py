@@ -25,24 +25,24 @@ API = samples.CONFIG / "ck_api.yaml"
 SMALL_SERVING = ServingParameters(trees=12, num_leaves=15, max_depth=6, short_lists=[[4, 4]])
 
 
-def make(folder, variant):
-    """Train and validate one operation; return its training folder and its report."""
+def make(folder, variant, threads=1):
+    """Train, validate and serve one operation; return its training folder, its report and its serving folder."""
     data, product = samples.measured(variant), samples.product()
-    trained = trainer.train(data, product, samples.SMALL)
+    trained = trainer.train(data, product, samples.SMALL, threads)
     training = folder / "training" / data.operation
     trained.save(training)
-    ranked = ranking.rank_pool(data, trained.model)
+    ranked = ranking.rank_pool(data, trained.model, threads)
     report = folder / f"{data.operation}.json"
     documents.write(report, evaluation.evaluate(data, *ranked, product))
-    return training, report, serve(folder, variant, training)
+    return training, report, serve(folder, variant, training, threads)
 
 
-def serve(folder, variant, training):
+def serve(folder, variant, training, threads=1):
     """Make the serving folder of a training of the small world; return it."""
     data = samples.measured(variant)
     unseen = parquet.read(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
-    served = artefacts.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING)
+    served = artefacts.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING, threads)
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 
@@ -62,6 +62,14 @@ def models(made, tmp_path):
 
 def content(folder):
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, tmp_path, threads):
+    training, report, serving = make(tmp_path, "forward", threads)
+    assert content(training) == content(made[0][0])
+    assert report.read_bytes() == made[1][0].read_bytes()
+    assert content(serving) == content(made[2][0])
 
 
 def test_what_is_published(models):
