@@ -1,0 +1,39 @@
+"""The configs stage: the kernels of one arch and operation, and the chunks that they are dealt to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tileseer.configs import kernel_filter, kernel_table
+from tileseer.configs import plan as chunks
+from tileseer.conv.operation import Operation
+from tileseer.core import parquet
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.core.stage import Settings
+from tileseer.families.enumeration import rejected_text
+from tileseer.families.registry import of_arch
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.settings.inputs import ConfigsSettings
+
+
+def enumerate_kernels(
+    arch: str, operation: Operation, arch_specs: Path, kernels: Path, rejected: Path, plan: Path, settings: Settings
+) -> str:
+    """Write the kernel table, the refused combinations and the plan; summary of them."""
+    asked = ConfigsSettings.of(settings, "configs")
+    rules, specs = of_arch(arch).part("rules"), ArchSpecs.load(arch_specs)
+    try:
+        found = rules.enumerate_kernels(
+            Path(asked.rule_set), specs, arch, operation, asked.ndims, asked.include_flagged
+        )
+    except UserError as error:
+        # A fault of the table names its file already.
+        raise UserError(str(error) if asked.rule_set in str(error) else f"{asked.rule_set}: {error}") from None
+    if asked.filter:
+        found = kernel_filter.narrowed(found, asked.filter, "configs.filter")
+    rows = kernel_table.table(found.kernels, found.split_k, asked.chunks)
+    parquet.write(rows, kernels)
+    write_text(rejected, rejected_text(found.rejected))
+    write_text(plan, chunks.text(kernel_table.planned(rows)), sealed=True)
+    return f"{arch} {operation}: {len(found.kernels)} kernels, {len(found.rejected)} combinations refused"
