@@ -43,7 +43,7 @@ def test_no_two_kernels_share_a_registry_key(arch):
     items = ENUMERATOR.enumerate("full", arch, VARIANTS, [2, 3], DTYPES)
     keys = {
         tuple((registry_key.of_depthwise if isinstance(k, DepthwiseConfig) else registry_key.of_gemm)(k, API).items())
-        for k in (item.built_as for item in items)
+        for k in (item.kernel.built_as for item in items)
     }
     assert len(keys) == len(items) == 14048
 
@@ -64,5 +64,5 @@ def test_emitted_kernels_have_their_true_layout(tmp_path):
 
 def test_a_true_label_changes_the_layout_alone():
     config = kernel.parse("grouped_conv_fwd_bf16_nhwgc_3d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
-    assert kernel.with_true_layout(config) == replace(config, layout="ndhwgc")
-    assert kernel.with_true_layout(replace(config, ndim=2)) == replace(config, ndim=2)
+    assert config.built_as == replace(config, layout="ndhwgc")
+    assert replace(config, ndim=2).built_as == replace(config, ndim=2)

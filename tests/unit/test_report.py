@@ -447,11 +447,11 @@ def test_the_script_writes_the_page(stages, tmp_path, capsys):
     arguments = ["--validation", *reports, "--training", *trainings, "--template", str(TEMPLATE)]
     html = page.render(results.load(*stages), TEMPLATE)
     output = tmp_path / "reports" / "gfx950.html"
-    assert script.main([*arguments, "--output", str(output)]) == 0
+    assert script.main([*arguments, "--page", str(output)]) == 0
     assert output.read_text(encoding="utf-8") == html
     assert "simulated" in capsys.readouterr().out
     stages[0][0].write_text("{")
-    assert script.main([*arguments, "--output", str(output)]) == 2
+    assert script.main([*arguments, "--page", str(output)]) == 2
     assert "is not JSON" in capsys.readouterr().err
     assert output.read_text(encoding="utf-8") == html
 
