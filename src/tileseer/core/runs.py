@@ -29,6 +29,8 @@ SLURM_LOGS = "logs/slurm"
 POLL_S, SLURM_POLL_S = 0.2, 2.0
 SLURM_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 30.0
+CLOCKS_DIFFER_S = 60.0
+"""How far the clocks of machines that share a folder may differ."""
 
 
 class Run(NamedTuple):
@@ -59,6 +61,7 @@ def enter(state: Path, machine: Mapping[str, Any]) -> Run:
     lock = begin(state)
     os.environ[TALLY] = str(tally)
     tally.unlink(missing_ok=True)
+    bring_to_present(Path("results"))
     return Run(True, tally, lock)
 
 
@@ -138,6 +141,21 @@ def _holders(path: Path) -> list[int]:
             # Gone by now, or another user's.
             continue
     return sorted(found - {os.getpid()})
+
+
+def bring_to_present(folder: Path) -> None:
+    """Give files of the future, made before the clock was set back, one present time: Snakemake refuses to make an
+    output that is older than an input.
+    """
+    now = time.time()
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names):
+            try:
+                if path.stat().st_mtime > now + CLOCKS_DIFFER_S:
+                    os.utime(path, (now, now))
+            except OSError:
+                # Gone by now, or another user's.
+                continue
 
 
 def read_only(folder: Path) -> str:
