@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -41,18 +42,16 @@ def _closure(script: Path, source: Path) -> set[Path]:
 @cache
 def _imports(path: Path, source: Path) -> set[str]:
     """Names that a file imports; ``from tileseer.devices import simulated`` may name a module or a member."""
-    names: set[str] = set()
-    for node in _run_time_nodes(ast.parse(path.read_text(), filename=str(path))):
+    text = path.read_text()
+    # ``family.part("emit")`` imports that module of a family that only the run knows: all of them.
+    parts = re.findall(r'\.part\("(\w+)"\)', text)
+    names = {f"{PACKAGE}.families.{folder}.{part}" for part in parts for folder in _families(source)}
+    for node in _run_time_statements(ast.parse(text, filename=str(path))):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "part":
-            # ``family.part("emit")`` imports that module of a family that only the run knows: all of them.
-            subject = node.args[0]
-            if isinstance(subject, ast.Constant) and isinstance(subject.value, str):
-                names.update(f"{PACKAGE}.families.{folder}.{subject.value}" for folder in _families(source))
     return names
 
 
@@ -62,12 +61,16 @@ def _families(source: Path) -> list[str]:
     return sorted(path.parent.name for path in source.glob(f"{PACKAGE}/families/*/__init__.py"))
 
 
-def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk a tree without what only type checkers read."""
-    for node in ast.iter_child_nodes(tree):
+def _run_time_statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """All statements of a file, however deep, without what only type checkers read."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
         if not (isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"):
             yield node
-            yield from _run_time_nodes(node)
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                inside = getattr(node, field, [])
+                todo += inside if isinstance(inside, list) else []
 
 
 @cache
