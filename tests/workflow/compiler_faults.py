@@ -36,7 +36,10 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         made.make(TABLE)
         shutil.copytree(made.folder, folder / "compiled copy")
     # As the workflow tells its jobs.
-    os.environ["TILESEER_CACHE"] = json.dumps({"folder": str(folder / "machine/cache")})
+    machine = {"compile": {"compiler": str(folder / "machine/hipcc")}, "ck": {"root": str(folder / "machine/ck")}}
+    os.environ["TILESEER_MACHINE"] = json.dumps(
+        machine | {"cache": {"folder": str(folder / "machine/cache"), "max_gib": 1}}
+    )
     return Suite(made, Workflow(folder / "compiled copy"), seed, log, frozenset({"compile"}))
 
 

@@ -109,7 +109,8 @@ class Suite:
     def fill_disks(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
         """Let each stage write to a file system without room, or that is read-only; then to a sound one again."""
         for stage in self.stages:
-            for folder in sorted({str(Path(path).parent) for path in stage.paths(outputs=True)}):
+            written = [path for path in stage.paths(outputs=True) if (self.made.folder / path).exists()]
+            for folder in sorted({str(Path(path).parent) for path in written}):
                 for _ in self.cases(f"{fault} {stage.name} {folder}", 1):
                     self._fill_disk(stage, folder, options, fault)
 
@@ -260,7 +261,7 @@ class Suite:
             path = self.scratch.folder / name
             if path == keep:
                 continue
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def restore(self) -> None:
         """Bring the whole folder to its undisturbed state, time stamps and Snakemake's records included."""
@@ -276,9 +277,11 @@ class Suite:
                 path.relative_to(self.made.folder).as_posix()
                 for path in self.made.folder.glob("results/journals/**/*.csv")
             ]
-        paths = [self.scratch.folder / name for name in names]
+        # Snakemake's next call writes the file of a stage again.
+        paths = [self.made.folder / name for name in names if not name.startswith("results/stages/")]
         files = [file for path in paths for file in (sorted(path.glob("[!.]*")) if path.is_dir() else [path])]
-        return [path for path in files if path.suffix != ".py"]
+        files = [path for path in files if path.suffix != ".py" and path.exists()]
+        return [self.scratch.folder / path.relative_to(self.made.folder) for path in files]
 
     def same(self, stage: Stage) -> bool:
         for name in stage.paths(outputs=True):
@@ -329,6 +332,9 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
             sys.argv = list(stage.arguments)
+            if stage.name != "compile":
+                # Of the compiler's faults; with it other stages would be restored.
+                os.environ.pop("TILESEER_MACHINE", None)
             status = 1
             try:
                 runpy.run_path(stage.arguments[0], run_name="__main__")

@@ -25,7 +25,7 @@ def main(
     table, spent = stage.build_chunk(configs, chunk, headers, arch, toolchain)
     parquet.write(spent, costs)
     parquet.write(table, build)
-    return f"{arch} chunk {chunk}: {stage.by_status(table)}"
+    return stage.told(f"{arch} chunk {chunk}", table, spent)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,9 @@ SCHEMA = pa.schema(
 CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. Kernels with the same
 ``code_hash`` have the same machine code (``aliases``)."""
 
-COSTS = pa.schema([("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64())])
+COSTS = pa.schema(
+    [("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64()), ("repeatable", pa.bool_())]
+)
 """What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
 
 
@@ -101,7 +103,12 @@ def build(
     results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
     costs = [
-        {"kernel": unit.kernel.name, "seconds": result.seconds, "peak_mib": result.peak_mib}
+        {
+            "kernel": unit.kernel.name,
+            "seconds": result.seconds,
+            "peak_mib": result.peak_mib,
+            "repeatable": result.repeatable,
+        }
         for unit, result in zip(chunk, results, strict=True)
     ]
     return pa.Table.from_pylist(rows, SCHEMA), pa.Table.from_pylist(costs, COSTS)

@@ -15,6 +15,7 @@ from tileseer.configs import kernel_table
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
+from tileseer.core.stage_store import Unfinished
 from tileseer.families.coefficients import load_coefficients
 from tileseer.families.kernels import parse
 from tileseer.gpu import hardware as products
@@ -38,10 +39,11 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
     return build.build(units, rows["split_k"].to_pylist(), toolchain, build.Limits())
 
 
-def by_status(table: pa.Table) -> str:
-    """How many kernels of a build table have each status."""
+def told(name: str, table: pa.Table, costs: pa.Table) -> str:
+    """How many kernels of a build table have each status; unfinished if another run may end otherwise."""
     counts = Counter(table["build_status"].to_pylist())
-    return ", ".join(f"{counts[status]} {status}" for status in sorted(counts)) or "no kernels"
+    line = f"{name}: " + (", ".join(f"{counts[status]} {status}" for status in sorted(counts)) or "no kernels")
+    return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
 
 
 def library(

@@ -73,7 +73,7 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
     text = ""
     if "settings" in values:
         text = _text(values["settings"])
-        values["settings"] = _sections(text)
+        values["settings"] = _sections(text, values["settings"])
     cache = json.loads(os.environ.get(MACHINE, "{}")).get("cache", {"max_gib": 0})
     store = StageStore(open_cache(cache.get("folder"), cache["max_gib"])) if cache["max_gib"] else None
     outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
@@ -127,11 +127,12 @@ def _text(settings: str) -> str:
     return content.decode()
 
 
-def _sections(text: str) -> Settings:
+def _sections(text: str, given: str) -> Settings:
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise UserError(f"--settings: this is no JSON: {error}") from error
+        where = "--settings" if given == text else f"--settings: {given}"
+        raise UserError(f"{where}: this is no JSON: {error}") from error
     sections: Settings = content.get("settings", content)
     return sections
 

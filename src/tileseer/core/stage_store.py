@@ -122,6 +122,9 @@ def _put_back(path: Path, files: list[tuple[str, bytes, str, bool]]) -> None:
         if path.is_dir():
             shutil.rmtree(path)
         os.replace(part, path)
+    except OSError as error:
+        # A full disk names no file by itself.
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         if part.is_dir():
             shutil.rmtree(part)
