@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.families.ck_tile.emit import Emitter, name
+from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import LAYOUTS, PIPELINES, KernelConfig
 
 ROOT = Path(__file__).parents[2]
@@ -59,22 +60,22 @@ def write(texts, folder):
         target.write_text(text)
 
 
-@pytest.mark.parametrize("kernel", [FORWARD, SPECIAL[3], SPECIAL[5], SPECIAL[7], DEPTHWISE[0]], ids=name)
+@pytest.mark.parametrize("kernel", [FORWARD, SPECIAL[3], SPECIAL[5], SPECIAL[7], DEPTHWISE[0]], ids=attrgetter("name"))
 def test_unit_stands_alone(kernel, tmp_path):
     write(EMITTER.files([kernel], "gfx950"), tmp_path)
-    assert errors_of(tmp_path / f"{name(kernel)}.cpp", tmp_path) == ""
+    assert errors_of(tmp_path / f"{kernel.name}.cpp", tmp_path) == ""
 
 
 def test_wrong_argument_list_is_noticed(tmp_path):
     write(EMITTER.files([FORWARD], "gfx950"), tmp_path)
-    header = tmp_path / f"{name(FORWARD)}.hpp"
+    header = tmp_path / f"{FORWARD.name}.hpp"
     header.write_text(header.read_text().replace("Fixed::UseStructuredSparsity,", "", 1))
-    assert "template argument" in errors_of(tmp_path / f"{name(FORWARD)}.cpp", tmp_path)
+    assert "template argument" in errors_of(tmp_path / f"{FORWARD.name}.cpp", tmp_path)
 
 
 def test_all_kinds_and_their_registration_compile_in_one_unit(tmp_path):
     kernels = [*every_pipeline(), *SPECIAL, *DEPTHWISE]
-    assert len({name(kernel) for kernel in kernels}) == len(kernels) == 34 * 3 + len(SPECIAL) + len(DEPTHWISE)
+    assert len({kernel.name for kernel in kernels}) == len(kernels) == 34 * 3 + len(SPECIAL) + len(DEPTHWISE)
     write(EMITTER.files(kernels, "gfx950"), tmp_path)
     collections = EMITTER.collection_files(kernels, "gfx950")
     write(collections, tmp_path)
@@ -93,13 +94,13 @@ def test_folder_without_kernels_compiles(tmp_path):
     assert errors_of(unit, tmp_path) == ""
 
 
-@pytest.mark.parametrize("kernel", [FORWARD, DEPTHWISE[1]], ids=name)
+@pytest.mark.parametrize("kernel", [FORWARD, DEPTHWISE[1]], ids=attrgetter("name"))
 def test_single_kernel_unit_has_the_global_aliases(kernel, tmp_path):
     write(EMITTER.files([kernel], "gfx950"), tmp_path)
     unit = tmp_path / "single.cpp"
     unit.write_text(
         "#define CK_TILE_SINGLE_KERNEL_INCLUDE\n"
-        f'#include "{name(kernel)}.hpp"\n'
+        f'#include "{kernel.name}.hpp"\n'
         "static_assert(sizeof(SelectedConvKernelLauncher::Kernel) > 0);\n"
         "static_assert(CONV_FWD_KERNEL_NAME[0] == 'g');\n"
     )
