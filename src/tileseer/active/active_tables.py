@@ -1,7 +1,5 @@
 """The pool of active measuring from support tables, and the table of chosen pairs from its rounds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

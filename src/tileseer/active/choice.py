@@ -9,8 +9,6 @@ Every choice is a function of the pairs, the settings and the times of earlier r
 and finds those times in the journal chooses the same pairs again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

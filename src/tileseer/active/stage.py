@@ -1,7 +1,5 @@
 """The active stage: choose in rounds of measuring and learning which training pairs are worth measuring."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

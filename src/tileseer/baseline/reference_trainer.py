@@ -4,8 +4,6 @@ The reference's predictor loads the folder. It is never published: validation an
 measurements are worth with the other method.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import lightgbm

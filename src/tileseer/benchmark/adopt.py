@@ -1,7 +1,5 @@
 """Measurements in the journals of other chunks: taken over after kernels were dealt to chunks anew."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

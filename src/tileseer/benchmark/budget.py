@@ -5,8 +5,6 @@ rounds take the most promising candidate that is left, the others a random one, 
 neighbours alone. Problems are similar if their implicit matrix products have similar sizes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Table of the pairs that active measuring chose, and which pairs are to be measured because of it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

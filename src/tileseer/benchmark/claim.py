@@ -6,8 +6,6 @@ of this machine that has ended is taken over at once; that of another machine wh
 A writer that was wrongly taken for dead writes nothing any more.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -4,8 +4,6 @@ The first line has the size and time of the journal and a checksum of the rest; 
 its lines, and where these begin and end. An index that does not fit its journal is made anew.
 """
 
-from __future__ import annotations
-
 import zlib
 from array import array
 from dataclasses import dataclass

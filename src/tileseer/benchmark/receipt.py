@@ -4,8 +4,6 @@ The journal grows and is never a job's output; the receipt is. It is a function 
 resumed or extended run ends with the receipt of an undisturbed one, but for lines that an interruption tore.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -6,8 +6,6 @@ kernels are close to a problem's best, the few fastest are repeated, there and b
 between cancels. The rows go to a journal of their own beside the first one, in the folder ``again``.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

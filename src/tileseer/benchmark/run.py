@@ -1,7 +1,5 @@
 """Measure the pairs of one chunk that the journal does not hold yet."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the jobs that measure share: settings, device, journal."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self

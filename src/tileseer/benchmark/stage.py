@@ -1,7 +1,5 @@
 """The benchmark stage: fill the journal of a chunk, repeat some measurements, write the receipt."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``tileseer bench``: measure a few kernels on one convolution, on the simulated device or a GPU of this machine."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Sequence

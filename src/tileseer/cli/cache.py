@@ -1,7 +1,5 @@
 """``tileseer cache``: count, shrink or check the shared cache."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

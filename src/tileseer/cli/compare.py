@@ -1,7 +1,5 @@
 """``tileseer compare``: the differences between two datasets, or between the picks of two models."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from importlib import resources

@@ -1,7 +1,5 @@
 """``tileseer completion``: the script by which a shell completes subcommands, options and file names."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

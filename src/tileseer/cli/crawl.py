@@ -1,7 +1,5 @@
 """``tileseer crawl``: find the convolutions of a user's own model."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

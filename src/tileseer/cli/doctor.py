@@ -1,7 +1,5 @@
 """``tileseer doctor``: tools and devices of this machine, and how to get what is missing."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``tileseer explain``: why something is as it is. ``explain config`` shows what every rule says of a kernel."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``tileseer init``: a folder from which the workflow of the installed package runs."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

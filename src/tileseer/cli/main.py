@@ -1,7 +1,5 @@
 """The ``tileseer`` command: a table of subcommands, each a module that is imported when it is used."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import importlib.metadata

@@ -1,7 +1,5 @@
 """``tileseer new-arch``: add a GPU target to the table of arch facts, and list the next steps."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

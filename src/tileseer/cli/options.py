@@ -1,7 +1,5 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """The text of an explained pick for a terminal."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from tileseer.cli.options import table_lines

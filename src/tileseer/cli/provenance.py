@@ -1,7 +1,5 @@
 """``tileseer provenance``: the origin of a published model."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

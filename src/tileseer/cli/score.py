@@ -1,7 +1,5 @@
 """``tileseer score``: score any kernels on any problems, to judge a model by somebody else's measurements."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``tileseer select``: rank the kernels of a published model for one convolution."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``tileseer status``: progress of a workflow, and the time that the measurements still take."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``tileseer verify``: check that files are intact, and that kernels of a library compute correctly."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import asdict
 from pathlib import Path

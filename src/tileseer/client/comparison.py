@@ -5,8 +5,6 @@ that are looked at, the share of false alarms among those called significant is 
 1995). Gains are positive: B is faster.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict, dataclass, field

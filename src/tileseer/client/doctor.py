@@ -1,7 +1,5 @@
 """Compilers, GPUs and packages of this machine that the workflow can use, and how to get the rest."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

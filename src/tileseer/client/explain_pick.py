@@ -1,7 +1,5 @@
 """Explanation of a pick: the ranking, what speaks for its first candidate, and the nearest training problems."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores of any kernels on any problems by a published model, to judge it on measurements of others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

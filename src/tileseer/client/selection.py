@@ -4,8 +4,6 @@
 the published C++ header does; ``rank`` lists every candidate of one problem by the full model.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

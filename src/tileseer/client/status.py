@@ -3,8 +3,6 @@
 It shows what exists, not what is out of date: only ``snakemake -n`` knows that.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path

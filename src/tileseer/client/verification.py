@@ -1,7 +1,5 @@
 """Verification of model directories, datasets, recordings, folders of results and sealed files."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ problems. The first by name stands for the others, whatever chunks they are in. 
 machine code, and every kernel is measured.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

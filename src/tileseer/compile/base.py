@@ -1,7 +1,5 @@
 """What every toolchain takes and gives: units to compile, results, resources."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol

@@ -5,8 +5,6 @@ and the arch, and on nothing else; what was compiled once is found in the cache 
 templates that they instantiate. A batch that fails is divided until every kernel has its own verdict.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The compile stage: units in, one row a kernel out, with its identity, status and resources."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """The Composable Kernel tree: where it is, and of which API level."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The vendor's compiler: where it is, and one run of it under limits of time and memory."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

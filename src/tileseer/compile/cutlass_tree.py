@@ -1,7 +1,5 @@
 """The CUTLASS headers."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

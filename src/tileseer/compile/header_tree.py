@@ -1,7 +1,5 @@
 """A tree of C++ headers that kernels include: where it is, and which of its headers a text includes."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Sequence

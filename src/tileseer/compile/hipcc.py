@@ -1,7 +1,5 @@
 """The toolchain for AMD GPUs: the device pass alone, of several kernels a unit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ The host pass alone is compiled: the argument checks, the grid and the workspace
 launch. The HIP runtime is a stand-in (workflow/native/hip_stand_in.cpp), so no device is asked.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from collections.abc import Iterator, Sequence

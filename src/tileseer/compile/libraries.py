@@ -3,8 +3,6 @@
 A module is linked from objects of a few kernels each, host and device code, which register with the driver.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from functools import cached_property, partial

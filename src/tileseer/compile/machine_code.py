@@ -4,8 +4,6 @@ An AMDGPU code object has a NT_AMDGPU_METADATA note, MessagePack with one map a 
 AMDGPU backend describes it (code object V3 and later). A symbol of a kernel's name bounds its code.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re

@@ -1,7 +1,5 @@
 """Compiler commands that build driver and modules from workflow/native, for each backend."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The toolchain for machines without a compiler: it builds nothing and estimates what each kernel would occupy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The toolchain for NVIDIA GPUs: whole objects, of several kernels a unit, that the library stage links as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """How many blocks of a compiled kernel are resident on one compute unit."""
 
-from __future__ import annotations
-
 from tileseer.gpu.hardware import Hardware
 
 VGPR_GRANULE = 8

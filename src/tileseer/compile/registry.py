@@ -1,7 +1,5 @@
 """The toolchain that the settings ask for. A new one is one row here and one word in ``settings/compile.py``."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass

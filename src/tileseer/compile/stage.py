@@ -1,7 +1,5 @@
 """The compile stage: build tables of a chunk's kernels, and the libraries that a real GPU is measured with."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

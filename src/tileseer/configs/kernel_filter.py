@@ -1,7 +1,5 @@
 """Filter expressions over the fields of kernels: which of a rule set are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, TypeVar
 

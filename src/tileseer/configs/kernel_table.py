@@ -1,7 +1,5 @@
 """The table of kernels that the configs stage writes and the kernel stages read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

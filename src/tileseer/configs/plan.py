@@ -1,7 +1,5 @@
 """The plan: the chunks of an operation. A chunk is the unit of a job, the kernel that of a result."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The configs stage: the kernels of one arch and operation, and the chunks that they are dealt to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tileseer.configs import kernel_filter, kernel_table

@@ -15,8 +15,6 @@ The batch is G. With strides the input gradient falls apart into one product for
 position modulo t that a filter tap reaches. Source: the implicit-GEMM transforms of CK Tile.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -5,8 +5,6 @@ dimensions; a crawled table has ``family``, ``run``, ``layout``, ``directions``,
 A table without them means: a family of its own, one run, all directions, once.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Learning tasks: an operation is a direction and a data type, written ``forward_bf16``; it covers 2D and 3D."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 

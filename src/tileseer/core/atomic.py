@@ -1,7 +1,5 @@
 """Files appear whole or not at all: write to a temporary name in the same folder, then rename."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -6,8 +6,6 @@ wait for each other, which costs time only. The locks are those of a process (``
 of claims at once.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import sys

@@ -1,7 +1,5 @@
 """Bundles: many small files as one deterministic tar archive, so that a job has one output."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Mapping, Sequence

@@ -13,8 +13,6 @@ killed when; what the dead have reserved or left half written is found at the ne
 time: an entry that cannot be written or read costs the time to make it again, and nothing else.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """Commit of a git checkout."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The generator is a 64-bit mixer, the finalizer of SplitMix64 (Steele et al. 2014
 number or the chunking of rows.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from statistics import NormalDist
 

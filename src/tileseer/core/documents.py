@@ -1,7 +1,5 @@
 """JSON files that cross rooms: each has one declared type, used by who writes it and by who reads it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 One more problem or kernel leaves the draws of all others as they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

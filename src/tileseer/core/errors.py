@@ -1,7 +1,5 @@
 """The one exception that a user is meant to read."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

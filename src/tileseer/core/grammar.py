@@ -1,7 +1,5 @@
 """Grammars of parts in a fixed order: a message about a text that breaks one has the place and what was expected."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

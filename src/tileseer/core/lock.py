@@ -4,8 +4,6 @@ The lock belongs to the process that uses the GPU. The kernel frees it when that
 A note beside it says who holds it: a waiting job prints the lock's holder.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

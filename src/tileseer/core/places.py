@@ -1,7 +1,5 @@
 """Where the workflow lies whose package this is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tileseer.core.errors import UserError

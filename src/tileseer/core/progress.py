@@ -3,8 +3,6 @@
 On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from datetime import timedelta

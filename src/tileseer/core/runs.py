@@ -5,8 +5,6 @@ Snakemake asks the user to unlock. Here every run holds a lock of its own, which
 however it ends, and so does every job. If no run and no job is alive, the files that are left belong to nobody.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -4,8 +4,6 @@ A Parquet file, a JSON file or a model with one wrong bit is mostly still one, a
 a seal, of a user or of another program, is read as it is.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

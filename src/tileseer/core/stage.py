@@ -11,8 +11,6 @@ A decorated function takes the words of a command line (``main(["--arch", "gfx95
 The workflow tells where the store is by its environment; a script that is run by hand computes.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

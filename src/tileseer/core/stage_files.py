@@ -4,8 +4,6 @@ It is written when Snakemake reads the workflow, and only if its content changes
 carries every change by its time stamp; where Snakemake's records are lost or time stamps lie, by its content.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

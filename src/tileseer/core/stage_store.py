@@ -13,8 +13,6 @@ journal only grows, and what follows changes nothing that was counted before.
 Only the standard library is imported: most jobs of a run end here.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Reading of hand-written tables, YAML or JSON: each mistake is one line with file, place, reason and value."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Hashable, Mapping

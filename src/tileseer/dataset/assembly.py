@@ -5,8 +5,6 @@ journal lines go to a quarantine file. Chunks are taken one at a time, a large o
 their rows wait in a file of numbers until they are sorted (``dataset_rows``): a setting bounds the memory.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

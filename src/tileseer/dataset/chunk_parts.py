@@ -4,8 +4,6 @@ The pairs of a part are those of the support table, its measurements the rows of
 journal is read once; the rows of each part wait in a file of their own.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ A row is numbers only; kernels and problems stand once, in tables that fit into 
 added at a time and of one row group, however many rows there are.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO

@@ -1,7 +1,5 @@
 """Efficiency: a candidate's measured TFLOPS over the best measured TFLOPS of the same problem."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tileseer.dataset.measurements import Measurements

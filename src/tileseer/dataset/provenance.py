@@ -1,7 +1,5 @@
 """Origin of a dataset, in the metadata of its file, and of a recording, in ``recording.json``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

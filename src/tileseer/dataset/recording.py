@@ -10,8 +10,6 @@ A recording is a folder of one arch::
 Nothing is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dataset: one row a (candidate, problem) pair with what became of it; its schema, and how it is read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What every device offers, real or not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 

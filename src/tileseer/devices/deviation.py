@@ -5,8 +5,6 @@ pairs are measured or in which order. Even the position of a pair in the measure
 drift and warm-up, is drawn so: a resumed or extended run then repeats the rows of an undisturbed one bit by bit.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

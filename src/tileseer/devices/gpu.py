@@ -3,8 +3,6 @@
 The process that holds this object never touches the GPU. Method: docs/benchmarking.md.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -4,8 +4,6 @@ The table is a Parquet file with one row a pair: ``COLUMNS``, and in its metadat
 object with ``device`` (the product) and whatever else says where the numbers come from.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The device that the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field

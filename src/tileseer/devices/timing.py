@@ -4,8 +4,6 @@ All arrays are float32 and every operation is elementwise, so a pair's time does
 Formulas and their basis: docs/simulated-device.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

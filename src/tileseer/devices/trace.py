@@ -1,7 +1,5 @@
 """A log of when a device is used, in which tests find overlapping uses."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Candidates: what a selection chooses among. A candidate is a built kernel with a value of its launch knob split-K."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The coefficients of the simulated device; config/simulated_device.yaml explains each and its basis."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Self
 

@@ -1,7 +1,5 @@
 """What every family does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, Protocol, TypeVar, cast

@@ -4,8 +4,6 @@ A feature belongs to the problem, to the candidate, or to the pair of them. Prob
 computed once a row of their table and gathered; only pair features cost time for every pair.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 

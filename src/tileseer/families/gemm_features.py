@@ -5,8 +5,6 @@ merging. There are no logarithms on pair features: a tree splits on the order of
 would cost time and change nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 

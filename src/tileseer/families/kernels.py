@@ -1,7 +1,5 @@
 """Kernels of any family from their names, and from the columns of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernel names as users and other programs write them, completed to whole kernels."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

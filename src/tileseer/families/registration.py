@@ -1,7 +1,5 @@
 """How kernels are put into a library: their headers, and the lines that register them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tileseer.families.gemm_kernel import GemmKernel

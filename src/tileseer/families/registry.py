@@ -1,7 +1,5 @@
 """The kernel families: one line each. An arch and a kernel's name both tell the family."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tileseer.core.errors import UserError

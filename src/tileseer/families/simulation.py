@@ -1,7 +1,5 @@
 """What the simulated device is told of kernels, by the family that they belong to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The arch specification as a Python module of its own, for programs that do not have Tileseer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

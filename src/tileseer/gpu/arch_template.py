@@ -1,7 +1,5 @@
 """A new GPU target in the table of facts: the text of a known one, with what differs filled in."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """GPU products: facts of a device for the simulator, the features and the support rules."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 

@@ -4,8 +4,6 @@ So an ensemble, or a model that corrects a prior, is published, loaded and serve
 LightGBM's documented save format, version 4; a text of another form is refused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ All three are chosen by cross-validation among the measured rows. They are judge
 each problem, not by picks: the best of a problem's few measured rows need not be its best candidate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 

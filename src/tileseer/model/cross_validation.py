@@ -5,8 +5,6 @@ than the standard error of the difference over problems: a search among equals w
 search is among small models, which favours what learns fast: what it finds has to win again at the published size.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Features of (problem, candidate) pairs: the one definition, used for training and for selection alike."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -13,8 +13,6 @@
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
 
-from __future__ import annotations
-
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
 SPEC = "feature_spec.json"

@@ -1,7 +1,5 @@
 """Objectives of a model and how they are fitted: regressions, a ranking, and their sum."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise

@@ -5,8 +5,6 @@ learnt is the difference between the measured logarithms and the prior's scores;
 With no rows it is the prior, with many it forgets it (``correction``).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The model stage: the settings that fit a dataset."""
 
-from __future__ import annotations
-
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import FAMILIES, of_arch
 from tileseer.model import features

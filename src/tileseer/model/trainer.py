@@ -6,8 +6,6 @@ is a little better or worse than its description says) is its offset, kept with 
 The same data, settings and LightGBM release give the same bytes, whatever the threads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

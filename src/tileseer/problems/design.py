@@ -7,8 +7,6 @@ root of its number of layers commands: rare kinds are learnt too. Channels are r
 points and left as they fall for the others, so odd channels are part of the design.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Problems from a CSV with the reference's columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -11,8 +11,6 @@ commas (chosen together), each value the list to choose from. Derived names say 
 name: changing one section leaves the others as they are.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import math

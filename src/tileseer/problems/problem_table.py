@@ -1,7 +1,5 @@
 """The table of problems that the problems stage writes: training and validation, never overlapping."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 

@@ -1,7 +1,5 @@
 """The problems of one operation: what is trained on, and which runs of unseen networks it is judged on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

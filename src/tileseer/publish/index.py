@@ -1,7 +1,5 @@
 """The index of a published model directory, and how a client knows that nothing was changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Publishing: the folders of training, validation and serving become one model directory (``model_files``)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ packages on the same commit give the same bytes. The commit is that of the workf
 later commit that changes nothing of the models publishes nothing, so what is written stays true.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

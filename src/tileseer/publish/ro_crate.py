@@ -3,8 +3,6 @@
 See https://w3id.org/ro/crate/1.1. It is one JSON document without a time of its own, so no library is needed for it.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

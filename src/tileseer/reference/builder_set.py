@@ -4,8 +4,6 @@ The files say block size, tile and repeats; waves follow with the arch's wave si
 the result is left out here by a named rule, with a reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of ``config/rule_sets/builder.yaml``: where instance files lie and what each place in a line means."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

@@ -4,8 +4,6 @@ A cell is an arch, a rule set and a request: one direction, ndim and data type (
 and all data types (``per_variant``), or all directions so (``all``). Samples depend on the request as a whole.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every rule that a kernel meets, with pass or fail and the reason: ours, the reference's, and what a build does."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

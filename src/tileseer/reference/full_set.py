@@ -1,7 +1,5 @@
 """The rule set ``full``: one cell of it is a direction, a dimensionality and a data type on one arch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product

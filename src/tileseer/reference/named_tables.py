@@ -3,8 +3,6 @@
 Sizes are written ``16x64x64`` (m, n, k), pipelines ``compv3``, ``mem/interwave`` or ``mem/both``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator

@@ -7,8 +7,6 @@ tiles are not counted by group. Values are float64, as they are there: a thresho
 float32 would send the two programs down different branches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 

@@ -5,8 +5,6 @@ the reference may leave out: a kernel that fails them still belongs to the rule 
 the kernel passes, else why the reference refuses it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tileseer.families.ck_tile import validity

@@ -3,8 +3,6 @@
 Free of heavy imports: the command reads this before all else.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

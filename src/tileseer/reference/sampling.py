@@ -3,8 +3,6 @@
 The result depends on what the large set holds: a sample of one direction is no part of the sample of all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 

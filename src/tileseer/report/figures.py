@@ -6,8 +6,6 @@ variables of the page: one drawing serves light and dark. Everything that Altair
 numbers count through the process, and the same results have to give the same bytes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Shapes are the validation problems on which anything ran: layers of real network
 over all problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The page: its sections, the kind of device, and the template that they fill in."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the report shows, read and checked: validation reports, training folders, datasets and a recording."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The tables: one function a table, from the results to rows; numbers stay numbers until the page prints them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import wraps

@@ -1,7 +1,5 @@
 """The serving folder of one operation: small model, C++ header, known problems, kernel list and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

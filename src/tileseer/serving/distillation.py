@@ -4,8 +4,6 @@ It learns from the full model, not from the device, so labels cost nothing but t
 set alone it would have to guess between them: augmentation adds unmeasured problems near them.
 """
 
-from __future__ import annotations
-
 import lightgbm
 import numpy as np
 

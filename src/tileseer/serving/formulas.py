@@ -1,7 +1,5 @@
 """The formulas of features and support rules as C++ statements, from running the Python ones on symbols."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -14,8 +14,6 @@ The gaps are those of the cross-validation's models, which are weaker than the p
 large. The coverage on networks that no model has seen is measured and published beside the promise.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """The C++17 header that picks a kernel: formulas, trees, candidates and rules of one served model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

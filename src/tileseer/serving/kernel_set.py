@@ -5,8 +5,6 @@ the mean of the best kernel in the set is within the allowed loss of the whole p
 superfluous are dropped again. That is the usual greedy cover, and no proof of the smallest set.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 

@@ -1,7 +1,5 @@
 """The table of measured problems: where exactly a problem was measured, the fastest candidate needs no model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The JSON files of a serving folder."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The serving stage: what a dispatcher runs of a trained model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tileseer.conv import layers as layer_tables

@@ -1,7 +1,5 @@
 """Settings of the benchmark stage: the device, its lock, and how it is measured."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints

@@ -1,7 +1,5 @@
 """Settings of the compile and support stages, and of the cache that they share."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The whole of ``config/config.yaml``."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Settings of the configs and problems stages: which kernels are candidates for which problems."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Which pairs the compiled library itself would run: its host-side checks, asked on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

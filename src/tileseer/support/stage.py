@@ -1,7 +1,5 @@
 """The support stage: which pairs of one chunk's kernels and the problems can run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The support stage: which pairs of a chunk's candidates and the problems can run, decided on the CPU."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa

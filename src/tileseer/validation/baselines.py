@@ -1,7 +1,5 @@
 """Choosing without a model: the best single kernel, a random supported one, and a rule that an engineer would write."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Confidence intervals by bootstrap over problems: how much a figure depends on the choice of problems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

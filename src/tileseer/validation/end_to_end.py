@@ -1,7 +1,5 @@
 """What the picks cost a whole network, and how their efficiency falls with the distance to the training problems."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 

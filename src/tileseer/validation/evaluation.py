@@ -1,7 +1,5 @@
 """The validation report of a ranking: how well it chooses on problems that it has never seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

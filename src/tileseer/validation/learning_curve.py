@@ -4,8 +4,6 @@ The parts are shares of the training problems, the first rounds of active measur
 prior, shares of the training pairs. A curve has a point a part, each with the efficiency on validation problems.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ family (ResNet-50 and ResNet-101) are left out together, and so is every trainin
 with what is tested, in whatever network it stands.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -9,8 +9,6 @@ Of other devices only the spread of the timed launches is known; then the measur
 noise of that spread is drawn around them again (a parametric bootstrap).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ The figure is the efficiency of the pick: its measured TFLOPS over the best meas
 that was not measured, failed or cannot run counts 0; nothing is left out because it is inconvenient.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

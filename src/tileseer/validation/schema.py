@@ -3,8 +3,6 @@
 All efficiencies, shares and intervals are in percent with four decimals. docs/validation.md explains the fields.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import Field

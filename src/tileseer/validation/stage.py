@@ -1,7 +1,5 @@
 """The validation stage: score a trained model on the validation split of its dataset."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

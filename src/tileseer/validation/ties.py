@@ -5,8 +5,6 @@ as the noise that the measurements claim: of one run where only its samples are 
 were measured again (``Measurements.between_runs``).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from tileseer.dataset import efficiency

@@ -3,8 +3,6 @@
 Nothing here loads pandas or pyarrow: a worker process starts with it.
 """
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any

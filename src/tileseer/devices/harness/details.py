@@ -5,8 +5,6 @@ where, when and with what the following was measured; ``pair`` is one attempt at
 since the last one with the drift and the GPU's state.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

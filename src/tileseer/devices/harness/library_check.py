@@ -1,7 +1,5 @@
 """Which kernels of a library can run a problem, and whether they compute what the reference of the driver does."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

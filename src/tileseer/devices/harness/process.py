@@ -1,7 +1,5 @@
 """The parent's end of a worker process: ask, wait with a limit, report how it ended."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ A pair that crashes or hangs its worker is tried once more, alone in a new worke
 fault the device has to answer a health probe before anything else is measured.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

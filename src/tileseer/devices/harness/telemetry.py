@@ -4,8 +4,6 @@ The libraries are optional: ``nvidia-ml-py`` (the extra ``gpu``) for NVIDIA, and
 Neither makes a context on the GPU. What a library does not tell is ``None``: a missing reading is no zero.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -4,8 +4,6 @@ Requests and replies are JSON, one a line. Replies go to a pipe of their own, so
 can be taken for one. Before each step that may kill or hang the process it says which step that is.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

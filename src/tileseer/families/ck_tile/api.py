@@ -1,7 +1,5 @@
 """The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 

@@ -1,7 +1,5 @@
 """The C++ around CK Tile kernels: their registration, their device code, and their own checks on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tileseer.families.ck_tile.kernel import KernelConfig

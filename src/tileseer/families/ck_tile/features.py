@@ -1,7 +1,5 @@
 """Learning features of CK Tile candidates: the shared ones, the options of a kernel, and what a compiler says of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

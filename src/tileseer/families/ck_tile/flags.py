@@ -5,8 +5,6 @@ of ``tileseer.families.ck_tile.validity`` that the kernel fails, or a defect of 
 Numbers such as B7 are those of docs/reference-defects.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 

@@ -13,8 +13,6 @@ kernel, so that a reader knows what was assumed. Where the reference builds anot
 kernel is the one that is built.
 """
 
-from __future__ import annotations
-
 import re
 
 from tileseer.conv.operation import DTYPES, VARIANTS

@@ -1,7 +1,5 @@
 """The table of GEMM pipelines: one row a pipeline. docs/how-to/add-a-pipeline.md says what else a new one needs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@
 It is made of the kernel, never of its name, and no two kernels share one.
 """
 
-from __future__ import annotations
-
 from tileseer.families.ck_tile.api import CkApi
 from tileseer.families.ck_tile.depthwise import LAYOUT, DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig

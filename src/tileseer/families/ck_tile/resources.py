@@ -3,8 +3,6 @@
 The figures stand in for the compiler's where nothing is compiled; the simulated device times kernels by them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The sweep rule set: a table of tiles crossed with the pipeline, scheduler and option combinations of a direction."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path

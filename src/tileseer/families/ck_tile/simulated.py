@@ -3,8 +3,6 @@
 Cycles of a k-step, of prologue and epilogue. Formulas and their basis: docs/simulated-device.md.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

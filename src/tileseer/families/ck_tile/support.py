@@ -1,7 +1,5 @@
 """Which CK Tile kernels can run which problems, decided on the CPU before anything is launched."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

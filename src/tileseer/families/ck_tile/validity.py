@@ -4,8 +4,6 @@ A predicate returns an empty string when the kernel passes. Rules look at the ke
 demands is in ``tileseer.families.ck_tile.support``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tileseer.families.ck_tile.kernel import KernelConfig

@@ -1,7 +1,5 @@
 """CUTLASS 2.x has one API level, and the templates write it without a table of names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 NEWEST = ""

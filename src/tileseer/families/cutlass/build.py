@@ -1,7 +1,5 @@
 """What a library's source says of a CUTLASS kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tileseer.core.errors import UserError

@@ -1,7 +1,5 @@
 """The CUDA C++ text of CUTLASS kernels: a header and a compilation unit a kernel."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Learning features of CUTLASS candidates: the shared ones where fields mean the same, and what only they have."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

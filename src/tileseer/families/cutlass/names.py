@@ -1,7 +1,5 @@
 """Names of CUTLASS kernels: there is one scheme, and a name says every field."""
 
-from __future__ import annotations
-
 from tileseer.families.cutlass.kernel import CutlassKernel, parse
 
 

@@ -1,7 +1,5 @@
 """What a CUTLASS kernel takes of an SM, as far as it is known without a compiler: the operands' shared memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The rule set of the family: groups of tiles crossed with options, and what makes a combination illegal."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path

@@ -4,8 +4,6 @@ Nothing here was fitted: each kernel is timed as the CK Tile kernel that comes n
 how far its times are from an H200's.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

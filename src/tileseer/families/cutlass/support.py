@@ -1,7 +1,5 @@
 """Which CUTLASS kernels can run which problems: what ``can_implement`` of the templates refuses, in columns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

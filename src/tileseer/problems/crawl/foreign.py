@@ -1,7 +1,5 @@
 """Imports of the packages that models come from."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 import types

@@ -1,7 +1,5 @@
 """One convolution as a network ran it, and how it becomes a row of the table of layers, or why not."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

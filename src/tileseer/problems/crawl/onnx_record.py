@@ -1,7 +1,5 @@
 """Reads the convolutions of an ONNX model, with the shapes that ONNX's own shape inference finds."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

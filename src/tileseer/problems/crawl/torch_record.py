@@ -1,7 +1,5 @@
 """Records the convolutions of a torch model on the meta device: shapes only, no weights, nothing computed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

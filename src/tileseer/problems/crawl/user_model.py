@@ -1,7 +1,5 @@
 """Finds the convolutions of one model: what a callable makes with torch, or an ONNX file."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys
