@@ -1,5 +1,4 @@
 import os
-import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,20 +67,13 @@ def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    "changes",
     [
-        ({"N": "many"}, "N is 'many'; it must be a whole number"),
-        ({"latency_ms": "nan"}, "latency_ms is 'nan'; it must be a number"),
-        ({"latency_ms": "-1"}, "latency_ms is '-1'"),
-        ({"latency_ms": ""}, "latency_ms is ''; exactly the ok rows have one"),
-        ({"status": "fine"}, "status is 'fine'; it must be one of ok,"),
-        ({"device_kind": "guessed"}, "device_kind is 'guessed'"),
-        ({"kernel_id": "xyz"}, "kernel_id is 'xyz'"),
-        ({"samples": ""}, "samples is ''"),
-        ({"latency_ms": "1.124"}, "the line was damaged"),
+        {"N": "many"}, {"latency_ms": "nan"}, {"latency_ms": "-1"}, {"latency_ms": ""}, {"latency_ms": "1.124"},
+        {"status": "fine"}, {"device_kind": "guessed"}, {"kernel_id": "xyz"}, {"samples": ""},
     ],
-)
-def test_a_wrong_field_is_reported_with_line_column_and_value(tmp_path, changes, told):
+)  # fmt: skip
+def test_a_line_with_another_value_is_reported_as_damaged(tmp_path, changes):
     path = tmp_path / "j.csv"
     append(path, measurement(0), measurement(1))
     lines = path.read_text().splitlines()
@@ -92,7 +84,7 @@ def test_a_wrong_field_is_reported_with_line_column_and_value(tmp_path, changes,
     found, malformed = journal.read(path)
     assert found.num_rows == 2
     assert [m.line for m in malformed] == [2, 4]
-    assert told in malformed[1].reason
+    assert malformed[1].reason == "the line was damaged"
 
 
 def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
@@ -190,30 +182,7 @@ def test_a_line_with_any_one_wrong_bit_is_no_measurement(data, tmp_path_factory)
     assert all(row in sound for row in found.to_pylist())
 
 
-@pytest.mark.parametrize("checked", [False, True])
-def test_a_journal_of_an_earlier_release_is_read_and_brought_up_to_date_with_the_next_row(tmp_path, checked):
-    path = tmp_path / "j.csv"
-    first, second = (measurement(number, sentinel=None) for number in range(2))
-    append(path, first, second)
-    old = [line.rpartition(",")[0].rpartition(",")[0] for line in path.read_text().splitlines()[1:]]
-    if checked:
-        damaged = f"{old[1].replace('0.01', '0.02')},{zlib.crc32(old[1].encode()):08x}"
-        old = [*(f"{line},{zlib.crc32(line.encode()):08x}" for line in old), damaged]
-    else:
-        damaged = "1,2"
-        old.append(damaged)
-    path.write_text("\n".join([journal.EARLIER_HEADERS[checked], *old, "torn"]))
-    found, malformed = journal.read(path)
-    assert found == rows(first, second)
-    assert [(m.line, m.text) for m in malformed] == [(4, damaged), (5, "torn")]
-    append(path, measurement(2))
-    found, malformed = journal.read(path)
-    assert found == rows(first, second, measurement(2))
-    assert [(m.line, m.text) for m in malformed] == [(4, damaged), (5, "torn")]
-    assert path.read_text().splitlines()[0] == journal.HEADER
-
-
 def test_text_of_any_language_keeps_its_checksum(tmp_path):
     path = tmp_path / "j.csv"
     append(path, measurement(0, status="crash", error="Gerät weg", latency_ms=None, tflops=None, latency_cv=None))
-    assert journal.read(path)[0].num_rows == 1
+    assert journal.read(path)[0]["error"].to_pylist() == ["Gerät weg"]

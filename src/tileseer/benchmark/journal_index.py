@@ -61,7 +61,7 @@ def _read(path: Path, state: str) -> Index | None:
 
 def build(path: Path, size: int) -> Index:
     """Index of the first ``size`` bytes of a journal; lines without a kernel, or without an end, are left out."""
-    journal.header(path)
+    journal.check_header(path)
     found, places = bytearray(), array("q")
     with path.open("rb") as stream:
         end = len(stream.readline())
