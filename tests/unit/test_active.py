@@ -5,7 +5,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tileseer.active import active_tables, choice
+from tileseer.active import choice, stage
 from tileseer.benchmark import chosen_pairs
 from tileseer.dataset import efficiency
 
@@ -113,7 +113,7 @@ def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
     problems = pa.table({"problem_key": ["p", "v"], "split": ["train", "validation"]})
     rounds = [choice.Round(np.array([0]), None)]
     of_pool = pairs.select(["kernel_id", "split_k", "problem_key"]).filter(pa.array([False, False, True, False, True]))
-    chosen = active_tables.table(rounds, of_pool)
+    chosen = stage.table(rounds, of_pool)
     assert chosen_pairs.wanted(pairs, problems, chosen).to_pylist() == [False, True, True, False, False]
     assert chosen_pairs.wanted(pairs, problems, None).to_pylist() == [True, True, True, False, True]
     assert chosen_pairs.record(chosen).model_dump() == {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tileseer.benchmark import adopt, journal, journal_index, receipt
+from tileseer.benchmark import journal, journal_index, receipt
 from tileseer.benchmark.journal import COLUMNS, Journal
 from tileseer.core.errors import UserError
 
@@ -149,7 +149,7 @@ def test_measurements_in_the_journal_of_another_chunk_are_found(tmp_path):
     append(tmp_path / "0.csv", measurement(0))
     append(tmp_path / "1.csv", measurement(1), measurement(1, latency_ms=9.0))
     append(tmp_path / "2.csv", measurement(2), measurement(3, measurement_id="d" * 16))
-    found = adopt.from_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), "c" * 16)
+    found = journal_index.from_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), "c" * 16)
     assert found["kernel_id"].to_pylist() == [f"{n:016x}" for n in (2, 1)]
     assert found["latency_ms"].to_pylist() == [2.125, 1.125]
 

@@ -24,9 +24,5 @@ def main(
     from tileseer.active import stage
     from tileseer.benchmark.session import Session
 
-    session = Session.of(arch, operation, settings, hardware, product, coefficients, journal, driver)
+    session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
     return stage.choose(session, support, build, problems, aliases, modules, chosen)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

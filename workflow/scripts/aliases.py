@@ -23,7 +23,3 @@ def main(
     table = found.table([parquet.read(path) for path in build], supported)
     parquet.write(table, aliases)
     return f"{table.num_rows:,} kernels have the code of another one and are not measured themselves"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -20,7 +20,3 @@ def main(source: Input, template: Input, json: Output, python: Output, settings:
     write_text(json, render_json(specs), sealed=True)
     write_text(python, module)
     return f"facts of {len(specs.archs)} archs"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -31,7 +31,3 @@ def main(
     documents.write(output / model_files.SPEC, spec, sealed=False)
     name = f"{measurements.arch} {measurements.operation} ({measurements.device_kind})"
     return f"{name}: the reference's trainer on {spec.training_rows} rows, {spec.trees} trees"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

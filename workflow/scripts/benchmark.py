@@ -27,9 +27,5 @@ def main(
     from tileseer.benchmark import stage
     from tileseer.benchmark.session import Session
 
-    session = Session.of(arch, operation, settings, hardware, product, coefficients, journal, driver)
+    session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
     return stage.measure(session, chunk, support, build, problems, aliases, chosen, modules, shares, repeats, receipt)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

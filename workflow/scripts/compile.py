@@ -26,7 +26,3 @@ def main(
     parquet.write(spent, costs)
     parquet.write(table, build)
     return stage.told(f"{arch} chunk {chunk}", table, spent)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

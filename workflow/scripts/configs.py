@@ -18,7 +18,3 @@ def main(
     from tileseer.conv.operation import Operation
 
     return stage.enumerate_kernels(arch, Operation.parse(operation), arch_specs, kernels, rejected, plan, settings)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -31,7 +31,3 @@ def main(
     rows, malformed = assembly.write(chunks, table, arch, operation, dataset, pairs, known, memory_mib)
     assembly.write_quarantine(quarantine, malformed)
     return f"{arch} {operation}: {rows:,} rows, {len(malformed):,} malformed lines in quarantine"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

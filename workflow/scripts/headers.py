@@ -25,7 +25,3 @@ def main(
     kernels = kernel_table.kernels(kernel_table.read_chunk(configs, chunk))
     bundles.write(bundle, of_arch(arch).part("emit").files(kernels, arch, templates, api, level))
     return f"chunk {chunk}: {len(kernels)} kernels for {arch}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -22,7 +22,3 @@ def main(
     content, what = stage.library(arch, native, headers, build, settings)
     write_bytes(library, content, sealed=True)
     return f"{arch}: {what}, {len(content) / 2**20:.1f} MiB"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -30,7 +30,3 @@ def main(
         f"{manifest.training_rows} rows of {manifest.unique_problems} problems, "
         f"out-of-fold efficiency mean {summary.mean} %, p10 {summary.p10} %"
     )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

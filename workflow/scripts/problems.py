@@ -24,7 +24,3 @@ def main(operation: str, ndims: list[int], problems: Output, uses: Output, setti
         f"{operation}: {len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
         f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"
     )
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

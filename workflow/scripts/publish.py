@@ -29,7 +29,3 @@ def main(
     index = model_folder.publish(training, validation, serving, models, told)
     published.verify(models)
     return f"{index.arch}: published {', '.join(index.operations)}; device kind: {index.device_kind}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -25,7 +25,3 @@ def main(
     counts = table["status"].combine_chunks().value_counts().to_pylist()
     found = ", ".join(f"{count['counts']:,} {count['values']}" for count in counts)
     return f"{recording} {operation} (recorded): {found}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

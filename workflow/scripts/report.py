@@ -25,7 +25,3 @@ def main(
     shown = results.load(validation, training, dataset, recording)
     write_text(page, pages.render(shown, template))
     return f"{shown.arch} ({shown.device_kind}): {page} shows {len(shown.operations)} operations"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

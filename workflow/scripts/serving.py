@@ -25,7 +25,3 @@ def main(
     served, told = stage.serve(dataset, training, template, api, coefficients, layers, threads, settings)
     served.save(output)
     return told
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -28,7 +28,3 @@ def main(
     for name, text in collections.items():
         write_text(folder / name, text)
     return f"{arch}: {len(kernels)} kernels and {len(collections)} collection files in {folder}"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -24,7 +24,3 @@ def main(
     table = stage.decide(arch, operation, build, problems, hardware, product, library, settings)
     parquet.write(table, support)
     return f"{support_table.count(table):,} of {table.num_rows:,} pairs can run"
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -28,7 +28,3 @@ def main(
     report = stage.report(dataset, training, coefficients, uses, baseline, chosen, layers, threads, asked)
     documents.write(validation, report)
     return stage.summary(report)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

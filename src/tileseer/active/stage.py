@@ -1,18 +1,22 @@
 """The active stage: choose in rounds of measuring and learning which training pairs are worth measuring."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from tileseer.active import active_tables, choice
-from tileseer.benchmark import journal, run
+from tileseer.active import choice
+from tileseer.active.choice import Pool, Round
+from tileseer.benchmark import chosen_pairs, journal, receipt, run
 from tileseer.benchmark.session import Session
 from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
 from tileseer.devices import registry
 from tileseer.families import candidates
+from tileseer.support import support_table
 
 
 def choose(
@@ -33,7 +37,7 @@ def choose(
     built = pd.concat([candidates.from_build(table) for table in tables]).sort_values("candidate", ignore_index=True)
     known = alias_table.read(aliases)
     supports = [parquet.read(path) for path in support]
-    pool, pairs = active_tables.pool(entries, built, [part.filter(alias_table.own(part, known)) for part in supports])
+    pool, pairs = pool_of(entries, built, [part.filter(alias_table.own(part, known)) for part in supports])
 
     with registry.claimed(source, locking) as (device, _), journal.Journal(session.journal, locking.timeout_s) as book:
         batch = run.Batch(session.arch, session.operation.variant, settings.seed, device, entries, built)
@@ -46,10 +50,37 @@ def choose(
             return np.asarray(filled.rows["tflops"].to_numpy())
 
         rounds = choice.choose(pool, source.hardware, choice.Plan(settings.training_share, seed=settings.seed), measure)
-    table = active_tables.table(rounds, pairs)
-    parquet.write(table, chosen)
+    found = table(rounds, pairs)
+    parquet.write(found, chosen)
     return (
-        f"{session.arch} {session.operation}: {measured_now:,} pairs measured ({device.kind}), {table.num_rows:,} "
-        f"chosen of {pairs.num_rows:,} training pairs ({100 * table.num_rows / pairs.num_rows:.1f} %) in "
+        f"{session.arch} {session.operation}: {measured_now:,} pairs measured ({device.kind}), {found.num_rows:,} "
+        f"chosen of {pairs.num_rows:,} training pairs ({100 * found.num_rows / pairs.num_rows:.1f} %) in "
         f"{len(rounds)} rounds"
     )
+
+
+def pool_of(problems: pd.DataFrame, built: pd.DataFrame, pairs: Sequence[pa.Table]) -> tuple[Pool, pa.Table]:
+    """The supported pairs of training problems, and the same as rows of ``receipt.IDENTITY``.
+
+    ``pairs`` are the support tables of all chunks. The order is by problem and then by candidate of the two tables.
+    """
+    identity = pa.schema([chosen_pairs.SCHEMA.field(name) for name in receipt.IDENTITY])
+    supported = pa.concat_tables(
+        table.filter(support_table.supported(table)).select(receipt.IDENTITY).cast(identity) for table in pairs
+    )
+    problem, candidate = run.positions(problems, built, supported)
+    rows = np.flatnonzero((problems["split"] == "train").to_numpy()[problem])
+    rows = rows[np.lexsort((candidate[rows], problem[rows]))]
+    return Pool(problems, built, problem[rows], candidate[rows]), supported.take(pa.array(rows))
+
+
+def table(rounds: Sequence[Round], pairs: pa.Table) -> pa.Table:
+    """The chosen pairs with what each round saw in the metadata; ``pairs`` are those of the pool."""
+    chosen = np.concatenate([one.pairs for one in rounds])
+    number = np.repeat(np.arange(len(rounds)), [len(one.pairs) for one in rounds])
+    found = pairs.take(pa.array(chosen)).append_column("round", pa.array(number, pa.int32())).cast(chosen_pairs.SCHEMA)
+    record = {
+        "supported_training_pairs": pairs.num_rows,
+        "rounds": [{"pairs": len(one.pairs), "picks_changed": one.picks_changed} for one in rounds],
+    }
+    return found.replace_schema_metadata({"tileseer": json.dumps(record, sort_keys=True)})

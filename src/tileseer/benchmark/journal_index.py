@@ -1,5 +1,6 @@
-"""Index of a journal, in a file beside it: the lines of each kernel. So a journal is read once, not once a chunk.
+"""Measurements in the journals of other chunks: taken over after kernels were dealt to chunks anew.
 
+A journal has an index in a file beside it: the lines of each kernel. So it is read once, not once a chunk.
 The first line has the size and time of the journal and a checksum of the rest; then come each kernel with the number of
 its lines, and where these begin and end. An index that does not fit its journal is made anew.
 """
@@ -10,14 +11,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from tileseer.benchmark import journal
+from tileseer.benchmark import journal, receipt
 from tileseer.core.atomic import write_bytes
 
 _ID = 16
 _KERNEL = np.dtype([("kernel", f"S{_ID}"), ("lines", "<i8")])
 _LINE = np.dtype([("begin", "<i8"), ("end", "<i8")])
 _COMMAS = journal.COLUMNS.index("kernel_id")
+
+
+def from_neighbours(own: Path, missing: pa.Table, measurement_id: str) -> pa.Table:
+    """Rows for ``missing`` pairs (columns ``receipt.IDENTITY``) in the other journals of the folder of ``own``.
+
+    Of each journal only the lines about their kernels are read.
+    """
+    kernels = np.array(pc.unique(missing["kernel_id"].cast(pa.string())).to_pylist(), dtype="S")
+    found = [journal.SCHEMA.empty_table()]
+    for path in sorted(own.parent.glob("*.csv")):
+        if path != own and len(lines := of(path).of(kernels)):
+            found.append(journal.read_lines(path, lines.tolist()))
+    return receipt.counted(pa.concat_tables(found), measurement_id, missing)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ resumed or extended run ends with the receipt of an undisturbed one, but for lin
 
 import hashlib
 import io
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Self
@@ -16,9 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
-from tileseer.core import seal
+from tileseer.core import documents
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
 
 PASSING = ("throttled", "contended")
@@ -51,18 +49,12 @@ class Receipt(Table):
 
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
-        text = json.dumps(self.model_dump(by_alias=True), indent=2, sort_keys=True)
-        write_text(path, text + "\n", sealed=True)
+        write_text(path, documents.json_text(self.model_dump(by_alias=True)), sealed=True)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a receipt; a damaged one is a ``UserError``."""
-        seal.check(path)
-        try:
-            content = json.loads(path.read_text())
-        except ValueError as error:
-            raise UserError(f"{path}: this is no receipt ({error}); delete it and run again") from error
-        return checked(content, cls, f"{path}: this is no receipt; delete it and run again")
+        return checked(documents.read_json(path), cls, f"{path}: this is no receipt; delete it and run again")
 
 
 def pair_text(rows: pa.Table) -> pa.ChunkedArray:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.benchmark import adopt, journal, receipt
+from tileseer.benchmark import journal, journal_index, receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -67,7 +67,7 @@ def fill(
     measured, malformed = journal.read(path)
     todo, done = missing(batch, wanted, measured), 0
     if todo.num_rows:
-        adopted = adopt.from_neighbours(path, todo, batch.measurement_id)
+        adopted = journal_index.from_neighbours(path, todo, batch.measurement_id)
         book.append(adopted)
         todo = missing(batch, todo, adopted)
         done = measure(batch, *rows_of(batch, todo), book, batch_pairs, budget_s)
@@ -78,7 +78,7 @@ def fill(
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(problem row, candidate row) of pairs: by problem and candidate, or in the device's random order."""
-    problem, candidate = positions(batch, pairs)
+    problem, candidate = positions(batch.problems, batch.candidates, pairs)
     seed = batch.device.order_seed
     turn = np.lexsort((candidate, problem)) if seed is None else interleaved(problem, candidate, seed)
     return problem[turn], candidate[turn]
@@ -98,10 +98,10 @@ def interleaved(problem: np.ndarray, candidate: np.ndarray, seed: int) -> np.nda
     return np.concatenate(order) if order else pairs
 
 
-def positions(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+def positions(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(problem row, candidate row) of pairs, in their order, int32 [n] each."""
-    problem = pd.Index(batch.problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
-    keys = pd.MultiIndex.from_frame(batch.candidates[["kernel_id", "split_k"]])
+    problem = pd.Index(problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
+    keys = pd.MultiIndex.from_frame(candidates[["kernel_id", "split_k"]])
     wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
     candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
     return problem.astype(np.int32), candidate.astype(np.int32)
@@ -139,19 +139,13 @@ def measure(
                 book.append(rows(batch, p[part], c[part], times, flops))
                 if rounds is not None:
                     rounds.learn(p[part], c[part], times.latency_ms)
-                best = max(best, _best_tflops(flops[p[part]], times.latency_ms))
+                best = max(best, np.nanmax(flops[p[part]] / times.latency_ms, initial=0.0) * 1e-9)
                 failed = int(np.count_nonzero(times.status))
                 shown = f"{best:,.1f} TFLOPS" if best else ""
                 progress.add(len(p[part]), time.monotonic() - begin, failed, shown, times.seconds)
                 if progress.is_spent:
                     return progress.done
     return progress.done
-
-
-def _best_tflops(flops: np.ndarray, latency_ms: np.ndarray) -> float:
-    """Largest TFLOPS of some pairs; 0 where none has a time."""
-    known = latency_ms > 0
-    return float((flops[known] / latency_ms[known]).max(initial=0.0)) * 1e-9
 
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:

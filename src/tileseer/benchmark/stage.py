@@ -104,5 +104,6 @@ def repeat(
         batch = replace(first, device=traced(device))
         # Once more, now that no other workflow measures them.
         todo = repeats.plan(rows, counted(), parameters, settings.seed)
-        run.measure(batch, *run.positions(batch, todo), book, parameters.batch_pairs, budget_s, in_order=True)
+        order = run.positions(batch.problems, batch.candidates, todo)
+        run.measure(batch, *order, book, parameters.batch_pairs, budget_s, in_order=True)
     return counted()

@@ -8,6 +8,7 @@
         from tileseer.model import trainer  # Not above: a stage that is restored needs none of it.
 
 A decorated function takes the words of a command line (``main(["--arch", "gfx950", ...])``) and gives an exit status.
+It is called at once if its file is the program.
 The workflow tells where the store is by its environment; a script that is run by hand computes.
 """
 
@@ -60,6 +61,8 @@ def stage(**parts: Part) -> Callable[[Callable[..., str]], Callable[..., int]]:
             told = _made(name, function, values, parts)
             print(told, flush=True)
 
+        if function.__module__ == "__main__":
+            raise SystemExit(main())
         return main
 
     return decorated
