@@ -18,7 +18,7 @@ from tileseer.core import errors
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table
 from tileseer.families.ck_tile import kernel
-from tileseer.gpu.arch import ArchSpecs, arch_digest, render_json
+from tileseer.gpu.arch import ArchSpecs, render_json
 from tileseer.gpu.arch_render import render_python
 
 ROOT = Path(__file__).parents[2]
@@ -62,8 +62,8 @@ def module(tmp_path_factory):
 # Look-ups -------------------------------------------------------------------------------------------------------------
 
 
-def test_known_archs():
-    assert SPECS.supported_archs() == (
+def test_known_archs(module):
+    assert module.supported_archs() == tuple(SPECS.archs) == (
         "gfx1100", "gfx1200", "gfx1201", "gfx1250", "gfx908", "gfx90a", "gfx942", "gfx950", "sm_90",
     )  # fmt: skip
 
@@ -81,13 +81,13 @@ def test_known_archs():
         ("gfx1250", "cdna5", "gfx125", "rdna", 32, 320, "241 181 811 421 211 122 411 141 221"),
     ],
 )
-def test_targets(arch, family, target_family, lineage, wave_size, lds_kib, waves):
-    assert SPECS.family(arch) == family
-    assert SPECS.target_family(arch) == target_family
-    assert SPECS.isa_lineage(arch) == lineage
-    assert SPECS.wave_size(arch) == wave_size
-    assert SPECS.lds_bytes(arch) == lds_kib * 1024
-    assert SPECS.waves(arch) == tuple(tuple(map(int, wave)) for wave in waves.split())
+def test_targets(module, arch, family, target_family, lineage, wave_size, lds_kib, waves):
+    assert module.family(arch) == SPECS.arch(arch).family == family
+    assert module.target_family(arch) == target_family
+    assert module.isa_lineage(arch) == lineage
+    assert module.wave_size(arch) == SPECS.arch(arch).wave_size == wave_size
+    assert module.lds_bytes(arch) == SPECS.arch(arch).lds_bytes == lds_kib * 1024
+    assert module.waves(arch) == SPECS.arch(arch).waves == tuple(tuple(map(int, wave)) for wave in waves.split())
 
 
 @pytest.mark.parametrize(
@@ -110,33 +110,33 @@ def test_warp_tiles_keep_the_order_of_the_table(arch, dtypes, tiles):
     assert SPECS.warp_tiles(arch, *dtypes) == tuple(tuple(map(int, tile.split("."))) for tile in tiles.split())
 
 
-def test_preshuffle_tables():
-    assert SPECS.preshuffle_warp_tiles("gfx942", "int8") == ((16, 16, 32), (32, 32, 16))
-    assert SPECS.preshuffle_warp_tiles("gfx950", "fp16")[-2:] == ((32, 32, 32), (16, 16, 64))
-    assert SPECS.preshuffle_warp_tiles("gfx908", "fp16") == ()
-    assert [pipeline for pipeline in SPECS.traits.pipelines if SPECS.is_preshuffle(pipeline)] == ["preshufflev2"]
+def test_preshuffle_tables(module):
+    assert module.preshuffle_warp_tiles("gfx942", "int8") == ((16, 16, 32), (32, 32, 16))
+    assert module.preshuffle_warp_tiles("gfx950", "fp16")[-2:] == ((32, 32, 32), (16, 16, 64))
+    assert module.preshuffle_warp_tiles("gfx908", "fp16") == ()
+    assert [pipeline for pipeline in SPECS.traits.pipelines if module.is_preshuffle(pipeline)] == ["preshufflev2"]
 
 
-def test_dtypes():
+def test_dtypes(module):
     sizes = {"fp64": 8, "fp32": 4, "int32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "bf8": 1, "int8": 1, "int4": 0.5}
     assert {dtype: SPECS.element_size(dtype) for dtype in SPECS.dtypes} == {**sizes, "pk_fp4": 0.5}
-    assert SPECS.dtype_info("bf16").cpp_type == "ck_tile::bf16_t"
-    assert len(SPECS.valid_dtype_combos()) == 9
-    assert {SPECS.accumulator(*pair) for pair in SPECS.valid_dtype_combos() if pair != ("int8", "int8")} == {"fp32"}
+    assert module.dtype_info("bf16").cpp_type == "ck_tile::bf16_t"
+    assert len(module.valid_dtype_combos()) == 9
+    assert {SPECS.accumulator(*pair) for pair in module.valid_dtype_combos() if pair != ("int8", "int8")} == {"fp32"}
     assert SPECS.accumulator("int8", "int8") == "int32"
 
 
-def test_lds_limits_of_june():
+def test_lds_limits_of_june(module):
     limits = {pipeline: SPECS.lds_limit(pipeline) for pipeline in SPECS.traits.pipelines}
     half = {"compv4", "compv6", "preshufflev1", "preshufflev2"}
     assert limits == {pipeline: 32768 if pipeline in half else 65536 for pipeline in limits}
-    assert {SPECS.lds_limit("mem", arch) for arch in SPECS.archs} == {65536}
+    assert {module.lds_limit("mem", arch) for arch in SPECS.archs} == {65536}
 
 
-def test_lds_limit_is_at_most_what_the_arch_has():
+def test_lds_limit_is_at_most_what_the_arch_has(tmp_path):
     content = table()
     content["archs"]["gfx942"]["lds_kib"] = 48
-    specs = load_text(json.dumps(content))
+    specs = load_module(render_python(load_text(json.dumps(content)), TEMPLATE), tmp_path)
     assert (specs.lds_limit("mem", "gfx942"), specs.lds_limit("mem", "gfx950")) == (48 * 1024, 65536)
 
 
@@ -180,29 +180,31 @@ def test_names_in_any_letter_case():
     assert SPECS.warp_tiles("GFX942", "FP16", "Fp16") == SPECS.warp_tiles("gfx942", "fp16")
     assert SPECS.lds_budget("CompV4", "GFX950") == 81920
     assert SPECS.is_trait_excluded("COMPV3", "CShuffle", "Interwave")
-    assert arch_digest(SPECS, "GFX942") == arch_digest(SPECS, "gfx942")
 
 
-ARCH_CALLS = ["arch", "family", "target_family", "isa_lineage", "wave_size", "lds_bytes", "waves"]
-UNKNOWN = [
+ARCH_CALLS = ["family", "target_family", "isa_lineage", "wave_size", "lds_bytes", "waves"]
+OF_THE_MODULE = [
     *((call, ("gfx9999",), "gfx9999", "gfx942") for call in ARCH_CALLS),
+    ("preshuffle_warp_tiles", ("gfx9999", "fp16"), "gfx9999", "gfx942"),
+    ("dtype_info", ("half",), "half", "fp16"),
+    ("lds_limit", ("mem", "gfx9999"), "gfx9999", "gfx942"),
+    ("is_preshuffle", ("compv9",), "compv9", "preshufflev2"),
+]
+UNKNOWN = [
+    ("arch", ("gfx9999",), "gfx9999", "gfx942"),
     ("warp_tiles", ("gfx9999", "fp16"), "gfx9999", "gfx942"),
     ("warp_tiles", ("gfx942", "fp17"), "fp17", "fp16"),
     ("warp_tiles", ("gfx942", "fp16", "fp17"), "fp17", "fp16"),
     ("warp_tiles", ("gfx942", "fp16", "bf16"), "fp16 x bf16", "fp16 x fp16"),
-    ("preshuffle_warp_tiles", ("gfx9999", "fp16"), "gfx9999", "gfx942"),
-    ("dtype_info", ("half",), "half", "fp16"),
     ("element_size", ("",), "''", "fp16"),
     ("accumulator", ("int4", "int4"), "int4 x int4", "int8 x int8"),
     ("lds_limit", ("compv9",), "compv9", "compv4"),
     ("lds_limit", ("default",), "default", "compv4"),
-    ("lds_limit", ("mem", "gfx9999"), "gfx9999", "gfx942"),
     ("lds_budget", ("compv9", "gfx942"), "compv9", "compv4"),
     ("lds_budget", ("mem", "gfx9999"), "gfx9999", "gfx942"),
     ("is_trait_excluded", ("compv9", "cshuffle", "interwave"), "compv9", "compv4"),
     ("is_trait_excluded", ("compv3", "tdm", "interwave"), "tdm", "cshuffle"),
     ("is_trait_excluded", ("compv3", "cshuffle", "auto"), "auto", "intrawave"),
-    ("is_preshuffle", ("compv9",), "compv9", "preshufflev2"),
     ("operator_limits", ("conv",), "conv", "conv_fwd"),
 ]
 
@@ -211,11 +213,6 @@ UNKNOWN = [
 def test_an_unknown_name_lists_the_known_ones(call, arguments, wrong, listed):
     with pytest.raises(UserError, match=rf"{re.escape(wrong)}.*{re.escape(listed)}"):
         getattr(SPECS, call)(*arguments)
-
-
-def test_digest_of_an_unknown_arch():
-    with pytest.raises(UserError, match=r"gfx9999.*gfx942"):
-        arch_digest(SPECS, "gfx9999")
 
 
 def test_the_vocabulary_of_kernels_is_known():
@@ -249,10 +246,10 @@ BAD_VALUES = [
     ((*FP16, 1), [16, 16, -16], "archs.gfx942.warp_tiles.fp16_fp16_fp32[1]", MNK),
     ((*FP16, 1), "16x16x16", "archs.gfx942.warp_tiles.fp16_fp16_fp32[1]", MNK),
     ((*FP16, 1), [32, 32, 8], "archs.gfx942.warp_tiles.fp16_fp16_fp32[1]", "no repetition"),
-    ((*GFX942, "warp_tiles", "fp17_fp17_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles.fp17_fp17_fp32", "bf16, bf8"),
+    ((*GFX942, "warp_tiles", "fp17_fp17_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles.fp17_fp17_fp32", "bf16_bf16"),
     ((*GFX942, "warp_tiles", "fp16"), [[1, 1, 1]], "archs.gfx942.warp_tiles.fp16", "{a}_{b}_{accumulator}"),
     ((*GFX942, "warp_tiles", "fp16_fp16_fp16"), [], "archs.gfx942.warp_tiles.fp16_fp16_fp16", "fp16_fp16_fp32"),
-    ((*GFX942, "warp_tiles", "int8_int8_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles.int8_int8_fp32", "in int32"),
+    ((*GFX942, "warp_tiles", "int8_int8_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles.int8_int8_fp32", "int8_int8_int"),
     ((*GFX942, "warp_tiles", "fp16_bf16_fp32"), [[1, 1, 1]], "archs.gfx942.warp_tiles.fp16_bf16_fp32", "legal pair"),
     ((*GFX942, "preshuffle_warp_tiles"), None, "archs.gfx942.preshuffle_warp_tiles", "an object"),
     ((*GFX942, "wavesize"), 64, "archs.gfx942.wavesize", "family, product, wave_size"),
@@ -400,8 +397,6 @@ def loads_or_explains(text):
         return
     assert load_text(render_json(specs)) == specs
     compile(render_python(specs, TEMPLATE), "rendered", "exec")
-    for arch in specs.supported_archs():
-        arch_digest(specs, arch)
 
 
 @settings(max_examples=150, deadline=None)
@@ -459,7 +454,6 @@ def test_white_space_comments_and_meaningless_order_do_not_reach_the_outputs():
         specs = load_text(text)
         assert render_json(specs) == render_json(SPECS)
         assert render_python(specs, TEMPLATE) == render_python(SPECS, TEMPLATE)
-        assert arch_digest(specs, "gfx942") == arch_digest(SPECS, "gfx942")
 
 
 def test_a_whole_number_as_fraction_is_the_same_table():
@@ -472,9 +466,8 @@ def test_the_order_of_waves_and_warp_tiles_reaches_the_outputs():
     content = table()
     content["archs"]["gfx942"]["waves"].reverse()
     specs = load_text(json.dumps(content))
-    assert specs.waves("gfx942") == SPECS.waves("gfx942")[::-1]
+    assert specs.arch("gfx942").waves == SPECS.arch("gfx942").waves[::-1]
     assert render_json(specs) != render_json(SPECS)
-    assert arch_digest(specs, "gfx942") != arch_digest(SPECS, "gfx942")
 
 
 def test_json_form():
@@ -491,21 +484,14 @@ def plain(value):
 
 def every_call():
     """Yield each look-up with each combination of known names."""
-    archs, dtypes, traits = SPECS.supported_archs(), tuple(SPECS.dtypes), SPECS.traits
-    pairs = SPECS.valid_dtype_combos()
-    yield "supported_archs", ()
-    yield "valid_dtype_combos", ()
-    for call in ("family", "target_family", "isa_lineage", "wave_size", "lds_bytes", "waves"):
-        yield from ((call, (arch,)) for arch in archs)
-    for call in ("warp_tiles", "preshuffle_warp_tiles"):
-        yield from ((call, (arch, *pair)) for arch in archs for pair in pairs)
-        yield from ((call, (arch, dtype)) for arch in archs for dtype in DTYPES)
-    for call in ("dtype_info", "element_size"):
-        yield from ((call, (dtype,)) for dtype in dtypes)
+    archs, dtypes, traits = tuple(SPECS.archs), tuple(SPECS.dtypes), SPECS.traits
+    pairs = [(a, b) for a, b, _ in SPECS.dtype_pairs]
+    yield from (("warp_tiles", (arch, *pair)) for arch in archs for pair in pairs)
+    yield from (("warp_tiles", (arch, dtype)) for arch in archs for dtype in DTYPES)
+    yield from (("element_size", (dtype,)) for dtype in dtypes)
     yield from (("accumulator", pair) for pair in pairs)
     yield from (("lds_budget", pair) for pair in itertools.product(traits.pipelines, archs))
-    yield from (("lds_limit", pair) for pair in itertools.product(traits.pipelines, (None, *archs)))
-    yield from (("is_preshuffle", (pipeline,)) for pipeline in traits.pipelines)
+    yield from (("lds_limit", (pipeline,)) for pipeline in traits.pipelines)
     names = itertools.product(traits.pipelines, traits.epilogues, traits.schedulers)
     yield from (("is_trait_excluded", trait) for trait in names)
     yield from (("operator_limits", (operator,)) for operator in SPECS.operators)
@@ -517,9 +503,16 @@ def test_the_rendered_module_agrees_with_the_table(module):
         assert plain(getattr(module, call)(*arguments)) == plain(getattr(SPECS, call)(*arguments)), (call, arguments)
     public = {name for name in vars(ArchSpecs) if not name.startswith("_") and callable(getattr(SPECS, name))}
     assert {call for call, _ in calls} == public - {"load", "parse", "arch"}
+    for arch, info in SPECS.archs.items():
+        assert {name: plain(value) for name, value in module.ARCHS[arch]._asdict().items()} == dict(info)
+        for a, b, accumulator in SPECS.dtype_pairs:
+            tiles = info.preshuffle_warp_tiles.get(f"{a}_{b}_{accumulator}", ())
+            assert module.preshuffle_warp_tiles(arch, a, b) == tiles
+    for dtype, info in SPECS.dtypes.items():
+        assert plain(module.dtype_info(dtype)) == plain(info)
 
 
-@pytest.mark.parametrize(("call", "arguments", "wrong", "listed"), [row for row in UNKNOWN if row[0] != "arch"])
+@pytest.mark.parametrize(("call", "arguments", "wrong", "listed"), [*UNKNOWN[1:], *OF_THE_MODULE])
 def test_the_rendered_module_refuses_unknown_names(module, call, arguments, wrong, listed):
     with pytest.raises(ValueError, match=rf"{re.escape(wrong)}.*{re.escape(listed)}"):
         getattr(module, call)(*arguments)
@@ -568,62 +561,6 @@ def test_a_broken_template_is_refused(template, said, tmp_path):
 def test_a_missing_template_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"none\.j2: cannot be read"):
         render_python(SPECS, tmp_path / "none.j2")
-
-
-# Digests --------------------------------------------------------------------------------------------------------------
-
-
-def digests(content):
-    specs = load_text(json.dumps(content))
-    return {arch: arch_digest(specs, arch) for arch in specs.supported_archs()}
-
-
-def test_every_arch_has_its_own_digest():
-    values = digests(table()).values()
-    assert len(set(values)) == len(SPECS.archs)
-    assert all(re.fullmatch("[0-9a-f]{64}", value) for value in values)
-
-
-def test_another_arch_of_a_new_family_changes_no_digest():
-    content = table()
-    content["families"]["cdna6"] = {"target_family": "gfx13", "isa_lineage": "cdna"}
-    content["archs"]["gfx1300"] = {**content["archs"]["gfx950"], "family": "cdna6"}
-    after = digests(content)
-    assert len(after.pop("gfx1300")) == 64
-    assert after == digests(table())
-
-
-@pytest.mark.parametrize(
-    ("where", "value"), [((*GFX942, "lds_kib"), 128), (FP16, [[16, 16, 16]]), ((*GFX942, "waves"), [[1, 1, 1]])]
-)
-def test_a_change_of_one_arch_changes_its_digest_only(where, value):
-    content = table()
-    put(content, where, value)
-    before, after = digests(table()), digests(content)
-    assert {arch for arch in before if before[arch] != after[arch]} == {"gfx942"}
-
-
-@pytest.mark.parametrize(
-    ("where", "value"),
-    [
-        (("lds", "limit_bytes", "mem"), 32768),
-        (("dtypes", "fp16", "cpp_type"), "_Float16"),
-        (("operators", "conv_fwd", "alignment"), [1, 8, 8]),
-        (("traits", "excluded"), []),
-    ],
-)
-def test_a_change_of_a_shared_table_changes_every_digest(where, value):
-    content = table()
-    put(content, where, value)
-    before, after = digests(table()), digests(content)
-    assert all(before[arch] != after[arch] for arch in before)
-
-
-def test_texts_for_readers_change_no_digest():
-    content = table()
-    content["archs"]["gfx942"]["product"] = "another name"
-    content["dtypes"]["fp16"]["description"] = "other words"
-    assert digests(content) == digests(table())
 
 
 # The script -----------------------------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ def _count(args: argparse.Namespace) -> int:
     reference = counts.read_reference(args.compare) if args.compare else {}
     tables = _Tables(args)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
-    known = sorted({cell.arch for cell in reference}) or tables.specs.supported_archs()
+    known = sorted({cell.arch for cell in reference}) or list(tables.specs.archs)
     wanted = list(counts.cells(args.arch or known, sets))
     compared = different = 0
     columns = (*counts.COLUMNS, *(("reference",) if reference else ()))

@@ -100,6 +100,6 @@ def tile_divides(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
 def threads_fit(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:
     """A block has at most 1024 threads."""
     waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
-    threads = specs.wave_size(arch) * waves
+    threads = specs.arch(arch).wave_size * waves
     fits = threads <= MAX_THREADS
     return "" if fits else f"{waves} waves make {threads} threads; a block has at most {MAX_THREADS}"

@@ -7,10 +7,8 @@ Names are looked up in any letter case.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -69,23 +67,14 @@ def _one_accumulator(pairs: tuple[Names, ...]) -> tuple[Names, ...]:
 
 def _tile_keys(table: Any, info: _Info) -> Any:
     """Refuse a key of a warp-tile table that is not that of a legal pair."""
-    dtypes, pairs = info.context.get("dtypes"), info.context.get("pairs")
-    if isinstance(table, dict) and dtypes is not None and pairs is not None:
+    pairs = info.context.get("pairs")
+    if isinstance(table, dict) and pairs is not None:
+        legal = ["_".join(pair) for pair in pairs]
         for key, tiles in table.items():
-            if key not in map("_".join, pairs):
-                raise wrong_below(key, tiles, f"should have {_key_advice(key, dtypes, pairs)}")
+            if key not in legal:
+                told = f"should have the key {{a}}_{{b}}_{{accumulator}} of a legal pair: {', '.join(legal)}"
+                raise wrong_below(key, tiles, told)
     return table
-
-
-def _key_advice(key: str, dtypes: Collection[str], pairs: tuple[Names, ...]) -> str:
-    """The key that was meant: a wrong accumulator, an unknown pair and an unknown dtype differ."""
-    for a, b, accumulator in pairs:
-        if key in (f"{a}_{b}_{other}" for other in dtypes):
-            return f"the key {a}_{b}_{accumulator}: {a} x {b} accumulates in {accumulator}"
-    known = "|".join(map(re.escape, dtypes))
-    if re.fullmatch(rf"(?:{known})_(?:{known})_(?:{known})", key):
-        return f"the key of a legal pair: {', '.join(map('_'.join, pairs))}"
-    return f"a key {{a}}_{{b}}_{{accumulator}} of known dtypes: {', '.join(dtypes)}"
 
 
 def _lds_rows(rows: dict[str, Value], info: _Info) -> dict[str, Value]:
@@ -167,6 +156,11 @@ class ArchInfo(Table):
     warp_tiles: _Tiles
     preshuffle_warp_tiles: _Tiles
 
+    @property
+    def lds_bytes(self) -> int:
+        """Local data share of a compute unit, bytes."""
+        return self.lds_kib * 1024
+
 
 class TraitTable(Table):
     """The names of the traits, and the (pipeline, epilogue, scheduler) that no kernel may combine."""
@@ -222,60 +216,21 @@ class ArchSpecs(Table):
         """Read a table from its text; ``where`` it stands is for messages."""
         return checked(strict_json(text, where), cls, where)
 
-    def supported_archs(self) -> tuple[str, ...]:
-        """Known archs, sorted."""
-        return tuple(self.archs)
-
     def arch(self, arch: str) -> ArchInfo:
         """All that is known of one target."""
         return _pick(self.archs, arch, "arch")
-
-    def family(self, arch: str) -> str:
-        """Family, for example ``cdna3``."""
-        return self.arch(arch).family
-
-    def target_family(self, arch: str) -> str:
-        """Compiler's family of targets, for example ``gfx9``."""
-        return self.families[self.family(arch)].target_family
-
-    def isa_lineage(self, arch: str) -> str:
-        """``cdna`` (MFMA) or ``rdna`` (WMMA)."""
-        return self.families[self.family(arch)].isa_lineage
-
-    def wave_size(self, arch: str) -> int:
-        """Lanes of a wave."""
-        return self.arch(arch).wave_size
-
-    def lds_bytes(self, arch: str) -> int:
-        """Local data share of a compute unit, bytes."""
-        return self.arch(arch).lds_kib * 1024
-
-    def waves(self, arch: str) -> tuple[Triple, ...]:
-        """Allowed waves a block (m, n, k), in the order of enumeration."""
-        return self.arch(arch).waves
 
     def warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
         """Matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A unless given.
 
         A legal pair for which the arch has no matrix instruction gives an empty tuple.
         """
-        return self.arch(arch).warp_tiles.get(self._tile_key(dtype_a, dtype_b), ())
-
-    def preshuffle_warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
-        """Same for the GEMM with a preshuffled B; convolutions do not use it."""
-        return self.arch(arch).preshuffle_warp_tiles.get(self._tile_key(dtype_a, dtype_b), ())
-
-    def dtype_info(self, dtype: str) -> DtypeInfo:
-        """Width, C++ name and description of a data type."""
-        return _pick(self.dtypes, dtype, "dtype")
+        a, b = dtype_a.lower(), (dtype_b or dtype_a).lower()
+        return self.arch(arch).warp_tiles.get(f"{a}_{b}_{self.accumulator(a, b)}", ())
 
     def element_size(self, dtype: str) -> float:
         """Bytes of one element; 0.5 for two in a byte."""
-        return self.dtype_info(dtype).bits / 8
-
-    def valid_dtype_combos(self) -> tuple[tuple[str, str], ...]:
-        """The (A, B) that a matrix instruction may combine, sorted."""
-        return tuple((a, b) for a, b, _ in self.dtype_pairs)
+        return _pick(self.dtypes, dtype, "dtype").bits / 8
 
     def accumulator(self, dtype_a: str, dtype_b: str) -> str:
         """Data type that A x B accumulates in."""
@@ -283,20 +238,19 @@ class ArchSpecs(Table):
         for a, b, accumulator in self.dtype_pairs:
             if (a, b) == wanted:
                 return accumulator
-        legal = ", ".join(f"{a} x {b}" for a, b in self.valid_dtype_combos())
+        legal = ", ".join(f"{a} x {b}" for a, b, _ in self.dtype_pairs)
         raise UserError(f"no matrix instruction combines {wanted[0]} x {wanted[1]}; legal: {legal}")
 
-    def lds_limit(self, pipeline: str, arch: str | None = None) -> int:
-        """LDS bytes a block may use (table of June 2026), at most what ``arch`` has if it is given.
+    def lds_limit(self, pipeline: str) -> int:
+        """LDS bytes a block may use (table of June 2026).
 
         Compare it with one buffer of A and B: where a pipeline holds two, the table is halved already.
         """
-        limit = self._lds_row(self.lds.limit_bytes, pipeline)
-        return limit if arch is None else min(limit, self.lds_bytes(arch))
+        return self._lds_row(self.lds.limit_bytes, pipeline)
 
     def lds_budget(self, pipeline: str, arch: str) -> int:
         """LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
-        return math.floor(self.lds_bytes(arch) * self._lds_row(self.lds.budget_fraction, pipeline))
+        return math.floor(self.arch(arch).lds_bytes * self._lds_row(self.lds.budget_fraction, pipeline))
 
     def is_trait_excluded(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
         """Whether no kernel may combine the three."""
@@ -307,17 +261,9 @@ class ArchSpecs(Table):
         )
         return traits in self.traits.excluded
 
-    def is_preshuffle(self, pipeline: str) -> bool:
-        """Whether the pipeline wants a preshuffled B."""
-        return _known(self.traits.pipelines, pipeline, "pipeline") in self.traits.preshuffle_pipelines
-
     def operator_limits(self, operator: str) -> OperatorLimits:
         """Tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
         return _pick(self.operators, operator, "operator")
-
-    def _tile_key(self, dtype_a: str, dtype_b: str | None) -> str:
-        b = dtype_a if dtype_b is None else dtype_b
-        return f"{dtype_a.lower()}_{b.lower()}_{self.accumulator(dtype_a, b)}"
 
     def _lds_row(self, rows: Mapping[str, Value], pipeline: str) -> Value:
         name = _known(self.traits.pipelines, pipeline, "pipeline")
@@ -327,22 +273,6 @@ class ArchSpecs(Table):
 def render_json(specs: ArchSpecs) -> str:
     """``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
     return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"
-
-
-def arch_digest(specs: ArchSpecs, arch: str) -> str:
-    """SHA-256 (hex) of what kernels of one arch depend on: its section and the shared tables.
-
-    Other archs and families do not enter, nor do the texts for readers (``product``, ``description``).
-    """
-    name = _known(specs.archs, arch, "arch")
-    content = specs.model_dump()
-    own = content.pop("archs")[name]
-    family = content.pop("families")[own["family"]]
-    for info in (own, *content["dtypes"].values()):
-        for text in ("product", "description"):
-            info.pop(text, None)
-    canonical = json.dumps({"arch": name, "own": own, "family": family, **content}, sort_keys=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _known(table: Collection[str], name: str, kind: str) -> str:

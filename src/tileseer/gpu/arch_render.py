@@ -4,10 +4,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-import jinja2
-
 from tileseer.core.tables import Table
-from tileseer.core.templates import mistakes_named
+from tileseer.core.templates import environment, mistakes_named
 from tileseer.gpu.arch import ArchSpecs
 
 LINE_LENGTH = 120
@@ -20,14 +18,8 @@ def render_python(specs: ArchSpecs, template: str | Path) -> str:
     A template that is missing or broken is a ``UserError``.
     """
     path = Path(template)
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(path.parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=False,
-        keep_trailing_newline=True,
-    )
     with mistakes_named(path):
-        return environment.get_template(path.name).render(specs=specs, constant=_constant)
+        return environment(path.parent).get_template(path.name).render(specs=specs, constant=_constant)
 
 
 def _constant(head: str, value: object) -> str:

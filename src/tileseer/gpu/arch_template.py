@@ -26,30 +26,18 @@ def table_with(path: Path, name: str, like: str, changes: Mapping[str, str | int
         raise UserError(f"{path}: {name} is there already; edit its entry")
     specs.arch(like)
     text = path.read_text(encoding="utf-8")
-    entry = _changed(_entry(text, like), changes)
-    start = re.search(r'"archs"\s*:\s*\{', text)
-    assert start is not None, "the loader has read it"
-    line = f'\n    "{name}": {entry},'
-    result = text[: start.end()] + line + text[start.end() :]
+    start = _end_of(r'"archs"\s*:\s*\{', text, 0)
+    known = _end_of(rf'"{like}"\s*:\s*', text, start)
+    entry = text[known : json.JSONDecoder().raw_decode(text, known)[1]]
+    for field, value in changes.items():
+        begin = _end_of(rf'"{field}"\s*:\s*', entry, 0)
+        entry = entry[:begin] + json.dumps(value) + entry[json.JSONDecoder().raw_decode(entry, begin)[1] :]
+    result = f'{text[:start]}\n    "{name}": {entry},{text[start:]}'
     ArchSpecs.parse(result, str(path))
     return result, f'"{name}": {entry}'
 
 
-def _entry(text: str, name: str) -> str:
-    """Text of a target's object as it stands in the table."""
-    archs = re.search(r'"archs"\s*:\s*\{', text)
-    assert archs is not None, "the loader has read it"
-    found = re.compile(rf'"{name}"\s*:\s*').search(text, archs.end())
+def _end_of(pattern: str, text: str, start: int) -> int:
+    found = re.compile(pattern).search(text, start)
     assert found is not None, "the loader has read it"
-    _, end = json.JSONDecoder().raw_decode(text, found.end())
-    return text[found.end() : end]
-
-
-def _changed(entry: str, changes: Mapping[str, str | int]) -> str:
-    for field, value in changes.items():
-        new = f'"{field}": {json.dumps(value)}'
-        # A backslash in a replacement has a meaning; it stands for itself when doubled.
-        pattern = rf'"{field}"\s*:\s*("(?:[^"\\]|\\.)*"|\d+)'
-        entry, count = re.subn(pattern, new.replace("\\", r"\\"), entry, count=1)
-        assert count == 1, f"the loader has read {field}"
-    return entry
+    return found.end()

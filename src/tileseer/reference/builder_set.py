@@ -109,9 +109,10 @@ def _shape(
         size // (matrix * repeat)
         for size, matrix, repeat in zip(instance.tile[:2], instance.matrix, instance.repeats, strict=True)
     )
-    lanes = specs.wave_size(cell.arch) * waves_m * waves_n
+    wave_size = specs.arch(cell.arch).wave_size
+    lanes = wave_size * waves_m * waves_n
     if lanes < 1 or instance.block < lanes:
-        return f"a block of {instance.block} threads has no {waves_m}x{waves_n} waves of {specs.wave_size(cell.arch)}"
+        return f"a block of {instance.block} threads has no {waves_m}x{waves_n} waves of {wave_size}"
     by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
     if instance.matrix[0] not in by_matrix:
         return f"there is no matrix instruction with m = {instance.matrix[0]}"
@@ -157,7 +158,7 @@ def one_wave_covers(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """One wave reads a whole row of A and of B: m (bwd_data: k) and n of the tile fit its lanes times the vector."""
     if kernel.variant == "forward":
         return ""
-    lanes = specs.wave_size(arch)
+    lanes = specs.arch(arch).wave_size
     rows_a = kernel.tile_m if kernel.variant == "bwd_weight" else kernel.tile_k
     for side, rows, width in (("A", rows_a, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
         if rows > lanes * width:
@@ -169,7 +170,7 @@ def share_holds_vector(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str
     """bwd_data: a vector of A or B is no wider than a thread's share of the tile."""
     if kernel.variant != "bwd_data":
         return ""
-    threads = specs.wave_size(arch) * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    threads = specs.arch(arch).wave_size * kernel.wave_m * kernel.wave_n * kernel.wave_k
     for side, rows, width in (("A", kernel.tile_m, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
         share = rows * kernel.tile_k // threads
         if width > share:

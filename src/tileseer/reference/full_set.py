@@ -152,7 +152,7 @@ def pairs_of(row: TileRow, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair
 def structural_pairs(tile: Triple, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair]:
     """Every pair that tiles m and n of the block with waves and warp tiles of the arch, in table order."""
     found: dict[Pair, None] = {}
-    allowed = set(specs.waves(arch))
+    allowed = set(specs.arch(arch).waves)
     for warp_m, warp_n, _ in specs.warp_tiles(arch, dtype):
         for waves_m in _wave_counts(tile[0], warp_m):
             for waves_n in _wave_counts(tile[1], warp_n):

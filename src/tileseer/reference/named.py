@@ -146,7 +146,7 @@ class Enumerator:
         _check("variant", variants, REQUESTED_VARIANTS)
         _check("ndim", ndims, NDIMS)
         _check("dtype", dtypes, DTYPES)
-        _check("arch", [arch], self._specs.supported_archs())
+        _check("arch", [arch], list(self._specs.archs))
         asked = _Asked(arch, tuple(variants), tuple(ndims), tuple(dtypes))
         if name == "default":
             return list(self._default(asked))

@@ -57,7 +57,7 @@ def vectors_one_or_even(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagge
 
 def waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
     """The arch lists the wave layout, its k included."""
-    return "" if kernel.wave in specs.waves(arch) else f"waves {kernel.wave} are not among those of {arch}"
+    return "" if kernel.wave in specs.arch(arch).waves else f"waves {kernel.wave} are not among those of {arch}"
 
 
 def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
@@ -66,7 +66,7 @@ def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged
     The depth is only asked of kernels with a data-type tag: the reference means to exempt fp32, but compares the tag
     with a word that no tag ever is. The table of gfx11 and gfx12 then refuses every kernel that this rule lets pass.
     """
-    if specs.wave_size(arch) != 32:
+    if specs.arch(arch).wave_size != 32:
         return ""
     if tagged and kernel.warp_tile_k < WAVE32_MIN_WARP_K:
         return f"warp tile k = {kernel.warp_tile_k}; waves of 32 need at least {WAVE32_MIN_WARP_K}"
@@ -102,7 +102,7 @@ def tile_covers_waves(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
 def flat_waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """The arch lists the wave layout, taken with one wave along k."""
     flat = (kernel.wave_m, kernel.wave_n, 1)
-    return "" if flat in specs.waves(arch) else f"waves {flat} are not among those of {arch}"
+    return "" if flat in specs.arch(arch).waves else f"waves {flat} are not among those of {arch}"
 
 
 def warp_tile_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:

@@ -15,7 +15,7 @@ VECTOR_WIDTHS = (1, 2, 4, 8, 16)
 
 def waves_on_arch(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """The wave layout must be one that the arch supports."""
-    allowed = [tuple(wave) for wave in specs.waves(arch)]
+    allowed = [tuple(wave) for wave in specs.arch(arch).waves]
     return "" if kernel.wave in allowed else f"waves {kernel.wave} are not among those of {arch}: {allowed}"
 
 
@@ -71,7 +71,7 @@ def lds_fits(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     need = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * specs.element_size(kernel.dtype))
     budget = specs.lds_budget(kernel.pipeline, arch)
     if kernel.double_smem_buffer:
-        budget = min(budget, specs.lds_bytes(arch) // 2)
+        budget = min(budget, specs.arch(arch).lds_bytes // 2)
     return "" if need <= budget else f"a tile of {need} bytes is over the {budget} bytes of LDS that {arch} leaves"
 
 
@@ -79,7 +79,7 @@ def full_load_per_thread(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> s
     """compv6 needs at least one full vector load of A and of B for each thread."""
     if kernel.pipeline != "compv6":
         return ""
-    threads = specs.wave_size(arch) * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    threads = specs.arch(arch).wave_size * kernel.wave_m * kernel.wave_n * kernel.wave_k
     for axis, tile, vector in (("A", kernel.tile_m, kernel.vec_a), ("B", kernel.tile_n, kernel.vec_b)):
         if tile * kernel.tile_k // (threads * vector) < 1:
             return f"compv6: {threads} threads x {vector} elements are more than the whole {axis} tile"

@@ -125,7 +125,7 @@ def instruction_on_arch(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> s
 
 def shared_memory_fits(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
     """The operand buffers of all stages must fit into the shared memory of a block."""
-    most = specs.lds_bytes(arch)
+    most = specs.arch(arch).lds_bytes
     return "" if kernel.shared_bytes <= most else f"{kernel.shared_bytes} bytes of shared memory; {arch} has {most}"
 
 
