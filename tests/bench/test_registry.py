@@ -68,7 +68,7 @@ def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(l
     real = registry.Supervisor
     monkeypatch.setattr(registry, "Supervisor", lambda *args: seen.append(args[1]) or real(*args))
     claim = registry.claimed(source(libraries, device="cuda"), locking)
-    with lock.exclusive("gpu-GPU-a", Path(locking.folder), 1), claim as (device, _):
+    with lock.any_of(["gpu-GPU-a"], Path(locking.folder), 1), claim as (device, _):
         assert device.kind == "measured"
     assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
 

@@ -19,7 +19,7 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from tileseer.core import lock
-with lock.exclusive("toy", Path(sys.argv[1]), 60) as waited:
+with lock.any_of(["toy"], Path(sys.argv[1]), 60) as (_, waited):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -35,7 +35,7 @@ def hold(folder, seconds):
 
 def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
     for _ in range(2):
-        with lock.exclusive("toy", tmp_path / "locks", 1) as waited:
+        with lock.any_of(["toy"], tmp_path / "locks", 1) as (_, waited):
             assert waited < 1
             note = tmp_path / "locks/tileseer-toy.holder.json"
             assert f"process {os.getpid()}" in lock.holder(note)
@@ -43,7 +43,7 @@ def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
 
 
 def test_two_devices_do_not_exclude_each_other(tmp_path):
-    with lock.exclusive("one", tmp_path, 1), lock.exclusive("other", tmp_path, 1):
+    with lock.any_of(["one"], tmp_path, 1), lock.any_of(["other"], tmp_path, 1):
         pass
 
 
@@ -51,7 +51,7 @@ def test_who_waits_is_told_who_holds_and_gives_up_in_time(tmp_path, capfd):
     process = hold(tmp_path, 30)
     try:
         told = rf"toy was busy for \d+ s: held by process {process.pid}"
-        with pytest.raises(UserError, match=told), lock.exclusive("toy", tmp_path, 0.5):
+        with pytest.raises(UserError, match=told), lock.any_of(["toy"], tmp_path, 0.5):
             pass
         assert f"waiting for toy since 0 s: held by process {process.pid}" in capfd.readouterr().err
     finally:
@@ -63,7 +63,7 @@ def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(tmp_path, capfd
     process = hold(tmp_path, 30)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    with lock.exclusive("toy", tmp_path, 5):
+    with lock.any_of(["toy"], tmp_path, 5):
         pass
     assert f"took over toy: held by process {process.pid}" in capfd.readouterr().err
 
@@ -71,13 +71,13 @@ def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(tmp_path, capfd
 def test_who_waits_goes_on_when_the_owner_is_done(tmp_path):
     process = hold(tmp_path, 1)
     start = time.monotonic()
-    with lock.exclusive("toy", tmp_path, 30) as waited:
+    with lock.any_of(["toy"], tmp_path, 30) as (_, waited):
         assert 0.2 < waited <= time.monotonic() - start
     process.wait()
 
 
 def test_of_several_devices_the_first_free_one_is_held(tmp_path):
-    with lock.exclusive("gpu-1", tmp_path, 1), lock.any_of(["gpu-1", "gpu-2"], tmp_path, 1) as (device, _):
+    with lock.any_of(["gpu-1"], tmp_path, 1), lock.any_of(["gpu-1", "gpu-2"], tmp_path, 1) as (device, _):
         assert device == "gpu-2"
         with pytest.raises(UserError, match="gpu-1, gpu-2 was busy"), lock.any_of(["gpu-1", "gpu-2"], tmp_path, 0.2):
             pass
@@ -106,7 +106,7 @@ def hold_as(user, folder, told, seconds):
     os.umask(0o077)
     sys.stderr = printed = io.StringIO()
     try:
-        with lock.exclusive("toy", folder, 60):
+        with lock.any_of(["toy"], folder, 60):
             told.put(printed.getvalue())
             time.sleep(seconds)
     except UserError as error:

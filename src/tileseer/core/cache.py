@@ -5,12 +5,17 @@
     FOLDER/entries/ab/abcdef...    one entry: a line with key, size and SHA-256 of the content, then the content
     FOLDER/partial/                entries that are being written, of full size from the start
     FOLDER/size, FOLDER/size.lock  the bytes promised to entries, and the lock of that number
-    FOLDER/claims                  empty; its locks say who makes which entry just now (``cache_claims``)
+    FOLDER/claims                  empty; its locks say who makes which entry just now
 
 An entry appears by a rename, so a reader finds it whole or not at all, and its content is checked at every read: a
 damaged entry is removed and counts as absent. Who writes reserves the space first, so the bound holds whoever is
 killed when; what the dead have reserved or left half written is found at the next collection. All can be lost at any
 time: an entry that cannot be written or read costs the time to make it again, and nothing else.
+
+Of two workflows that miss the same entry, one makes it and the other waits. A claim is a lock on one byte of one file,
+at a place that the key gives. So there is nothing to clean up, and the system releases the claims of a process that
+ends, however it ends. Two keys with the same place, one pair in 2**60, wait for each other, which costs time only. The
+locks are those of a process (``fcntl``): it must not hold two sets of claims at once.
 """
 
 import fcntl
@@ -19,25 +24,18 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.core import build_locks
 from tileseer.core.errors import UserError
 
 KEY = re.compile(r"[0-9a-f]{64}")
 _MAGIC = b"tileseer-cache-1"
 _KEPT_SHARE = 0.9
 """Share of the bound that a collection leaves, so that not every entry after it needs another one."""
-
-
-class Entry(NamedTuple):
-    """One file of the cache, as the file system knows it."""
-
-    path: Path
-    size: int
-    last_used: int
+_PLACE_DIGITS = 15
+"""Hex digits of a key that give the place of its claim: an offset has to be positive."""
 
 
 class Stats(NamedTuple):
@@ -60,11 +58,6 @@ class Collected(NamedTuple):
     bytes: int
     partial_bytes: int
     """Bytes of entries that others are writing just now."""
-
-    @property
-    def held(self) -> int:
-        """Bytes that are taken: entries and what will become one."""
-        return self.bytes + self.partial_bytes
 
 
 def key(*parts: bytes | str) -> str:
@@ -107,13 +100,14 @@ class Cache:
         except OSError as error:
             self._warn(path, error)
             return None
-        payload, fault = _checked(key, content)
-        if payload is None:
+        if fault := _fault(key, content):
             print(f"cache: {path}: {fault}; it is removed and made again", file=sys.stderr)
             _unlink(path)
             return None
-        self._touch(path)
-        return payload
+        # The entry of another user, or gone by now: its age only decides how soon it is collected.
+        with suppress(OSError):
+            os.utime(path)
+        return content.partition(b"\n")[2]
 
     def put(self, key: str, content: bytes, replace: bool = False) -> bool:
         """Keep ``content`` under ``key``; True if the key has an entry then. A sound one stays, unless ``replace``.
@@ -151,24 +145,29 @@ class Cache:
 
     @contextmanager
     def claimed(self, keys: Sequence[str], wait: bool = False) -> Iterator[set[str]]:
-        """Hold the claims on making some entries; yield the keys that are ours to make (``cache_claims.claimed``).
+        """Hold the claims on making some entries; yield the keys that are ours: all if we ``wait``, else the free ones.
 
-        Where nothing is kept, or the folder cannot be written, all are ours.
+        A waiting process must hold no other claim. Where nothing can be kept all are ours.
         """
-        with ExitStack() as stack:
-            ours = set(keys)
+        ours, handle = set(keys), -1
+        try:
             if self._max_bytes:
-                try:
-                    self._folder.mkdir(parents=True, exist_ok=True)
-                    ours = stack.enter_context(build_locks.claimed(self._folder / "claims", keys, wait))
-                except OSError as error:
-                    self._warn(self._folder, error)
+                handle = self._opened_claims()
+                # In order, so that two who wait never wait for each other.
+                ours = {key for key in sorted(ours) if _claim(handle, key, wait)}
+        except OSError as error:
+            self._warn(self._folder, error)
+        try:
             yield ours
+        finally:
+            if handle >= 0:
+                # With the file the process gives up all of its locks on it.
+                os.close(handle)
 
     def stats(self) -> Stats:
         """Number of entries and their size together."""
-        entries = list(self._scan())
-        return Stats(str(self._folder), len(entries), sum(entry.size for entry in entries), self._max_bytes)
+        sizes = [stat.st_size for _, stat in self._scan()]
+        return Stats(str(self._folder), len(sizes), sum(sizes), self._max_bytes)
 
     def collect(self, max_bytes: int | None = None) -> Collected:
         """Remove what was used longest ago until at most ``max_bytes`` are left, and what dead writers left."""
@@ -180,18 +179,18 @@ class Cache:
     def verify(self, repair: bool = False) -> dict[Path, str]:
         """Check every entry against its own hash; return what is wrong by path. ``repair`` removes those files."""
         faults = {}
-        for entry in self._scan():
+        for path, _ in self._scan():
             try:
-                fault = _checked(entry.path.name, entry.path.read_bytes())[1]
+                fault = _fault(path.name, path.read_bytes())
             except FileNotFoundError:
                 continue  # Another process has collected it since.
             except OSError as error:
                 fault = f"cannot be read: {error.strerror}"
             if fault:
-                faults[entry.path] = fault
+                faults[path] = fault
                 if repair:
-                    _unlink(entry.path)
-        return dict(sorted(faults.items()))
+                    _unlink(path)
+        return faults
 
     def _path(self, key: str) -> Path:
         if not KEY.fullmatch(key):
@@ -203,11 +202,17 @@ class Cache:
         self._folder.mkdir(parents=True, exist_ok=True)
         mode = self._folder.stat().st_mode & 0o7777
         for path in (self._partial, self._entries, folder):
-            try:
+            with suppress(FileExistsError):
                 path.mkdir()
-            except FileExistsError:
-                continue
-            path.chmod(mode)
+                path.chmod(mode)
+
+    def _opened_claims(self) -> int:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self._folder / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        # Others are to lock as well, whatever the umask; if the file is theirs, they have done so.
+        if os.fstat(handle).st_uid == os.getuid():
+            os.fchmod(handle, 0o666)
+        return handle
 
     @contextmanager
     def _size(self) -> Iterator[Path]:
@@ -225,7 +230,8 @@ class Cache:
         """
         promised = _promised(size)
         if promised is None or promised + wanted > self._max_bytes:
-            promised = self._collect(size, max(0, int(self._max_bytes * _KEPT_SHARE) - wanted)).held
+            left = self._collect(size, max(0, int(self._max_bytes * _KEPT_SHARE) - wanted))
+            promised = left.bytes + left.partial_bytes
         # Promised before there is a file: who is killed in between leaves a promise too much, never one too few.
         _promise(size, promised + wanted)
         partial = self._partial / f"{path.name}.{os.urandom(6).hex()}"
@@ -236,18 +242,18 @@ class Cache:
 
     def _collect(self, size: Path, max_bytes: int) -> Collected:
         """Remove entries, oldest first; the caller holds the lock of ``size``."""
-        dead = sum(_remove_if_dead(path) for path in _files(self._partial))
+        dead = sum(_remove_if_dead(path) for path, _ in _found(self._partial, "*"))
         # What others are writing just now is no entry yet; its file has its full size from the start. It is counted
         # first: what becomes an entry meanwhile is counted twice, never left out.
-        writing = sum(map(_size_of, _files(self._partial)))
-        entries = sorted(self._scan(), key=lambda entry: (entry.last_used, entry.path))
-        left, removed, removed_bytes = sum(entry.size for entry in entries), 0, 0
-        for entry in entries:
+        writing = sum(stat.st_size for _, stat in _found(self._partial, "*"))
+        entries = sorted((stat.st_mtime_ns, path, stat.st_size) for path, stat in self._scan())
+        left, removed, removed_bytes = sum(entry[2] for entry in entries), 0, 0
+        for _, path, bytes_of_it in entries:
             if left - removed_bytes <= max_bytes:
                 break
-            if _unlink(entry.path):
+            if _unlink(path):
                 removed += 1
-                removed_bytes += entry.size
+                removed_bytes += bytes_of_it
         _promise(size, left - removed_bytes + writing)
         return Collected(removed, removed_bytes, dead, len(entries) - removed, left - removed_bytes, writing)
 
@@ -266,22 +272,8 @@ class Cache:
         finally:
             partial.unlink(missing_ok=True)
 
-    def _scan(self) -> Iterator[Entry]:
-        for folder in _folders(self._entries):
-            for path in _files(folder):
-                if KEY.fullmatch(path.name):
-                    try:
-                        stat = path.stat()
-                    except FileNotFoundError:
-                        continue  # Another process has collected it since.
-                    yield Entry(path, stat.st_size, stat.st_mtime_ns)
-
-    def _touch(self, path: Path) -> None:
-        try:
-            os.utime(path)
-        except OSError:
-            # The entry of another user, or gone by now: its age only decides how soon it is collected.
-            return
+    def _scan(self) -> Iterator[tuple[Path, os.stat_result]]:
+        return ((path, stat) for path, stat in _found(self._entries, "*/*") if KEY.fullmatch(path.name))
 
     def _warn(self, path: Path, error: OSError) -> None:
         print(f"cache: {error.filename or path}: {error.strerror}; going on without it", file=sys.stderr)
@@ -292,14 +284,23 @@ def _header(key: str, content: bytes) -> bytes:
     return b"%s %s %d %s\n" % (_MAGIC, key.encode(), len(content), digest.encode())
 
 
-def _checked(key: str, whole: bytes) -> tuple[bytes | None, str]:
-    """(content, "") of an entry, or (None, its fault)."""
+def _fault(key: str, whole: bytes) -> str:
+    """What is wrong with an entry; empty if it is sound."""
     line, _, content = whole.partition(b"\n")
-    if not line.startswith(_MAGIC + b" "):
-        return None, "it does not begin as an entry does"
-    if line + b"\n" != _header(key, content):
-        return None, "its content does not match the hash in its first line"
-    return content, ""
+    return "" if line + b"\n" == _header(key, content) else "its content does not match the hash in its first line"
+
+
+def _claim(handle: int, key: str, wait: bool) -> bool:
+    """Lock the place of a key in the file of claims; False if another process has it and we do not ``wait``."""
+    place = int(key[:_PLACE_DIGITS], 16)
+    try:
+        fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+    except (BlockingIOError, PermissionError):
+        if not wait:
+            return False
+        print("cache: waiting for another workflow, which makes an entry that is needed here", file=sys.stderr)
+        fcntl.lockf(handle, fcntl.LOCK_EX, 1, place)
+    return True
 
 
 def _promised(size: Path) -> int | None:
@@ -320,14 +321,6 @@ def _promise(size: Path, number: int) -> None:
         os.pwrite(handle, b"%020d" % number, 0)
     finally:
         os.close(handle)
-
-
-def _size_of(path: Path) -> int:
-    """Size of a file; 0 if it has become an entry by now."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
 
 
 def _remove_if_dead(path: Path) -> bool:
@@ -354,12 +347,11 @@ def _unlink(path: Path) -> bool:
     return True
 
 
-def _folders(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+def _found(folder: Path, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
+    """Files of a folder and their states, sorted, without those that others remove meanwhile."""
+    for path in sorted(folder.glob(pattern)):
+        with suppress(FileNotFoundError):
+            yield path, path.stat()
 
 
 def open_cache(folder: str | None, max_gib: float) -> Cache:

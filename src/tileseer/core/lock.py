@@ -33,15 +33,11 @@ def lock_folder(configured: str | None) -> Path:
 
 
 @contextmanager
-def exclusive(device: str, folder: Path, timeout_s: float) -> Iterator[float]:
-    """Hold the lock of ``device``; yield the seconds waited for it. After ``timeout_s`` a ``UserError`` is raised."""
-    with any_of([device], folder, timeout_s) as (_, waited):
-        yield waited
-
-
-@contextmanager
 def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[tuple[str, float]]:
-    """Hold the lock of the first of ``devices`` that is free; yield it and the seconds waited."""
+    """Hold the lock of the first of ``devices`` that is free; yield it and the seconds waited.
+
+    After ``timeout_s`` a ``UserError`` is raised.
+    """
     _make_shared(folder)
     stems = {device: "tileseer-" + re.sub(r"[^A-Za-z0-9_-]", "_", device) for device in devices}
     notes = {device: folder / f"{stem}.holder.json" for device, stem in stems.items()}

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, shown
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 MAX_LENGTH = 2000
 MAX_DEPTH = 50
 """Bounds on a text, so that none exhausts the parser."""
-LONGEST_SHOWN = 100
 _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -116,8 +115,7 @@ class _Reader:
         self.reads: set[str] = set()
 
     def fault(self, place: int, told: str) -> UserError:
-        shown = self.text if len(self.text) <= LONGEST_SHOWN else f"{self.text[:LONGEST_SHOWN]}..."
-        return UserError(f"{self.where}: {shown!r}, character {place + 1}: {told}")
+        return UserError(f"{self.where}: {shown(self.text)}, character {place + 1}: {told}")
 
     def at(self, tree: ast.expr, told: str) -> UserError:
         return self.fault(tree.col_offset + self.indent, told)
@@ -166,9 +164,8 @@ class _Reader:
         if not choices:
             raise self.at(right, "there is nothing between the brackets")
         words = self.words(left)
-        listed = [self.word(choice, words) if words else self.constant(choice) for choice in choices]
-        value = self.side(left, ())
-        return lambda row: (value(row) in listed) != negated
+        value, listed = self.side(left, ()), [self.side(choice, words) for choice in choices]
+        return lambda row: any(value(row) == choice(row) for choice in listed) != negated
 
     def side(self, tree: ast.expr, words: tuple[str, ...]) -> _Value:
         """One side of a comparison; ``words``: what it may be, if the other side is a field of words."""
@@ -184,23 +181,14 @@ class _Reader:
             return tree.id
         raise self.at(tree, f"this is not one of {', '.join(words)}")
 
-    def constant(self, tree: ast.expr) -> int:
-        match tree:
-            case ast.Constant(value=int(number)) if not isinstance(number, bool):
-                return number
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.constant(operand)
-        self.number(tree)
-        raise self.at(tree, "between the brackets are numbers")
-
     def number(self, tree: ast.expr) -> _Value:
         """A number, a field of numbers, or arithmetic on them."""
         match tree:
             case ast.Constant(value=int(number)) if not isinstance(number, bool):
                 return lambda row: number
-            case ast.UnaryOp(op=ast.USub()):
-                negative = self.constant(tree)
-                return lambda row: negative
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                positive = self.number(operand)
+                return lambda row: -positive(row)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 function, first, second = _ARITHMETIC[type(op)], self.number(left), self.number(right)
                 return lambda row: function(first(row), second(row))

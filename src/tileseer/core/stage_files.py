@@ -6,7 +6,6 @@ carries every change by its time stamp; where Snakemake's records are lost or ti
 
 import hashlib
 import json
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping
@@ -16,7 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core import modules
+from tileseer.core.atomic import write_text
 from tileseer.core.places import PACKAGE
+from tileseer.core.stage_store import digest
+
+_digest = cache(digest)
 
 
 def content(script: Path, settings: Mapping[str, Any], reads: Iterable[str], known: Mapping[str, str]) -> str:
@@ -41,10 +44,7 @@ def content(script: Path, settings: Mapping[str, Any], reads: Iterable[str], kno
 def write(path: Path, text: str, may_write: bool = True) -> str:
     """Write the text if it is not there, and if this is the process that may; return its SHA-256."""
     if may_write and not (path.is_file() and path.read_text() == text):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        part.write_text(text)
-        os.replace(part, path)
+        write_text(path, text)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -67,14 +67,6 @@ def command_line(script: str, options: Iterable[tuple[str, Any]], wildcards: Any
 def digest_of_all(paths: Iterable[Path]) -> str:
     """One digest of the names and contents of files; the order and the folder they lie in do not count."""
     return hashlib.sha256("".join(sorted(f"{path.name} {_digest(path)}\n" for path in paths)).encode()).hexdigest()
-
-
-@cache
-def _digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        return "absent"
 
 
 @cache

@@ -21,9 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tileseer.core import seal
+from tileseer.core.atomic import naming
 from tileseer.core.cache import Cache, key
-
-_BLOCK = 1 << 20
 
 
 class Unfinished(str):
@@ -36,8 +35,7 @@ def digest(path: Path) -> str:
         lines = (f"{name} {digest(path / name)}\n" for name in _files(path))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
     try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return seal.digest(path)
     except FileNotFoundError:
         return "absent"
 
@@ -95,15 +93,13 @@ def _files(folder: Path) -> list[str]:
     return sorted(found)
 
 
-def _beginning(path: Path, size: int | None = None) -> list[int | str]:
+def _beginning(path: Path, size: int = -1) -> list[int | str]:
     """Size and SHA-256 of a file, or of its first ``size`` bytes, as far as it has them."""
-    made, done = hashlib.sha256(), 0
+    content = b""
     if path.exists():
         with path.open("rb") as stream:
-            while block := stream.read(_BLOCK if size is None else min(_BLOCK, size - done)):
-                made.update(block)
-                done += len(block)
-    return [done, made.hexdigest()]
+            content = stream.read(size)
+    return [len(content), hashlib.sha256(content).hexdigest()]
 
 
 def _put_back(path: Path, files: list[tuple[str, bytes, str, bool]]) -> None:
@@ -111,18 +107,16 @@ def _put_back(path: Path, files: list[tuple[str, bytes, str, bool]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        for name, content, made, sealed in files:
-            file = part / name if name else part
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-            if sealed:
-                seal.path_of(file if name else path).write_text(made + "\n")
-        if path.is_dir():
-            shutil.rmtree(path)
-        os.replace(part, path)
-    except OSError as error:
-        # A full disk names no file by itself.
-        raise OSError(error.errno, error.strerror, str(path)) from error
+        with naming(path):
+            for name, content, made, sealed in files:
+                file = part / name if name else part
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(content)
+                if sealed:
+                    seal.path_of(file if name else path).write_text(made + "\n")
+            if path.is_dir():
+                shutil.rmtree(path)
+            os.replace(part, path)
     finally:
         if part.is_dir():
             shutil.rmtree(part)
