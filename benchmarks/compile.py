@@ -24,7 +24,7 @@ from tileseer.core.cache import Cache
 from tileseer.core.tables import parsed
 from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import name, parse
+from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import hardware
 from tileseer.settings.compile import CkSettings, CompileSettings
 
@@ -56,8 +56,8 @@ def main() -> None:
     gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
     figures: dict[str, Any] = json.loads(args.record.read_text()) if args.record and args.record.exists() else {}
     for unit in units[: args.alone]:
-        if name(unit.kernel) not in figures:
-            figures[name(unit.kernel)] = _reference(unit, emitter.unit(unit.kernel), found, tree, settings)
+        if unit.kernel.name not in figures:
+            figures[unit.kernel.name] = _reference(unit, emitter.unit(unit.kernel), found, tree, settings)
             if _ends(args, figures):
                 return
     if "ours" not in figures:
@@ -67,7 +67,7 @@ def main() -> None:
         assert statuses == again
         figures["ours"] = {"cold": cold, "warm": warm, "statuses": sorted(statuses)}
         _ends(args, figures)
-    alone = [figures[name(unit.kernel)] for unit in units[: args.alone]]
+    alone = [figures[unit.kernel.name] for unit in units[: args.alone]]
     cold, warm = figures["ours"]["cold"], figures["ours"]["warm"]
     reference = sum(alone) / len(alone)
     result = {
@@ -99,7 +99,7 @@ def _ends(args: argparse.Namespace, figures: dict[str, Any]) -> bool:
 def _reference(unit: CompileUnit, text: str, found, tree: Path, settings: CompileSettings) -> float:
     """Return the CPU seconds of compiling and linking one kernel as the reference does."""
     with tempfile.TemporaryDirectory() as temporary:
-        folder, stem = Path(temporary), name(unit.kernel)
+        folder, stem = Path(temporary), unit.kernel.name
         (folder / f"{stem}.hpp").write_bytes(unit.header)
         (folder / f"{stem}.cpp").write_text(text)
         target = f"--offload-arch={unit.arch}"

@@ -32,7 +32,7 @@ from tileseer.devices.harness.details import Details
 from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries
 from tileseer.devices.harness.telemetry import Board, boards
 from tileseer.families.cutlass import emit, rules
-from tileseer.families.cutlass.kernel import name, parse
+from tileseer.families.cutlass.kernel import parse
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.settings.benchmark import Timing
 
@@ -59,7 +59,7 @@ def few(operation: Operation, count: int) -> list[str]:
     """Return the names of some kernels of the rule set, evenly through it."""
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
     found = rules.swept(rules.load(ROOT / "config/rule_sets/cutlass.yaml"), specs, ARCH, operation, [2, 3]).kernels
-    return [name(found[i]) for i in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)]
+    return [found[i].name for i in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)]
 
 
 def nvcc(sources: list[Path], output: Path, *more: str) -> None:

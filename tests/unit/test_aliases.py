@@ -9,7 +9,6 @@ from kernel_samples import a_kernel
 from tileseer.compile import aliases
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile.kernel import name
 from tileseer.support import support_table
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv1", "mem"))
@@ -19,7 +18,7 @@ EVERYTHING = ("p1", "p2")
 def build(*rows, status="ok"):
     """A build table; a row is a kernel and its code."""
     kernels, codes = zip(*rows, strict=True)
-    names = [name(kernel) for kernel in kernels]
+    names = [kernel.name for kernel in kernels]
     columns = {"kernel": names, "kernel_id": [f"id {n}" for n in names]}
     return pa.table(columns | {"build_status": [status] * len(rows), "code_hash": list(codes)})
 
@@ -27,7 +26,7 @@ def build(*rows, status="ok"):
 def support(problems_by_kernel, split_k=1):
     """A support table; a kernel can run the problems that are listed, and no other."""
     rows = [
-        (f"id {name(kernel)}", split_k, key, support_table.SUPPORTED if key in keys else "vector")
+        (f"id {kernel.name}", split_k, key, support_table.SUPPORTED if key in keys else "vector")
         for kernel, keys in problems_by_kernel
         for key in EVERYTHING
     ]
@@ -45,8 +44,8 @@ def found(builds, supports):
 def test_the_first_by_name_stands_for_kernels_of_any_chunk():
     builds = [build((SECOND, "code"), (THIRD, "other")), build((FIRST, "code"))]
     supports = [support([(SECOND, EVERYTHING), (THIRD, EVERYTHING)]), support([(FIRST, EVERYTHING)])]
-    assert found(builds, supports) == [(name(SECOND), name(FIRST))]
-    assert found(builds[::-1], supports[::-1]) == [(name(SECOND), name(FIRST))]
+    assert found(builds, supports) == [(SECOND.name, FIRST.name)]
+    assert found(builds[::-1], supports[::-1]) == [(SECOND.name, FIRST.name)]
 
 
 def test_same_code_that_can_run_other_problems_is_measured_itself():
@@ -70,9 +69,9 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
     pairs = support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])
     known = aliases_of([build((FIRST, "code"), (SECOND, "code"))], [pairs])
     assert aliases.own(pairs, known).to_pylist() == [True, True, False, False]
-    assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {name(FIRST)}"}
-    names = pa.array([name(FIRST), name(SECOND)])
-    assert aliases.names(names, known).to_pylist() == ["", name(FIRST)]
+    assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {FIRST.name}"}
+    names = pa.array([FIRST.name, SECOND.name])
+    assert aliases.names(names, known).to_pylist() == ["", FIRST.name]
 
 
 def test_another_table_is_refused(tmp_path):

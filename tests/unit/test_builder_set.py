@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import depthwise, kernel
+from tileseer.families.ck_tile import depthwise
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set
 from tileseer.reference.full_set import Cell
@@ -93,7 +93,7 @@ def checkout(tmp_path):
 
 def names(root, variant, arch="gfx950", ndim=2, dtype="fp16"):
     built, _ = builder_set.gemm_kernels(Cell(arch, variant, ndim, dtype), "tests", root, TABLES.builder, SPECS)
-    return [kernel.name(row.kernel).removeprefix("grouped_conv_") for row in built]
+    return [row.kernel.name.removeprefix("grouped_conv_") for row in built]
 
 
 def test_forward_lines(checkout):
@@ -180,7 +180,7 @@ def test_backward_data_lines_and_what_is_left_out(checkout):
     built, skipped = builder_set.gemm_kernels(
         Cell("gfx950", "bwd_data", 2, "fp16"), "tests", root, TABLES.builder, SPECS
     )
-    assert [kernel.name(row.kernel) for row in built] == [
+    assert [row.kernel.name for row in built] == [
         "grouped_conv_bwd_data_fp16_nhwgc_2d_compv1_cshuffle_intrawave_256x128x32_2x2x1_32x32x16_vec8_8_8"
     ]
     assert [(one.where.rsplit(":")[-1], one.rule) for one in skipped] == [

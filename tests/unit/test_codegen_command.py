@@ -237,14 +237,14 @@ def test_a_single_kernel_is_the_one_of_its_options(command):
         "--num-wave-groups", "2", "--num-groups-to-merge", "4", "--pad-m", "false", "--pad-n", "--pad-k", "False",
         "--double-smem-buffer", "true", "--split-image", "--explicit-gemm", "false", "--specialization", "filter3x3",
     )  # fmt: skip
-    assert kernel.name(config) == (
+    assert config.name == (
         "grouped_conv_fwd_bf16_nhwgc_2d_mem_default_interwave_64x64x32_1x1x2_16x32x8_vec2_4_1_wg2_gm4_dsb_filter3x3"
         "_large_tensor_pad010"
     )
 
 
 def test_defaults_of_a_single_kernel(command):
-    assert kernel.name(one_kernel(command, "--pipeline", "compv3")).endswith(
+    assert one_kernel(command, "--pipeline", "compv3").name.endswith(
         "compv3_cshuffle_intrawave_128x128x64_2x2x1_32x32x16"
     )
     assert one_kernel(command, "--tile-k", "32").double_smem_buffer

@@ -36,7 +36,6 @@ from tileseer.families.cutlass.kernel import (
     VECTOR_WIDTHS,
     CutlassKernel,
     frame,
-    name,
     parse,
 )  # fmt: skip
 from tileseer.gpu import hardware
@@ -73,7 +72,7 @@ def enumerated(operation: str) -> list[CutlassKernel]:
 
 @given(kernels())
 def test_a_name_says_the_whole_kernel(kernel):
-    assert parse(name(kernel)) == kernel
+    assert parse(kernel.name) == kernel
 
 
 @given(st.text(max_size=40))
@@ -83,7 +82,7 @@ def test_other_text_is_no_name(text):
 
 
 def test_a_name_that_is_not_canonical_is_refused():
-    text = name(enumerated("forward_bf16")[0])
+    text = enumerated("forward_bf16")[0].name
     with pytest.raises(UserError):
         parse(text.replace("_s", "_s0", 1))
     with pytest.raises(UserError, match="strides"):
@@ -94,7 +93,7 @@ def test_a_name_that_is_not_canonical_is_refused():
 def test_each_direction_has_enough_kernels(operation, least):
     found = enumerated(operation)
     assert len(found) >= least
-    assert len({name(kernel) for kernel in found}) == len(found)
+    assert len({kernel.name for kernel in found}) == len(found)
     assert {kernel.ndim for kernel in found} == {2, 3}
 
 
@@ -138,7 +137,7 @@ def test_the_header_is_the_kernel():
         strided = kernel.strides == "strided"
         assert ("StrideSupport::kStrided" in text) == strided
         assert ("StridedDgradIdentityThreadblockSwizzle" in text) == (strided and kernel.ndim == 2)
-        assert f"namespace {name(kernel)} {{" in text
+        assert f"namespace {kernel.name} {{" in text
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "", 'sm_90"; evil', "sm_90\n"])
@@ -149,7 +148,7 @@ def test_only_cuda_targets_are_emitted(arch):
 
 def verdicts(operation: str, **dims: int) -> dict[str, str]:
     """Return for each kernel of an operation the support rule that refuses one problem, or an empty text."""
-    found = [name(kernel) for kernel in enumerated(operation)]
+    found = [kernel.name for kernel in enumerated(operation)]
     pool = frame([parse(name) for name in found]).assign(split_k=1)
     variant = Operation.parse(operation).variant
     problem = problem_tables.frame([Problem.from_dims(variant, "bf16", **dims)])
@@ -188,7 +187,7 @@ def test_split_k_needs_a_step_for_each_slice():
 
 
 def test_kernels_of_two_families_do_not_mix():
-    ours = name(enumerated("forward_bf16")[0])
+    ours = enumerated("forward_bf16")[0].name
     with pytest.raises(UserError, match="one family"):
         registry.of_kernels([ours, "grouped_conv_fwd_bf16"])
     assert registry.of_kernels([ours]).name == registry.of_arch("sm_90").name == "cutlass"
@@ -196,7 +195,7 @@ def test_kernels_of_two_families_do_not_mix():
 
 
 def test_features_of_a_candidate_mean_what_they_say():
-    names = [name(k) for k in enumerated("forward_bf16")]
+    names = [k.name for k in enumerated("forward_bf16")]
     pool = frame([parse(name) for name in names]).assign(split_k=1, vgprs=200.0, lds_bytes=65536, occupancy=2.0)
     problem = problem_tables.frame([Problem.from_dims("forward", "bf16", N=2, C=64, K=96, Hi=28, Wi=28, Y=3, X=3)])
     index = np.zeros(len(pool), int), np.arange(len(pool))
@@ -217,7 +216,7 @@ def test_the_recording_holds_every_pair_that_the_rules_allow(operation):
     problems = parquet.read(own / "problems.parquet").to_pandas()
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
-    assert kernels["kernel"].tolist() == [name(kernel) for kernel in enumerated(operation)]
+    assert kernels["kernel"].tolist() == [kernel.name for kernel in enumerated(operation)]
     splits = sorted(pairs["split_k"].unique())
     pool = frame([parse(name) for name in kernels["kernel"]])
     variant = Operation.parse(operation).variant

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import fields, replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.families.ck_tile.depthwise import name as depthwise_name
 from tileseer.families.ck_tile.emit import CHUNK_SIZE, Emitter
 from tileseer.families.ck_tile.kernel import (
     EPILOGUES,
@@ -29,7 +29,6 @@ from tileseer.families.ck_tile.kernel import (
     SPECIALIZATIONS,
     STREAMK,
     KernelConfig,
-    name,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -111,10 +110,10 @@ def key_of(kernel, arch="gfx950"):
     return dict(re.findall(r"key\.(\w+)\s*= (.+);", EMITTER.wrapper(kernel, arch)))
 
 
-@pytest.mark.parametrize("kernel", KINDS, ids=name)
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
 def test_config_struct(kernel):
     text = EMITTER.header(kernel, "gfx942")
-    struct = text[text.index(f"struct {name(kernel)}_Config\n") : text.index("namespace ns_")]
+    struct = text[text.index(f"struct {kernel.name}_Config\n") : text.index("namespace ns_")]
     using = aliases(struct)
     assert [using[f"{tensor}DataType"] for tensor in ("In", "Wei", "Out", "Acc")] == ["bf16_t"] * 3 + ["float"]
     tags = [using[f"{tensor}Layout"] for tensor in ("In", "Wei", "Out")]
@@ -131,7 +130,7 @@ def test_config_struct(kernel):
     assert constants(struct) == {field: str(value) for field, value in expected.items()}
 
 
-@pytest.mark.parametrize("kernel", KINDS, ids=name)
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
 def test_types_of_the_launcher(kernel):
     text = EMITTER.header(kernel, "gfx950")
     suffix, (a, b, c) = SUFFIX[kernel.variant], ROLES[kernel.variant].split()
@@ -162,7 +161,7 @@ def test_types_of_the_launcher(kernel):
     assert kernel_class.lower() == f"groupedconvolution{kernel.variant.replace('bwd_', 'backward')}kernel"
 
 
-@pytest.mark.parametrize("kernel", KINDS, ids=name)
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
 def test_pipeline_and_tail(kernel):
     text = EMITTER.header(kernel, "gfx950")
     _, pipeline, base, policy, handled = PIPELINE_FACTS[kernel.pipeline]
@@ -189,7 +188,7 @@ def test_pipeline_and_tail(kernel):
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_names_that_others_look_for(variant):
     kernel = BASE[variant]
-    text, stem = EMITTER.header(kernel, "gfx950"), name(kernel)
+    text, stem = EMITTER.header(kernel, "gfx950"), kernel.name
     prefix = {"forward": "FWD", "bwd_data": "BWD_DATA", "bwd_weight": "BWD_WEIGHT"}[variant]
     inside = text[text.index(f"namespace ns_{stem} {{") : text.index(f"}} // namespace ns_{stem}")]
     after = text[text.index(f"}} // namespace ns_{stem}") :]
@@ -218,7 +217,7 @@ def test_gemm_k_and_zeroing_of_each_direction():
     assert "kargs.k_batch == 1" in weight and "args.wei_ptr, 0" in weight
 
 
-@pytest.mark.parametrize("kernel", [*BASE.values(), TWO_STAGE], ids=name)
+@pytest.mark.parametrize("kernel", [*BASE.values(), TWO_STAGE], ids=attrgetter("name"))
 def test_sizes_are_computed_in_64_bits(kernel):
     text = EMITTER.header(kernel, "gfx950")
     products = text.count("std::accumulate(")
@@ -361,7 +360,7 @@ def test_arch_changes_only_the_target():
 
 
 def test_names_of_the_files_and_first_lines():
-    stem = name(TWO_STAGE)
+    stem = TWO_STAGE.name
     files = EMITTER.files([TWO_STAGE], "gfx950")
     assert list(files) == sorted([f"{stem}.hpp", f"{stem}.cpp", f"dispatcher_wrappers/dispatcher_wrapper_{stem}.hpp"])
     for path, text in files.items():
@@ -376,8 +375,8 @@ def test_names_of_the_files_and_first_lines():
 
 def test_one_dimensional_kernels_have_no_wrapper():
     kernel = replace(FORWARD, ndim=1, layout="nwgc")
-    assert list(EMITTER.files([kernel], "gfx950")) == [f"{name(kernel)}.cpp", f"{name(kernel)}.hpp"]
-    with pytest.raises(UserError, match=f"{name(kernel)}.*1D"):
+    assert list(EMITTER.files([kernel], "gfx950")) == [f"{kernel.name}.cpp", f"{kernel.name}.hpp"]
+    with pytest.raises(UserError, match=f"{kernel.name}.*1D"):
         EMITTER.wrapper(kernel, "gfx950")
     assert not any("chunk" in path for path in EMITTER.collection_files([kernel], "gfx950"))
 
@@ -386,7 +385,7 @@ DEPTHWISE = DepthwiseConfig("fp16", 16, 28, 5, 2, 4, 1, 7, 8, 2, 4)
 
 
 def test_depthwise_header():
-    text, stem = EMITTER.header(DEPTHWISE, "gfx942"), depthwise_name(DEPTHWISE)
+    text, stem = EMITTER.header(DEPTHWISE, "gfx942"), DEPTHWISE.name
     struct = text[text.index(f"struct {stem}_Config\n") : text.index("namespace ns_")]
     assert constants(struct) == {
         "BlockSize": "64", "TileH": "16", "TileW": "28", "SubTileH": "1", "SubTileW": "7", "NBatch": "8", "Filter": "5",
@@ -428,7 +427,7 @@ def test_depthwise_registry_key_encodes_the_kernel():
 
 def test_depthwise_kernels_are_collected_with_the_forward_ones():
     files = EMITTER.files([DEPTHWISE], "gfx950") | EMITTER.collection_files([FORWARD, DEPTHWISE], "gfx950")
-    stem = depthwise_name(DEPTHWISE)
+    stem = DEPTHWISE.name
     assert {f"{stem}.hpp", f"{stem}.cpp", f"dispatcher_wrappers/dispatcher_wrapper_{stem}.hpp"} <= set(files)
     assert f'#include "{stem}.hpp"' in files["include_all_grouped_conv_fwd_kernels.hpp"]
     assert f"add(generated::make_{stem}(arch));" in files["register_fwd_chunk_0.cpp"]
@@ -490,11 +489,11 @@ def test_collections_hold_exactly_the_given_kernels():
         re.findall(r"add\(generated::make_(\w+)\(arch\)\)", files[f"register_fwd_chunk_{i}.cpp"]) for i in range(3)
     ]
     assert [len(chunk) for chunk in chunks] == [CHUNK_SIZE, CHUNK_SIZE, 3]
-    forward = sorted(name(kernel) for kernel in kernels if kernel.variant == "forward")
+    forward = sorted(kernel.name for kernel in kernels if kernel.variant == "forward")
     assert [stem for chunk in chunks for stem in chunk] == forward
     every = files["dispatcher_wrappers/register_all_grouped_conv_kernels.hpp"]
     included = re.findall(r'#include "dispatcher_wrapper_(\w+)\.hpp"', every)
-    assert included == sorted(name(kernel) for kernel in kernels)
+    assert included == sorted(kernel.name for kernel in kernels)
     counts = re.findall(r"std::size_t grouped_conv_(\w+)_kernel_count\(\)\n{\n    return (\d+);", every)
     assert counts == [("fwd", "53"), ("bwd_data", "0"), ("bwd_weight", "2")]
     assert "std::size_t grouped_conv_kernel_count()" in every
@@ -504,7 +503,7 @@ def test_include_all():
     kernels = many(3, "forward")
     files = EMITTER.collection_files(kernels, "gfx950")
     text = files["include_all_grouped_conv_fwd_kernels.hpp"]
-    names = sorted(map(name, kernels))
+    names = sorted(kernel.name for kernel in kernels)
     assert re.findall(r'#include "(\w+)\.hpp"', text) == names
     assert f"using SelectedConvKernelLauncher = ns_{names[0]}::SelectedConvKernelLauncher;" in text
     assert "using" not in files["include_all_grouped_conv_bwd_data_kernels.hpp"]
@@ -532,7 +531,7 @@ def test_kernels_without_a_form_are_refused_by_name(kernel, reason):
     for emit in (EMITTER.header, EMITTER.wrapper, lambda one, arch: EMITTER.files([one], arch)):
         with pytest.raises(UserError, match=reason) as caught:
             emit(kernel, "gfx950")
-        assert name(kernel) in str(caught.value)
+        assert kernel.name in str(caught.value)
 
 
 @pytest.mark.parametrize("arch", ["", "GFX950", 'gfx950"; evil', "sm_90", "gfx950\n"])
@@ -611,12 +610,12 @@ def test_script_bundles_the_kernels_of_its_chunk(tmp_path):
     kernels = many(12, "forward")
     table = kernel_table.table(kernels, [1], 3)
     parquet.write(table, tmp_path / "forward_bf16.parquet")
-    chunks = dict(zip(map(name, kernels), table["chunk"].to_pylist(), strict=True))
+    chunks = dict(zip((kernel.name for kernel in kernels), table["chunk"].to_pylist(), strict=True))
     bundles = []
     for chunk in (0, 0, 1):
         output = tmp_path / f"{len(bundles)}.tar"
         assert run_script(tmp_path / "forward_bf16.parquet", chunk, output) == 0
-        own = [kernel for kernel in kernels if chunks[name(kernel)] == chunk]
+        own = [kernel for kernel in kernels if chunks[kernel.name] == chunk]
         assert own
         expected = {path: text.encode() for path, text in EMITTER.files(own, "gfx950").items()}
         assert bundle.read(output) == expected

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tileseer.core.errors import UserError
-from tileseer.families.ck_tile import kernel
 from tileseer.families.ck_tile.kernel import PIPELINES, SCHEDULERS
 from tileseer.families.ck_tile.names import FIRST_WAVES, TILES
 from tileseer.families.names import read
@@ -15,14 +14,14 @@ OURS = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1
 
 def test_a_whole_name_assumes_nothing():
     found = read(OURS, "gfx950")
-    assert (kernel.name(found.kernel), found.split_k, found.assumed) == (OURS, 1, "")
+    assert (found.kernel.name, found.split_k, found.assumed) == (OURS, 1, "")
     assert read(f"{OURS}@splitk4", "gfx950").split_k == 4
     assert read(f" {OURS}.hpp ", "gfx950") == found
 
 
 def test_a_benchmark_name_takes_waves_and_warp_tile_from_the_tile():
     found = read("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave", "gfx950")
-    assert kernel.name(found.kernel) == OURS
+    assert found.kernel.name == OURS
     assert found.assumed == "waves=2x2x1 warp_tile=32x32x16 vectors=4_8_8 epilogue=cshuffle"
 
 
@@ -30,7 +29,7 @@ def test_a_library_name_says_waves_and_warp_tile():
     stem = "dispatcher_conv_forward_2d_bf16_64x128x64_2x2x1_32x32x16_compv3_intrawave"
     for text in (stem, f"lib{stem}.so"):
         found = read(text, "gfx950")
-        assert kernel.name(found.kernel) == OURS
+        assert found.kernel.name == OURS
         assert found.assumed == "vectors=4_8_8 epilogue=cshuffle"
 
 
@@ -66,7 +65,7 @@ def test_unknown_tiles_and_large_blocks_take_what_the_reference_builds():
 def test_the_generators_label_of_volumes_is_corrected_and_said():
     name = OURS.replace("nhwgc_2d", "nhwgc_3d")
     found = read(name, "gfx950")
-    assert kernel.name(found.kernel) == OURS.replace("nhwgc_2d", "ndhwgc_3d")
+    assert found.kernel.name == OURS.replace("nhwgc_2d", "ndhwgc_3d")
     assert found.assumed == "layout=ndhwgc"
 
 

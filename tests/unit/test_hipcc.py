@@ -24,7 +24,6 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import emit as ck_tile_emit
 from tileseer.families.ck_tile.kernel import frame as kernel_frames
-from tileseer.families.ck_tile.kernel import name
 from tileseer.gpu import hardware
 from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
 from tileseer.support import library_support, support_table
@@ -85,7 +84,7 @@ class Machine:
 def units(*texts: str) -> list[CompileUnit]:
     kernels = [replace(KERNEL, tile_m=16 * (index + 1)) for index in range(len(texts))]
     return [
-        CompileUnit(kernel, "gfx950", f'#include "ck_tile/a.hpp"\n// {name(kernel)}\n{text}'.encode())
+        CompileUnit(kernel, "gfx950", f'#include "ck_tile/a.hpp"\n// {kernel.name}\n{text}'.encode())
         for kernel, text in zip(kernels, texts, strict=True)
     ]
 
@@ -150,7 +149,7 @@ def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
     runs = len(machine.runs)
     assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
     # Twice: once may be the machine's fault.
-    assert machine.runs[runs:] == [[name(units("", "")[1].kernel)]] * 2
+    assert machine.runs[runs:] == [[units("", "")[1].kernel.name]] * 2
 
 
 def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
@@ -251,7 +250,7 @@ def test_the_librarys_host_code_is_asked_for_pairs(machine):
     built = kernel_frames([kernel for kernel, _ in rows]).assign(
         split_k=1, build_status=[status for _, status in rows], kernel_id=["first", "second"]
     )
-    headers = {f"{name(kernel)}.hpp": b"" for kernel, _ in rows}
+    headers = {f"{kernel.name}.hpp": b"" for kernel, _ in rows}
     library = library_support.verdicts(problems, built, headers, "gfx950", host)
     assert library.tolist() == [[True, False], [False, False], [False, False]]
     table = support_table.table(problems, built, "forward", 64, library).to_pydict()
@@ -316,14 +315,14 @@ def test_the_level_is_seen_in_the_tree(tmp_path, level):
 def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
     kernels = [KERNEL, replace(KERNEL, pipeline="wavelet")]
     texts = ck_tile_emit.files(kernels, "gfx950", ROOT / "workflow/templates", API, "2025.11")
-    files = {path: text.encode() for path, text in texts.items()} | {f"{name(KERNEL)}.hpp": b"CODE=1"}
+    files = {path: text.encode() for path, text in texts.items()} | {f"{KERNEL.name}.hpp": b"CODE=1"}
     made = build.units(kernels, files, "gfx950", "bundle")
     table, _ = build.build(made, [[1], [1]], machine.toolchain())
     row = table.to_pylist()[1]
     assert (row["build_status"], row["build_reason"]) == (
         "unsupported_by_ck", "CK Tile 2025.11: there is no wavelet pipeline",
     )  # fmt: skip
-    assert machine.runs == [[name(KERNEL)]]
+    assert machine.runs == [[KERNEL.name]]
 
 
 def test_a_block_that_does_not_fit_has_no_occupancy():

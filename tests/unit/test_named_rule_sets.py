@@ -111,7 +111,7 @@ def test_totals_of_the_other_archs(enumerator, arch, rule_set, expected):
 
 def test_a_broken_depthwise_name_is_shown_where_it_breaks():
     good = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb2_sub1x4_vec8_8"
-    assert depthwise.name(parse_name(good)) == good
+    assert parse_name(good).name == good
     with pytest.raises(UserError) as caught:
         parse_name(good.replace("nb2", "nb0"))
     place = good.index("_nb2")
@@ -217,7 +217,7 @@ SIZE = st.integers(1, 300)
 
 @given(st.builds(DepthwiseConfig, st.sampled_from(DTYPES), *[SIZE] * 10))
 def test_depthwise_names_read_back(config):
-    assert depthwise.parse(depthwise.name(config)) == config
+    assert depthwise.parse(config.name) == config
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_depthwise_names_read_back(config):
 )
 def test_other_depthwise_names_are_refused(edit):
     name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_8x8_f3_s1x1_p1x1_nb8_sub2x2_vec2_2"
-    assert depthwise.name(depthwise.parse(name)) == name
+    assert depthwise.parse(name).name == name
     with pytest.raises(UserError, match="kernel name"):
         depthwise.parse(name.replace(*edit))
 

@@ -1,20 +1,19 @@
 """The depthwise forward kernel: a kind of its own beside the implicit GEMM, one channel a group, 2D.
 
-``parse(name(kernel)) == kernel`` holds for every kernel. ``fault`` says why a kernel cannot run; ``DepthwiseConfig``
+``parse(kernel.name) == kernel`` holds for every kernel. ``fault`` says why a kernel cannot run; ``DepthwiseConfig``
 itself only refuses sizes that are no sizes.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tileseer.conv.operation import DTYPES, ELEMENT_BYTES
-from tileseer.core.grammar import Part, compiled
-from tileseer.families.gemm_kernel import COUNT, END, Kernel, check_fields, choice, parsed
+from tileseer.families.gemm_kernel import Kernel
+from tileseer.families.grammar import Part
 
 PREFIX = "grouped_conv_fwd_depthwise_"
 LAYOUT = "ngchw"
@@ -48,14 +47,18 @@ class DepthwiseConfig(Kernel):
     kind: ClassVar[str] = "depthwise"
     block: ClassVar[int] = BLOCK_THREADS
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {"dtype": DTYPES}
-
-    def __post_init__(self) -> None:
-        check_fields(self, "depthwise kernel", [field.name for field in fields(self)[1:]])
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return name(self)
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a data type", "{dtype}_"),
+        Part(f"{LAYOUT}_{NDIM}d", f"{LAYOUT}_{NDIM}d"),
+        Part("the tile (height x width, as _16x16)", "_{tile_h}x{tile_w}"),
+        Part("the filter (as _f3)", "_f{filter_size}"),
+        Part("the stride (as _s2x2)", "_s{stride_h}x{stride_w}"),
+        Part("the padding (as _p1x1)", "_p{pad}x{pad}"),
+        Part("the batches (as _nb2)", "_nb{batches}"),
+        Part("the sub-tile (as _sub1x4)", "_sub{sub_h}x{sub_w}"),
+        Part("the vectors (as _vec8_8)", "_vec{vec_in}_{vec_out}"),
+    )
 
     @property
     def built_as(self) -> DepthwiseConfig:
@@ -68,41 +71,7 @@ class DepthwiseConfig(Kernel):
         return (self.filter_size - 1) // 2
 
 
-def name(kernel: DepthwiseConfig) -> str:
-    """The kernel's name."""
-    k = kernel
-    return (
-        f"{PREFIX}{k.dtype}_{LAYOUT}_{NDIM}d_{k.tile_h}x{k.tile_w}_f{k.filter_size}"
-        f"_s{k.stride_h}x{k.stride_w}_p{k.pad}x{k.pad}_nb{k.batches}_sub{k.sub_h}x{k.sub_w}_vec{k.vec_in}_{k.vec_out}"
-    )
-
-
-_PARTS = (
-    Part(PREFIX, PREFIX),
-    choice("a data type", "dtype", DTYPES),
-    Part(f"{LAYOUT}_{NDIM}d", f"{LAYOUT}_{NDIM}d"),
-    Part("the tile (height x width, as _16x16)", rf"_{COUNT}x{COUNT}{END}"),
-    Part("the filter (as _f3)", rf"_f{COUNT}{END}"),
-    Part("the stride (as _s2x2)", rf"_s{COUNT}x{COUNT}{END}"),
-    Part("the padding (as _p1x1)", rf"_p\d+x\d+{END}"),
-    Part("the batches (as _nb2)", rf"_nb{COUNT}{END}"),
-    Part("the sub-tile (as _sub1x4)", rf"_sub{COUNT}x{COUNT}{END}"),
-    Part("the vectors (as _vec8_8)", rf"_vec{COUNT}_{COUNT}"),
-)
-_GRAMMAR = compiled(_PARTS)
-
-
-def parse(text: str) -> DepthwiseConfig:
-    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    return parsed(text, _GRAMMAR, _PARTS, _kernel)
-
-
-def _kernel(match: re.Match[str]) -> DepthwiseConfig:
-    tile_h, tile_w, size, stride_h, stride_w, batches, *rest = map(int, match.groups()[1:])
-    sub_h, sub_w, vec_in, vec_out = rest
-    return DepthwiseConfig(
-        match["dtype"], tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out
-    )
+parse = DepthwiseConfig.parse
 
 
 def fault(kernel: DepthwiseConfig) -> str:

@@ -1,24 +1,20 @@
 """The effective kernel and its name.
 
-``parse(name(kernel)) == kernel`` holds for every valid kernel: the name is a bijection. A configuration that
+``parse(kernel.name) == kernel`` holds for every valid kernel: the name is a bijection. A configuration that
 would need a correction is refused here, before it gets a name.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.core.grammar import Part, compiled
 from tileseer.families import gemm_kernel as gemm
 from tileseer.families.ck_tile import pipelines
-
-if TYPE_CHECKING:
-    import pandas as pd
+from tileseer.families.grammar import Part
 
 PREFIX = "grouped_conv_"
 LAYOUTS = {1: ("nwgc", "nhwgc"), 2: ("nhwgc",), 3: ("ndhwgc", "nhwgc")}
@@ -31,8 +27,6 @@ SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filte
 STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
 TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
-
-_COUNTS = (*gemm.SIZES, *gemm.VECTORS, "num_wave_groups", "num_groups_to_merge")
 
 
 @dataclass(frozen=True, order=True)
@@ -75,21 +69,37 @@ class KernelConfig(gemm.GemmKernel):
     pad_k: bool = True
 
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES,
+        "variant": VARIANTS, "dtype": DTYPES, "pipeline": PIPELINES, "epilogue": EPILOGUES, "ndim": tuple(LAYOUTS),
         "scheduler": SCHEDULERS, "specialization": SPECIALIZATIONS, "streamk": STREAMK, "layout": LABELS,
     }  # fmt: skip
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("a layout", "{layout}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("a pipeline", "{pipeline}_"),
+        Part("an epilogue", "{epilogue}_"),
+        Part("a scheduler", "{scheduler}_"),
+        *gemm.SIZE_PARTS,
+        Part("_vecA_B_C", "_vec{vec_a}_{vec_b}_{vec_c}", optional=True),
+        Part("_wgN", "_wg{num_wave_groups}", optional=True),
+        Part("_gmN", "_gm{num_groups_to_merge}", optional=True),
+        Part("_dsb", "{double_smem_buffer:_dsb}", optional=True),
+        Part("_2stage", "{two_stage:_2stage}", optional=True),
+        Part("the specialization", "_{specialization}", optional=True),
+        Part("_explicit_gemm", "{explicit_gemm:_explicit_gemm}", optional=True),
+        Part("_streamk_...", "_streamk_{streamk}{streamk_persistent:_persistent}", optional=True),
+        Part("_large_tensor", "{split_image:_large_tensor}", optional=True),
+        Part("_padMNK", "_pad{pad_m}{pad_n}{pad_k}", optional=True),
+    )
 
     def __post_init__(self) -> None:
-        gemm.check_fields(self, "kernel", _COUNTS)
-        if self.ndim not in LAYOUTS or self.layout not in LAYOUTS[self.ndim]:
+        super().__post_init__()
+        if self.layout not in LAYOUTS[self.ndim]:
             raise UserError(f"kernel: layout {self.layout!r} does not fit ndim {self.ndim!r}; known: {LAYOUTS}")
         if self.streamk_persistent and self.streamk == "none":
             raise UserError("kernel: streamk_persistent is set without a streamk strategy")
-
-    @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return name(self)
 
     @property
     def pads(self) -> tuple[bool, bool, bool]:
@@ -112,91 +122,5 @@ class KernelConfig(gemm.GemmKernel):
 
 
 KERNEL = KernelConfig
-FIELDS = tuple(field.name for field in fields(KernelConfig))
-
-
-def name(kernel: KernelConfig) -> str:
-    """The kernel's name; suffixes appear in a fixed order and only where they differ from the default."""
-    k = kernel
-    # Written out, because a library of 14,000 kernels asks for a name more often than for anything else.
-    text = (
-        f"{PREFIX}{gemm.SHORT_VARIANTS[k.variant]}_{k.dtype}_{k.layout}_{k.ndim}d_{k.pipeline}_{k.epilogue}"
-        f"_{k.scheduler}_{k.tile_m}x{k.tile_n}x{k.tile_k}_{k.wave_m}x{k.wave_n}x{k.wave_k}"
-        f"_{k.warp_tile_m}x{k.warp_tile_n}x{k.warp_tile_k}"
-    )
-    if (k.vec_a, k.vec_b, k.vec_c) != DEFAULT_VECTORS:
-        text += f"_vec{k.vec_a}_{k.vec_b}_{k.vec_c}"
-    if k.num_wave_groups != 1:
-        text += f"_wg{k.num_wave_groups}"
-    if k.num_groups_to_merge != 1:
-        text += f"_gm{k.num_groups_to_merge}"
-    if k.double_smem_buffer:
-        text += "_dsb"
-    if k.two_stage:
-        text += "_2stage"
-    if k.specialization != "default":
-        text += f"_{k.specialization}"
-    if k.explicit_gemm:
-        text += "_explicit_gemm"
-    if k.streamk != "none":
-        text += f"_streamk_{k.streamk}" + ("_persistent" if k.streamk_persistent else "")
-    if k.split_image:
-        text += "_large_tensor"
-    if not (k.pad_m and k.pad_n and k.pad_k):
-        text += f"_pad{k.pad_m:d}{k.pad_n:d}{k.pad_k:d}"
-    return text
-
-
-_PARTS = (
-    Part(PREFIX, PREFIX),
-    gemm.choice("a direction", "variant", tuple(gemm.SHORT_VARIANTS.values())),
-    gemm.choice("a data type", "dtype", DTYPES),
-    gemm.choice("a layout", "layout", LABELS),
-    Part("the dimensionality (1d, 2d, 3d)", r"(?P<ndim>[123])d_"),
-    gemm.choice("a pipeline", "pipeline", PIPELINES),
-    gemm.choice("an epilogue", "epilogue", EPILOGUES),
-    gemm.choice("a scheduler", "scheduler", SCHEDULERS),
-    *gemm.SIZE_PARTS,
-    gemm.VECTOR_PART,
-    Part("_wgN", rf"_wg(?P<wg>{gemm.COUNT}){gemm.END}", optional=True),
-    Part("_gmN", rf"_gm(?P<gm>{gemm.COUNT}){gemm.END}", optional=True),
-    Part("_dsb", r"(?P<dsb>_dsb)(?![^_])", optional=True),
-    Part("_2stage", r"(?P<two>_2stage)(?![^_])", optional=True),
-    Part("the specialization", rf"_(?P<spec>{gemm.either(SPECIALIZATIONS[1:])})(?![^_])", optional=True),
-    Part("_explicit_gemm", r"(?P<explicit>_explicit_gemm)(?![^_])", optional=True),
-    Part(
-        "_streamk_...",
-        rf"_streamk_(?P<streamk>{gemm.either(STREAMK[1:])})(?P<persistent>_persistent)?(?![^_])",
-        optional=True,
-    ),
-    Part("_large_tensor", r"(?P<large>_large_tensor)(?![^_])", optional=True),
-    Part("_padMNK", r"_pad(?P<pads>[01]{3})(?![^_])", optional=True),
-)
-_GRAMMAR = compiled(_PARTS)
-
-
-def parse(text: str) -> KernelConfig:
-    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    return gemm.parsed(text, _GRAMMAR, _PARTS, _kernel)
-
-
-def _kernel(match: re.Match[str]) -> KernelConfig:
-    vectors = [int(value) for value in match["vec"][4:].split("_")] if match["vec"] else list(DEFAULT_VECTORS)
-    pads = [flag == "1" for flag in match["pads"] or "111"]
-    leading: list[Any] = [
-        gemm.LONG_VARIANTS[match["variant"]], match["dtype"], match["layout"], int(match["ndim"]), match["pipeline"],
-        match["epilogue"], match["scheduler"],
-    ]  # fmt: skip
-    options: dict[str, Any] = {
-        "num_wave_groups": int(match["wg"] or 1), "num_groups_to_merge": int(match["gm"] or 1),
-        "double_smem_buffer": bool(match["dsb"]), "two_stage": bool(match["two"]),
-        "specialization": match["spec"] or "default", "explicit_gemm": bool(match["explicit"]),
-        "streamk": match["streamk"] or "none", "streamk_persistent": bool(match["persistent"]),
-        "split_image": bool(match["large"]), "pad_m": pads[0], "pad_n": pads[1], "pad_k": pads[2],
-    }  # fmt: skip
-    return KernelConfig(*leading, *gemm.sizes_behind(match, "scheduler").values(), *vectors, **options)
-
-
-def frame(kernels: Sequence[KernelConfig]) -> pd.DataFrame:
-    """One row a kernel: ``kernel`` (its name), then every field of ``KernelConfig``."""
-    return gemm.frame_of(kernels, FIELDS)
+FIELDS = tuple(gemm.field_types(KernelConfig))
+parse, frame = KernelConfig.parse, KernelConfig.frame

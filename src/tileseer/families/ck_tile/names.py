@@ -20,7 +20,6 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, kernel
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
-from tileseer.families.gemm_kernel import either
 
 TILES = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
@@ -48,11 +47,11 @@ _SIZES = r"[1-9]\d*x[1-9]\d*x[1-9]\d*"
 
 
 _WORDS = {
-    "variant": f"(?P<variant>{either(VARIANTS)})",
-    "dtype": f"(?P<dtype>{either(DTYPES)})",
+    "variant": f"(?P<variant>{'|'.join(VARIANTS)})",
+    "dtype": f"(?P<dtype>{'|'.join(DTYPES)})",
     "ndim": r"(?P<ndim>[23])d",
     "tile": f"(?P<tile>{_SIZES})",
-    "loop": f"(?P<pipeline>{either(PIPELINES)})_(?P<scheduler>{either(SCHEDULERS)}){_SUFFIXES}",
+    "loop": f"(?P<pipeline>{'|'.join(PIPELINES)})_(?P<scheduler>{'|'.join(SCHEDULERS)}){_SUFFIXES}",
 }
 _BENCHMARK = re.compile("grouped_conv_{variant}_{dtype}_{ndim}_{tile}_{loop}".format(**_WORDS), re.ASCII)
 _LIBRARY = re.compile(

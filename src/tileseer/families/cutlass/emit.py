@@ -8,7 +8,7 @@ from typing import Any
 from tileseer.core.errors import UserError
 from tileseer.core.templates import environment, mistakes_named
 from tileseer.families import registration
-from tileseer.families.cutlass.kernel import CutlassKernel, name
+from tileseer.families.cutlass.kernel import CutlassKernel
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
 LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}
@@ -61,7 +61,7 @@ class Emitter:
         stem = f"default_conv{kernel.ndim}d_{'group_' if grouped else ''}{operator.lower()}"
         return self._render(
             "kernel.cuh.j2",
-            name=name(kernel),
+            name=kernel.name,
             k=kernel,
             arch=arch,
             header=f"{folder}/{stem}.h",
@@ -76,12 +76,12 @@ class Emitter:
 
     def unit(self, kernel: CutlassKernel) -> str:
         """The compilation unit of the kernel's header."""
-        return self._render("kernel.cu.j2", name=name(kernel))
+        return self._render("kernel.cu.j2", name=kernel.name)
 
     def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
         """The files that belong to one kernel each: relative path to text, sorted."""
-        texts = {f"{name(kernel)}.cuh": self.header(kernel, arch) for kernel in kernels}
-        texts |= {f"{name(kernel)}.cu": self.unit(kernel) for kernel in kernels}
+        texts = {f"{kernel.name}.cuh": self.header(kernel, arch) for kernel in kernels}
+        texts |= {f"{kernel.name}.cu": self.unit(kernel) for kernel in kernels}
         return dict(sorted(texts.items()))
 
     def _render(self, template: str, **context: object) -> str:

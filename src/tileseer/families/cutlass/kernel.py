@@ -1,4 +1,4 @@
-"""A CUTLASS convolution kernel and its name; ``parse(name(kernel)) == kernel`` holds for every valid kernel.
+"""A CUTLASS convolution kernel and its name; ``parse(kernel.name) == kernel`` holds for every valid kernel.
 
 Fields that mean the same as in CK Tile carry the same names, so that one definition of the learning features serves
 both families: ``wave`` are the warps of a block, ``warp_tile`` the shape of one matrix instruction, ``vec`` the
@@ -7,18 +7,14 @@ elements of one access. What only CUTLASS has stands at the end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.core.grammar import Part, compiled
 from tileseer.families import gemm_kernel as gemm
-
-if TYPE_CHECKING:
-    import pandas as pd
+from tileseer.families.grammar import Part
 
 PREFIX = "cutlass_conv_"
 DTYPES = ("fp16", "bf16")
@@ -60,23 +56,37 @@ class CutlassKernel(gemm.GemmKernel):
     group_mode: str = "none"
 
     choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "iterator": ITERATORS,
-        "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
+        "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "layout": tuple(LAYOUTS.values()),
+        "iterator": ITERATORS, "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
         "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
     }  # fmt: skip
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("a layout", "{layout}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("an iterator", "{iterator}_"),
+        *gemm.SIZE_PARTS,
+        Part("the stages (as _s4)", "_s{stages}"),
+        Part("the swizzle (as _swz1)", "_swz{swizzle}"),
+        Part("the vectors (as _vec8_8_8)", "_vec{vec_a}_{vec_b}_{vec_c}"),
+        Part("the strides", "_{strides}", optional=True),
+        Part("the group mode", "_{group_mode}group", optional=True),
+    )
 
     def __post_init__(self) -> None:
-        gemm.check_fields(self, "cutlass kernel", (*gemm.SIZES, "stages"))
+        super().__post_init__()
         if (self.variant == "bwd_data") != (self.strides != "any"):
             raise UserError(
-                f"cutlass kernel: strides is {self.strides!r} for {self.variant}; "
+                f"kernel: strides is {self.strides!r} for {self.variant}; "
                 "write unity or strided for bwd_data and any for the others"
             )
 
     @property
-    def name(self) -> str:
-        """The kernel's name."""
-        return name(self)
+    def layout(self) -> str:
+        """Order of the tensors' dimensions."""
+        return LAYOUTS[self.ndim]
 
     @property
     def pipeline(self) -> str:
@@ -96,57 +106,10 @@ class CutlassKernel(gemm.GemmKernel):
 
 
 KERNEL = CutlassKernel
-FIELDS = tuple(field.name for field in fields(CutlassKernel))
+FIELDS = tuple(gemm.field_types(CutlassKernel))
+parse, frame = CutlassKernel.parse, CutlassKernel.frame
 
 
 def shared_bytes(tile_m: int, tile_n: int, tile_k: int, stages: int) -> int:
     """Shared memory of the operand buffers of all stages, bytes; elements have two."""
     return (tile_m + tile_n) * tile_k * 2 * stages
-
-
-def name(kernel: CutlassKernel) -> str:
-    """The kernel's name; every field is in it, in one order."""
-    k = kernel
-    triples = "_".join("x".join(map(str, triple)) for triple in (k.tile, k.wave, k.warp_tile))
-    strides = "" if k.strides == "any" else f"_{k.strides}"
-    groups = "" if k.group_mode == "none" else f"_{k.group_mode}group"
-    return (
-        f"{PREFIX}{gemm.SHORT_VARIANTS[k.variant]}_{k.dtype}_{LAYOUTS[k.ndim]}_{k.ndim}d_{k.iterator}_{triples}_s{k.stages}"
-        f"_swz{k.swizzle}_vec{k.vec_a}_{k.vec_b}_{k.vec_c}{strides}{groups}"
-    )
-
-
-_PARTS = (
-    Part(PREFIX, PREFIX),
-    gemm.choice("a direction", "variant", tuple(gemm.SHORT_VARIANTS.values())),
-    gemm.choice("a data type", "dtype", DTYPES),
-    gemm.choice("a layout", "layout", tuple(LAYOUTS.values())),
-    Part("the dimensionality (2d, 3d)", r"(?P<ndim>[23])d_"),
-    gemm.choice("an iterator", "iterator", ITERATORS),
-    *gemm.SIZE_PARTS,
-    Part("the stages (as s4)", rf"_s(?P<stages>{gemm.COUNT}){gemm.END}"),
-    Part("the swizzle (as swz1)", rf"_swz(?P<swizzle>{gemm.COUNT}){gemm.END}"),
-    Part("the vectors (as vec8_8_8)", rf"_vec(?P<a>\d+)_(?P<b>\d+)_(?P<c>\d+){gemm.END}"),
-    Part("the strides", rf"_(?P<strides>{gemm.either(STRIDES[1:])}){gemm.END}", optional=True),
-    Part("the group mode", rf"_(?P<groups>{gemm.either(GROUPS[1:])})group{gemm.END}", optional=True),
-)
-_GRAMMAR = compiled(_PARTS)
-
-
-def parse(text: str) -> CutlassKernel:
-    """Kernel called ``text``; any text that ``name`` would not have written is a ``UserError``."""
-    return gemm.parsed(text, _GRAMMAR, _PARTS, _kernel)
-
-
-def _kernel(match: re.Match[str]) -> CutlassKernel:
-    return CutlassKernel(
-        gemm.LONG_VARIANTS[match["variant"]], match["dtype"], int(match["ndim"]), match["iterator"],
-        **gemm.sizes_behind(match, "iterator"), stages=int(match["stages"]), swizzle=int(match["swizzle"]),
-        vec_a=int(match["a"]), vec_b=int(match["b"]), vec_c=int(match["c"]),
-        strides=match["strides"] or "any", group_mode=match["groups"] or "none",
-    )  # fmt: skip
-
-
-def frame(kernels: Sequence[CutlassKernel]) -> pd.DataFrame:
-    """One row a kernel: ``kernel`` (its name), every field of ``CutlassKernel``, and ``pipeline``."""
-    return gemm.frame_of(kernels, (*FIELDS, "pipeline"))

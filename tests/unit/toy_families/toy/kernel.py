@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import ClassVar
 
-from tileseer.core.grammar import Part, compiled
-from tileseer.families.gemm_kernel import (
-    COUNT,
-    END,
-    LONG_VARIANTS,
-    SHORT_VARIANTS,
-    GemmKernel,
-    check_fields,
-    choice,
-    frame_of,
-    parsed,
-)
+from tileseer.conv.operation import VARIANTS
+from tileseer.families.gemm_kernel import GemmKernel, field_types
+from tileseer.families.grammar import Part
 
 
 @dataclass(frozen=True, order=True)
@@ -41,37 +30,17 @@ class ToyKernel(GemmKernel):
     vec_b: int = 4
     vec_c: int = 4
     pipeline: ClassVar[str] = "simple"
-    choices: ClassVar = {"variant": tuple(SHORT_VARIANTS), "dtype": ("bf16",), "ndim": (2, 3)}
+    choices: ClassVar = {"variant": VARIANTS, "dtype": ("bf16",), "ndim": (2, 3)}
 
-    def __post_init__(self):
-        check_fields(self, "toy kernel", ("tile_m", "tile_n"))
-
-    @property
-    def name(self):
-        return f"toy_conv_{SHORT_VARIANTS[self.variant]}_{self.dtype}_{self.ndim}d_{self.tile_m}x{self.tile_n}"
-
-
-KERNEL = ToyKernel
-FIELDS = tuple(field.name for field in fields(ToyKernel))
-_PARTS = (
-    Part("toy_conv_", "toy_conv_"),
-    choice("a direction", "variant", tuple(SHORT_VARIANTS.values())),
-    choice("a data type", "dtype", ("bf16",)),
-    Part("the dimensionality (2d, 3d)", r"(?P<ndim>[23])d_"),
-    Part("the tile", rf"(?P<m>{COUNT})x(?P<n>{COUNT}){END}"),
-)
-_GRAMMAR = compiled(_PARTS)
-
-
-def parse(text: str) -> ToyKernel:
-    return parsed(text, _GRAMMAR, _PARTS, _kernel)
-
-
-def _kernel(match: re.Match[str]) -> ToyKernel:
-    return ToyKernel(
-        LONG_VARIANTS[match["variant"]], match["dtype"], int(match["ndim"]), int(match["m"]), int(match["n"])
+    parts: ClassVar = (
+        Part("toy_conv_", "toy_conv_"),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("the tile", "{tile_m}x{tile_n}"),
     )
 
 
-def frame(kernels: Sequence[ToyKernel]):
-    return frame_of(kernels, (*FIELDS, "pipeline"))
+KERNEL = ToyKernel
+FIELDS = tuple(field_types(ToyKernel))
+parse, frame = ToyKernel.parse, ToyKernel.frame
