@@ -7,7 +7,7 @@ from stages_by_hand import main_of
 
 from tileseer.core.errors import UserError
 from tileseer.settings.benchmark import TIMINGS, BenchmarkSettings, Timing
-from tileseer.settings.config import REMOVED, Config, check, json_schema
+from tileseer.settings.config import Config, check, json_schema
 from tileseer.settings.model import ModelSettings, TrainingParameters
 from tileseer.settings.section import Section
 
@@ -40,22 +40,6 @@ def options(section: type[Section], prefix: str = "") -> list[str]:
 
 def test_there_are_few_options():
     assert len(options(Config)) <= 45
-
-
-@pytest.mark.parametrize("name", sorted(REMOVED))
-def test_a_removed_option_is_refused_with_what_to_write_instead(name):
-    section, _, field = name.partition(".")
-    with pytest.raises(UserError) as error:
-        check({section: {field: 1} if field else {}})
-    assert str(error.value) == f"config: {name}: this field is gone: {REMOVED[name]}"
-    assert not {name, f"{name}.memory_mib"} & set(options(Config))
-
-
-def test_the_decision_record_lists_what_was_removed():
-    record = (ROOT / "docs/decisions/0022-few-options.md").read_text()
-    for name, instead in REMOVED.items():
-        if "overrides." not in instead or f"`{name}`" in record:
-            assert f"| `{name}` | {instead} |" in record
 
 
 def written(section: BenchmarkSettings) -> dict:

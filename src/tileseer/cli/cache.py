@@ -23,7 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--folder", metavar="DIR", help=f"the cache (default: as {CONFIG} says, or the user's)")
-    options.add_json(common)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("stats", parents=[common], help="count entries and bytes")
     gc = actions.add_parser(
@@ -57,8 +56,7 @@ def _settings() -> CacheSettings:
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
     stats = cache.stats()
     text = f"{stats.folder}: {stats.entries:,} entries, {_mib(stats.bytes)} of at most {_mib(stats.max_bytes)}"
-    options.answer(args, stats._asdict(), [text])
-    return 0
+    return options.answer(args, stats._asdict(), [text])
 
 
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
@@ -67,8 +65,7 @@ def _gc(cache: Cache, args: argparse.Namespace) -> int:
         f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
         f"written ones; {result.entries:,} entries ({_mib(result.bytes)}) are left"
     )
-    options.answer(args, result._asdict(), [text])
-    return 0
+    return options.answer(args, result._asdict(), [text])
 
 
 def _verify(cache: Cache, args: argparse.Namespace) -> int:
@@ -77,8 +74,7 @@ def _verify(cache: Cache, args: argparse.Namespace) -> int:
     hint = "; remove them with --repair" if faults and not args.repair else ""
     damaged = {str(path): fault for path, fault in faults.items()}
     content = {"damaged": damaged, "removed": args.repair}
-    options.answer(args, content, [*lines, f"{len(faults):,} damaged entries{hint}"])
-    return int(bool(faults))
+    return options.answer(args, content, [*lines, f"{len(faults):,} damaged entries{hint}"], bool(faults))
 
 
 def _mib(size: int) -> str:

@@ -79,8 +79,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
-
-    options.add_json(parser)
     request.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
     parser.epilog = "One request: full-tests and tiny are drawn from all that is asked for together."
 

@@ -32,7 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with all rows")
-    options.add_json(parser)
     parser.epilog = "Exit status 3: B is significantly slower than A."
 
 
@@ -41,8 +40,7 @@ def run(args: argparse.Namespace) -> int:
     found = _compare(args)
     if args.html:
         write_text(args.html, page(found))
-    options.answer(args, found.record(), _report(found, args.top))
-    return 3 if _is_slower(found) else 0
+    return options.answer(args, found.record(), _report(found, args.top), 3 if found.is_slower else 0)
 
 
 def _compare(args: argparse.Namespace) -> comparison.Comparison:
@@ -59,12 +57,6 @@ def _compare(args: argparse.Namespace) -> comparison.Comparison:
     if args.measured is not None:
         raise UserError("--measured is for model directories; two datasets bring their own times")
     return comparison.datasets(args.a, args.b)
-
-
-def _is_slower(found: comparison.Comparison) -> bool:
-    if found.what == "models":
-        return bool(found.figures["mean_gain_interval_points"][1] < 0)
-    return bool(found.figures["gain_of_the_best_percent"]["interval"][1] < 0)
 
 
 def lines(found: comparison.Comparison) -> list[tuple[str, str]]:

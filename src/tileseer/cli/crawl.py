@@ -26,7 +26,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, required=True, help="the table to write")
     parser.add_argument("--train", action="store_true", help="the directions of training, not only those of inference")
     parser.add_argument("--network", help="name of the network (default: that of the callable or the file)")
-    options.add_json(parser)
     parser.epilog = "Needs the packages of the extra: pip install 'tileseer[crawl]'."
 
 
@@ -50,5 +49,5 @@ def run(args: argparse.Namespace) -> int:
     content = {
         "table": args.output, "network": network, "layers": len(found), "convolutions": total, "left_out": left_out
     }  # fmt: skip
-    options.answer(args, content, [f"{args.output}: {len(found)} distinct convolutions of {total} that {network} runs"])
-    return 0
+    said = f"{args.output}: {len(found)} distinct convolutions of {total} that {network} runs"
+    return options.answer(args, content, [said])

@@ -21,7 +21,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--configfile", type=Path, metavar="FILE", help="configuration to judge by (default: config.yaml of --config)"
     )
-    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -35,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
         lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.found}")
         if finding.fix:
             lines.append(f"{'':{9 + width}}  -> {finding.fix}")
-    options.answer(args, {"findings": [asdict(finding) for finding in found]}, lines)
-    return int(any(finding.status == "needed" for finding in found))
+    needed = any(finding.status == "needed" for finding in found)
+    return options.answer(args, {"findings": [asdict(finding) for finding in found]}, lines, needed)

@@ -33,13 +33,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     config.add_argument("name", nargs="?", help="the kernel's name; or give it by its fields")
     config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
     options.add_tables(config)
-    options.add_json(config)
     fields = config.add_argument_group("a kernel by its fields")
     fields.add_argument("--variant", choices=VARIANTS)
     fields.add_argument("--ndim", type=int, choices=NDIMS, help=f"default: {DEFAULT_NDIM}")
     fields.add_argument("--dtype", "--datatype", dest="datatype", choices=DTYPES)
     request.configure(fields)
-    config.set_defaults(explain=_explain_config)
 
 
 def _configure_pick(parser: argparse.ArgumentParser) -> None:
@@ -51,13 +49,11 @@ def _configure_pick(parser: argparse.ArgumentParser) -> None:
         "--dataset", type=Path, metavar="PARQUET",
         help="measured times beside the ranking, if the problem is among them; the nearest problems are taken from it",
     )  # fmt: skip
-    options.add_json(parser)
-    parser.set_defaults(explain=_explain_pick)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the explanation of the mode."""
-    return int(args.explain(args))
+    return {"pick": _explain_pick, "config": _explain_config}[args.mode](args)
 
 
 def _explain_pick(args: argparse.Namespace) -> int:
@@ -70,11 +66,7 @@ def _explain_pick(args: argparse.Namespace) -> int:
 
     problem = options.problem(args)
     found = explain_pick.explanation(args.models, problem, args.top, args.against, args.dataset)
-    if args.json:
-        options.print_json("explain pick", found.record())
-    else:
-        print("\n".join(pick_text.lines(found)))
-    return 0
+    return options.answer(args, found.record(), pick_text.lines(found))
 
 
 def _explain_config(args: argparse.Namespace) -> int:
@@ -82,14 +74,9 @@ def _explain_config(args: argparse.Namespace) -> int:
     kernel = _kernel(args)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"))
-    title = kernel.name
-    if args.json:
-        rows = [asdict(verdict) for verdict in verdicts]
-        content = {"kernel": title, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
-        options.print_json("explain config", content)
-    else:
-        print("\n".join([f"{title} on {args.arch}", *_lines(verdicts)]))
-    return 0
+    rows = [asdict(verdict) for verdict in verdicts]
+    content = {"kernel": kernel.name, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
+    return options.answer(args, content, [f"{kernel.name} on {args.arch}", *_lines(verdicts)])
 
 
 def _kernel(args: argparse.Namespace) -> named.AnyKernel:

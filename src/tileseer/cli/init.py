@@ -32,7 +32,6 @@ EXAMPLES = ("tileseer init my-study",)
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make")
-    options.add_json(parser)
     parser.epilog = "Running it needs the packages of the workflow: pip install 'tileseer[workflow]'."
 
 
@@ -47,5 +46,5 @@ def run(args: argparse.Namespace) -> int:
         write_text(args.folder / name, text)
     steps = [f"cd {args.folder}", "snakemake --cores 2 results/models/gfx950"]
     content = {"folder": args.folder, "files": sorted(files), "next": steps}
-    options.answer(args, content, [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"])
-    return 0
+    said = [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"]
+    return options.answer(args, content, said)

@@ -55,6 +55,8 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
         if name in complete:
             found = module(name)
             found.configure(subparser)
+            for call in options.calls(subparser):
+                call.add_argument("--json", action="store_true", help="print one JSON object instead of text")
             subparser.epilog = options.epilog(subparser.epilog, found.EXAMPLES)
     return top
 

@@ -25,7 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lds-kib", type=int, metavar="N", help="if it differs: LDS of a compute unit")
     parser.add_argument("--print", action="store_true", help="print the entry; write nothing")
     options.add_tables(parser)
-    options.add_json(parser)
     parser.epilog = "Waves and warp tiles are those of the known target: correct them in the table."
 
 
@@ -40,8 +39,8 @@ def run(args: argparse.Namespace) -> int:
     content = {"arch": args.name, "table": path, "written": not args.print, "entry": entry, "next": steps}
     differs = ", ".join(changes) or "nothing"
     said = entry if args.print else f"{path}: {args.name} is there, as {args.like} but for {differs}"
-    options.answer(args, content, [said, "Next:", *(f"{number}. {step}" for number, step in enumerate(steps, start=1))])
-    return 0
+    numbered = [f"{number}. {step}" for number, step in enumerate(steps, start=1)]
+    return options.answer(args, content, [said, "Next:", *numbered])
 
 
 def _steps(name: str, like: str, config: Path) -> list[str]:

@@ -4,7 +4,7 @@ import argparse
 import json
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,9 +26,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--json``."""
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Parsers of what can be called: a subcommand, or each of its modes."""
+    modes = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not modes:
+        yield parser
+    for action in modes:
+        for mode in action.choices.values():
+            yield from calls(mode)
 
 
 def add_tables(parser: argparse._ActionsContainer) -> None:
@@ -93,13 +98,14 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
     print(json.dumps({"command": command, "format": JSON_FORMAT, **_known(content)}, indent=2, allow_nan=False))
 
 
-def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str]) -> None:
-    """Print ``content`` with ``--json``, else ``lines``."""
+def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str], status: int = 0) -> int:
+    """Print ``content`` with ``--json``, else ``lines``; return the exit status."""
     if args.json:
         words = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
         print_json(" ".join(words), content)
     else:
         print("\n".join(lines))
+    return int(status)
 
 
 def epilog(note: str | None, examples: Sequence[str]) -> str:

@@ -20,7 +20,6 @@ EXAMPLES = (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json")
-    options.add_json(parser)
     parser.add_argument(
         "--ro-crate", type=Path, metavar="DIR", help="write the models with this as an RO-Crate 1.1 into a new folder"
     )
@@ -35,11 +34,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--date and --licence are for --ro-crate")
     if args.ro_crate:
         written = ro_crate.write(args.models, args.ro_crate, args.date, args.licence)
-        options.answer(args, {"written": written}, [str(written)])
-        return 0
+        return options.answer(args, {"written": written}, [str(written)])
     made = provenance.read(args.models)
-    options.answer(args, {"provenance": made.model_dump(mode="json")}, _lines(made))
-    return 0
+    return options.answer(args, {"provenance": made.model_dump(mode="json")}, _lines(made))
 
 
 def _lines(made: Provenance) -> Iterator[str]:

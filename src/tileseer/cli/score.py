@@ -28,16 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
     )  # fmt: skip
     parser.add_argument(
-        "--out",
-        "--output",
-        dest="out",
-        required=True,
-        type=Path,
-        metavar="PARQUET",
-        help="table to write, a row a pair",
+        "--out", "--output", dest="out", required=True, type=Path, metavar="PARQUET", help="table to write"
     )
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
-    options.add_json(parser)
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/how-to/score-kernels.md."
 
 
@@ -64,5 +57,4 @@ def run(args: argparse.Namespace) -> int:
         f"{table.num_rows:,} pairs of {len(pairs.kernels):,} kernels and {len(pairs.dims):,} problems scored on "
         f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
-    options.answer(args, content, [text])
-    return 0
+    return options.answer(args, content, [text])

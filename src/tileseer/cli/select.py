@@ -30,7 +30,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-known", action="store_true", help="do not look the problem up in the table of measured problems"
     )
-    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,10 +55,9 @@ def run(args: argparse.Namespace) -> int:
     lines = [f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}"]
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({spec.device_kind}): {fastest}")
-    options.answer(args, content, [*lines, *_table(ranked)])
     if ranked.empty:
         print(f"no candidate supports the problem; the pool has {len(selector.pool)}", file=sys.stderr)
-    return int(ranked.empty)
+    return options.answer(args, content, [*lines, *_table(ranked)], ranked.empty)
 
 
 def _table(ranked: pd.DataFrame) -> list[str]:

@@ -22,7 +22,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
     parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="look twice and estimate the rest")
-    options.add_json(parser)
     parser.epilog = "Shows which results exist; `snakemake -n` shows which are out of date."
 
 
@@ -42,8 +41,8 @@ def run(args: argparse.Namespace) -> int:
     rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
     said = f"models of {arch}: {'published' if published else 'not published yet'}"
     content = {"arch": arch, "published": published, "operations": rows}
-    options.answer(args, content, [f"{arch}, chunks done", *_table(found, etas), said])
-    return int(any(row.mean_efficiency is None for row in found))
+    unfinished = any(row.mean_efficiency is None for row in found)
+    return options.answer(args, content, [f"{arch}, chunks done", *_table(found, etas), said], unfinished)
 
 
 def _only_arch(results: Path) -> str:

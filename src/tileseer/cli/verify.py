@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
@@ -15,6 +16,8 @@ EXAMPLES = (
     "tileseer verify kernels.so --driver driver.so --variant bwd_weight --problem N=1,C=16,K=16,Hi=9,Wi=9,Y=3,X=3",
 )
 LIBRARIES = (".so", ".hsaco")
+Checked = tuple[bool, str, dict[str, Any]]
+"""Whether a thing is as it has to be, its name, and all that is known of it."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +32,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split-k", type=options.positive, default=1, help="of a library's kernels (default: 1)")
     options.add_problem(parser)
-    options.add_json(parser)
     parser.epilog = (
         "Files are checked by seals, hashes, columns and feature lists; a dataset of a folder of results is put "
         "together again from its journals. A kernel's output is compared, in a poisoned buffer, with a reference "
@@ -39,32 +41,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line a check; return 1 if one failed."""
-    if args.path.suffix in LIBRARIES:
-        return _kernels(args)
+    device, found = (_kernels if args.path.suffix in LIBRARIES else _files)(args)
+    wrong = sum(not ok for ok, _, _ in found)
+    lines = [f"{'ok  ' if ok else 'FAIL'}  {subject}: {record['said']}" for ok, subject, record in found]
+    content = {"device": device, "checks": [record for _, _, record in found], "failed": wrong}
+    where = f"kernels that support the problem, {wrong} failed, on {device}" if device else f"checks, {wrong} failed"
+    return options.answer(args, content, [*lines, f"{len(found)} {where}"], wrong > 0 or not found)
+
+
+def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     if args.driver:
         raise UserError(f"--driver is for libraries of kernels ({', '.join(LIBRARIES)}); {args.path} is none")
     # What reads models takes a second to import.
     from tileseer.client import verification
 
-    found = verification.check(args.path, args.config)
-    failed = sum(not check.ok for check in found)
-    lines = [f"{'ok  ' if check.ok else 'FAIL'}  {check.subject}: {check.said}" for check in found]
-    content = {"device": None, "checks": [asdict(check) for check in found], "failed": failed}
-    options.answer(args, content, [*lines, f"{len(found)} checks, {failed} failed"])
-    return int(failed > 0)
+    return None, [(check.ok, check.subject, asdict(check)) for check in verification.check(args.path, args.config)]
 
 
-def _kernels(args: argparse.Namespace) -> int:
+def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
     from tileseer.devices.harness import library_check
 
     if args.driver is None:
         raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/benchmarking.md)")
-    problem = options.problem(args)
-    device, found = library_check.verify(args.driver, args.path, problem, args.split_k)
-    failed = sum(row.status != "ok" for row in found)
-    lines = [f"{'ok  ' if row.status == 'ok' else 'FAIL'}  {row.kernel}: {row.said}" for row in found]
-    content = {"device": device, "checks": [asdict(row) for row in found], "failed": failed}
-    options.answer(
-        args, content, [*lines, f"{len(found)} kernels that support the problem, {failed} failed, on {device}"]
-    )
-    return int(failed > 0 or not found)
+    device, found = library_check.verify(args.driver, args.path, options.problem(args), args.split_k)
+    return device, [(row.status == "ok", row.kernel, asdict(row)) for row in found]

@@ -24,6 +24,7 @@ from tileseer.dataset.schema import load
 from tileseer.families import candidates
 from tileseer.model import model_files
 from tileseer.model.schema import FeatureSpec
+from tileseer.problems.foreign_problems import DEFAULTS
 from tileseer.publish import index
 from tileseer.validation import bootstrap, ranking
 
@@ -59,6 +60,13 @@ class Comparison:
     statuses: pd.DataFrame = field(default_factory=pd.DataFrame)
     """How many pairs went from one status to another; empty for models."""
 
+    @property
+    def is_slower(self) -> bool:
+        """Whether B is significantly slower than A."""
+        of_models = self.figures.get("mean_gain_interval_points")
+        _, high = of_models or self.figures["gain_of_the_best_percent"]["interval"]
+        return bool(high < 0)
+
     def record(self) -> dict[str, Any]:
         """The comparison as values that JSON has."""
         tables = {name: getattr(self, name) for name in ("problems", "candidates", "statuses")}
@@ -83,8 +91,9 @@ def datasets(path_a: Path, path_b: Path) -> Comparison:
         raise UserError(f"{path_a} and {path_b} have no pair of the same candidate and problem")
     timed = both[(both["status_a"] == "ok") & (both["status_b"] == "ok")].copy()
     timed["gain"] = np.log(timed["latency_ms_a"] / timed["latency_ms_b"])
-    timed["significant"] = _significant(timed["gain"], np.hypot(timed["error_a"], timed["error_b"]))
-    problems = _best_by_problem(both, timed)
+    significant = _significant(timed["gain"], np.hypot(timed["error_a"], timed["error_b"]))
+    timed["faster"], timed["slower"] = significant & (timed["gain"] > 0), significant & (timed["gain"] < 0)
+    problems = _best_by_problem(timed)
     unknown = (timed["error_a"] + timed["error_b"]).isna()
     figures = {
         "problems": len(problems),
@@ -93,8 +102,8 @@ def datasets(path_a: Path, path_b: Path) -> Comparison:
         "best_kernel_changed": int((problems["best_a"] != problems["best_b"]).sum()),
         "gain_of_the_best_percent": _geometric(problems["gain_percent"]),
         "pairs": len(timed),
-        "pairs_faster": int((timed["significant"] & (timed["gain"] > 0)).sum()),
-        "pairs_slower": int((timed["significant"] & (timed["gain"] < 0)).sum()),
+        "pairs_faster": int(timed["faster"].sum()),
+        "pairs_slower": int(timed["slower"].sum()),
         "pairs_without_known_noise": int(unknown.sum()),
         "gain_of_all_pairs_percent": _percent(timed["gain"].mean()) if len(timed) else None,
         "pairs_only_in_a": len(rows_a) - len(both),
@@ -162,8 +171,7 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     rows["error"] = np.where(samples > 1, rows["latency_cv"] / np.sqrt(np.maximum(samples, 1)), np.nan)
     rows["problem"] = [_dims_text(row) for row in rows[list(DIMS)].itertuples(index=False)]
     rows["candidate"] = labels
-    for name in ("problem_key", "status", "network", "layer"):
-        rows[name] = rows[name].astype(str)
+    rows = rows.astype(dict.fromkeys(("problem_key", "status", "network", "layer"), str))
     kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
     return _side(path, made), rows[kept]
 
@@ -187,7 +195,7 @@ def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
     return result
 
 
-def _best_by_problem(both: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
+def _best_by_problem(timed: pd.DataFrame) -> pd.DataFrame:
     """The best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
     rows = []
     for key, pairs in timed.groupby("problem_key", sort=True):
@@ -216,15 +224,10 @@ def _best_by_problem(both: pd.DataFrame, timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _by_candidate(timed: pd.DataFrame) -> pd.DataFrame:
-    groups = timed.groupby("candidate", sort=True)
-    table = pd.DataFrame(
-        {
-            "pairs": groups.size(),
-            "gain_percent": [_percent(value) for value in groups["gain"].mean()],
-            "faster": groups.apply(lambda rows: int((rows["significant"] & (rows["gain"] > 0)).sum())),
-            "slower": groups.apply(lambda rows: int((rows["significant"] & (rows["gain"] < 0)).sum())),
-        }
-    ).reset_index()
+    groups = timed.groupby("candidate", sort=True, as_index=False)
+    columns = {"pairs": ("gain", "size"), "gain_percent": ("gain", "mean")}
+    table = groups.agg(**columns, faster=("faster", "sum"), slower=("slower", "sum"))
+    table["gain_percent"] = [_percent(value) for value in table["gain_percent"]]
     return table.sort_values(["gain_percent", "candidate"], kind="stable", ignore_index=True)
 
 
@@ -246,14 +249,7 @@ def _percent(log_ratio: float) -> float:
 
 
 def _dims_text(row: Any) -> str:
-    return " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True) if value != _PLAIN.get(name))
-
-
-_PLAIN = {
-    "G": 1, "Di": 1, "Z": 1, **{f"stride_{axis}": 1 for axis in "dhw"}, **{f"dilation_{axis}": 1 for axis in "dhw"},
-    **{f"pad_{axis}": 0 for axis in "dhw"},
-}  # fmt: skip
-"""Values that a printed problem leaves out."""
+    return " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True) if value != DEFAULTS.get(name))
 
 
 def is_models(path: Path) -> bool:

@@ -6,6 +6,7 @@ import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tileseer.compile import ck_tree, compiler, cutlass_tree
@@ -37,34 +38,50 @@ class Finding:
 def findings(config: Config, api_table: Path) -> list[Finding]:
     """Everything that was looked for, in the order in which a build needs it."""
     compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
-    tree = _tried("Composable Kernel tree", compiles, lambda: str(ck_tree.find(config.ck)))
-    return [
-        Finding("system", "ok", f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
-        _resources(config),
-        *(_package(name) for name in PACKAGES),
-        _tried("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
-        tree,
-        *([_tried("CK API level", compiles, lambda: ck_tree.level(config.ck, api_table, True))] if _ok(tree) else []),
-        Finding("CK API level to emit", "ok", _level(config, api_table, compiles)),
-        _tried("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
-        _tried("CUTLASS headers", cuda, lambda: str(cutlass_tree.find(config.cutlass))),
-        _amd_gpu(config),
-        _nvidia_gpu(config),
-        _lock(config),
-        _cache(config),
+    looks: list[tuple[str, bool, Callable[[], str]]] = [
+        ("system", True, lambda: f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
+        ("machine", True, lambda: _machine(config)),
+        *((name, False, partial(_package, name)) for name in PACKAGES),
+        ("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
+        ("Composable Kernel tree", compiles, lambda: str(ck_tree.find(config.ck))),
+        ("CK API level", compiles, lambda: ck_tree.level(config.ck, api_table, True)),
+        ("CK API level to emit", True, lambda: _level(config, api_table, compiles)),
+        ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
+        ("CUTLASS headers", cuda, lambda: str(cutlass_tree.find(config.cutlass))),
+        ("AMD GPU", config.benchmark.device == "hip", _amd_gpu),
+        ("NVIDIA GPU", config.benchmark.device == "cuda", _nvidia_gpu),
+        ("GPU lock", True, lambda: _lock(config)),
+        ("cache", True, lambda: _cache(config)),
     ]
-
-
-def _ok(finding: Finding) -> bool:
-    return finding.status == "ok"
+    found = {look[0]: _tried(*look) for look in looks}
+    if found["Composable Kernel tree"].status != "ok":
+        del found["CK API level"]
+    return list(found.values())
 
 
 def _tried(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
+    """What a look finds; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
     try:
         return Finding(subject, "ok", look())
     except UserError as error:
         found, _, fix = str(error).rpartition("; ")
         return Finding(subject, "needed" if needed else "missing", found, fix)
+
+
+def _machine(config: Config) -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
+    disk = shutil.disk_usage(".").free // _MIB
+    found = f"{os.cpu_count()} cores, {memory} MiB of memory, {disk} MiB free on this disk"
+    if config.compile.toolchain != "none" and memory < config.compile.memory_mib:
+        raise UserError(f"{found}; compile.memory_mib is {config.compile.memory_mib}: lower it")
+    return found
+
+
+def _package(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        raise UserError("not installed; make environment, or pip install 'tileseer[workflow]'") from None
 
 
 def _compiler(config: Config, vendor: compiler.Vendor) -> str:
@@ -82,31 +99,13 @@ def _level(config: Config, api_table: Path, compiles: bool) -> str:
         return f"{of_toolchain('hipcc').part('api').NEWEST} (no tree to look at)"
 
 
-def _resources(config: Config) -> Finding:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
-    disk = shutil.disk_usage(".").free // _MIB
-    found = f"{os.cpu_count()} cores, {memory} MiB of memory, {disk} MiB free on this disk"
-    if config.compile.toolchain != "none" and memory < config.compile.memory_mib:
-        return Finding("machine", "needed", found, f"compile.memory_mib is {config.compile.memory_mib}: lower it")
-    return Finding("machine", "ok", found)
-
-
-def _package(name: str) -> Finding:
-    try:
-        return Finding(name, "ok", importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "missing", "not installed", "make environment, or pip install 'tileseer[workflow]'")
-
-
-def _amd_gpu(config: Config) -> Finding:
-    needed = config.benchmark.device == "hip"
+def _amd_gpu() -> str:
     targets = _kfd_targets(KFD_NODES)
     if not KFD.exists() or not targets:
-        fix = "load the amdgpu driver; until then benchmark.device: simulated" if needed else ""
-        return Finding("AMD GPU", "needed" if needed else "missing", f"none: {KFD} or its GPU nodes are missing", fix)
+        raise UserError(f"none: {KFD} or its GPU nodes are missing; for benchmark.device: hip, load the amdgpu driver")
     if not os.access(KFD, os.R_OK | os.W_OK):
-        return Finding("AMD GPU", "needed" if needed else "missing", ", ".join(targets), "join the group render")
-    return Finding("AMD GPU", "ok", ", ".join(targets))
+        raise UserError(f"{', '.join(targets)}; join the group render")
+    return ", ".join(targets)
 
 
 def _kfd_targets(nodes: Path) -> list[str]:
@@ -121,29 +120,22 @@ def _kfd_targets(nodes: Path) -> list[str]:
     return found
 
 
-def _nvidia_gpu(config: Config) -> Finding:
-    needed = config.benchmark.device == "cuda"
-    count = len(list(NVIDIA_GPUS.glob("*"))) if NVIDIA_GPUS.is_dir() else 0
-    if count:
-        return Finding("NVIDIA GPU", "ok", f"{count}")
-    fix = "load the nvidia driver; until then benchmark.device: simulated" if needed else ""
-    return Finding("NVIDIA GPU", "needed" if needed else "missing", "none", fix)
+def _nvidia_gpu() -> str:
+    count = len(list(NVIDIA_GPUS.glob("*")))
+    if not count:
+        raise UserError("none; for benchmark.device: cuda, load the nvidia driver")
+    return str(count)
 
 
-def _lock(config: Config) -> Finding:
+def _lock(config: Config) -> str:
     folder = lock_folder(config.lock.folder)
-    notes = sorted(folder.glob("*.holder.json")) if folder.is_dir() else []
+    notes = sorted(folder.glob("*.holder.json"))
     held = "; ".join(f"{note.name.removesuffix('.holder.json')} {holder(note)}" for note in notes) or "free"
-    place = folder if folder.is_dir() else folder.parent
-    if os.access(place, os.W_OK):
-        return Finding("GPU lock", "ok", f"{folder}: {held}")
-    fix = "set lock.folder to a folder that all its users can write"
-    return Finding("GPU lock", "needed", f"{folder} cannot be written", fix)
+    if not os.access(folder if folder.is_dir() else folder.parent, os.W_OK):
+        raise UserError(f"{folder} cannot be written; set lock.folder to a folder that all its users can write")
+    return f"{folder}: {held}"
 
 
-def _cache(config: Config) -> Finding:
-    try:
-        stats = open_cache(config.cache.folder, config.cache.max_gib).stats()
-    except UserError as error:
-        return Finding("cache", "needed", str(error), "correct cache.folder")
-    return Finding("cache", "ok", f"{stats.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB")
+def _cache(config: Config) -> str:
+    stats = open_cache(config.cache.folder, config.cache.max_gib).stats()
+    return f"{stats.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass
 from functools import partial
@@ -90,11 +90,10 @@ def _dataset(path: Path) -> str:
     """Check a dataset's seal, columns and rows; return what it is."""
     table = parquet.read(path)
     made = provenance.of_table(table, path)
-    wrong = [field.name for field in SCHEMA if field.name not in table.schema.names]
-    wrong = [name for name in wrong if name not in CODE]
-    wrong += [f.name for f in SCHEMA if f.name in table.schema.names and table.schema.field(f.name).type != f.type]
-    if wrong:
-        raise UserError(f"{path}: column {wrong[0]} is missing or of another type; make the dataset again")
+    types = dict(zip(table.schema.names, table.schema.types, strict=True))
+    for field in SCHEMA:
+        if types.get(field.name) != field.type and (field.name in types or field.name not in CODE):
+            raise UserError(f"{path}: column {field.name} is missing or of another type; make the dataset again")
     measurements = schema.load(path)
     timed = int((measurements.latency_ms > 0).sum())
     return (
@@ -130,23 +129,21 @@ def _results(path: Path) -> list[Check]:
     sealed = [found.with_name(found.name[1 : -len(".sha256")]) for found in sorted(path.rglob(SEAL))]
     datasets = sorted(path.glob("datasets/*/*.parquet"))
     models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
-    with Progress("verify", len(sealed) + len(datasets) + len(models), "files") as progress:
-
-        def looked(look: Callable[[], list[Check]]) -> list[Check]:
+    looks: list[Callable[[], list[Check]]] = [
+        *(partial(_sealed_file, file) for file in sealed),
+        *(partial(_dataset_of_results, path, file) for file in datasets),
+        *(partial(_models, index.parent) for index in models),
+    ]
+    found: list[Check] = []
+    with Progress("verify", len(looks), "files") as progress:
+        for look in looks:
             begin = time.monotonic()
             checks = look()
             progress.add(1, time.monotonic() - begin, int(not all(check.ok for check in checks)))
-            return checks
-
-        checks = [check for file in sealed for check in looked(partial(_sealed_file, file))]
-        broken = [check for check in checks if not check.ok]
-        found = [Check(str(path), not broken, f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole")]
-        found += broken
-        for file in datasets:
-            found += looked(partial(_dataset_of_results, path, file))
-        for index in models:
-            found += looked(partial(_models, index.parent))
-    return found
+            found += checks
+    broken = [check for check in found[: len(sealed)] if not check.ok]
+    said = f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole"
+    return [Check(str(path), not broken, said), *broken, *found[len(sealed) :]]
 
 
 def _sealed_file(file: Path) -> list[Check]:
@@ -164,7 +161,12 @@ def _from_journals(results: Path, file: Path) -> str:
     plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
     if not plan_file.is_file():
         return "replayed from a recording: there are no journals"
-    chunks = list(_chunks(results.resolve(), arch, operation, plan_file))
+    here = results.resolve()
+    folders = {"build": "parquet", "support": "parquet", "benchmark": "json"}
+    chunks = [
+        assembly.Chunk(*(here / f"{folder}/{arch}/{operation}/{chunk}.{end}" for folder, end in folders.items()))
+        for chunk in plan.read(plan_file)
+    ]
     problems = parquet.read(results / f"problems/{operation}.parquet")
     active = results / f"active/{arch}/{operation}.parquet"
     chosen = chosen_pairs.read(active) if active.is_file() else None
@@ -179,15 +181,6 @@ def _from_journals(results: Path, file: Path) -> str:
     if not same:
         raise UserError(f"{file}: the journals give other rows; delete it and run again")
     return f"the {len(chunks)} journals give the same rows; {len(quarantined)} lines in quarantine"
-
-
-def _chunks(results: Path, arch: str, operation: str, plan_file: Path) -> Iterator[assembly.Chunk]:
-    for chunk in plan.read(plan_file):
-        yield assembly.Chunk(
-            results / f"build/{arch}/{operation}/{chunk}.parquet",
-            results / f"support/{arch}/{operation}/{chunk}.parquet",
-            results / f"benchmark/{arch}/{operation}/{chunk}.json",
-        )
 
 
 def _same(a: pa.Table, b: pa.Table) -> bool:

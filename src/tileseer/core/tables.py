@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from difflib import get_close_matches
 from pathlib import Path
 from types import UnionType
@@ -36,15 +36,12 @@ def read(path: str | Path, model: type[Model]) -> Model:
     return checked(parsed(Path(path)), model, str(path))
 
 
-def checked(content: Any, model: type[Model], where: str, removed: Mapping[str, str] | None = None) -> Model:
-    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value.
-
-    ``removed``: fields of earlier versions, and what to write instead.
-    """
+def checked(content: Any, model: type[Model], where: str) -> Model:
+    """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
     try:
         return model.model_validate(content, context={})
     except ValidationError as error:
-        lines = [f"{where}: {_fault(fault, model, removed or {})}" for fault in error.errors(include_url=False)]
+        lines = [f"{where}: {_fault(fault, model)}" for fault in error.errors(include_url=False)]
         raise UserError("\n".join(lines)) from error
 
 
@@ -82,14 +79,12 @@ def wrong(reason: str) -> PydanticCustomError:
     return PydanticCustomError("wrong", "{reason}", {"reason": reason})
 
 
-def _fault(fault: ErrorDetails, model: type[BaseModel], removed: Mapping[str, str]) -> str:
+def _fault(fault: ErrorDetails, model: type[BaseModel]) -> str:
     place = [part for part in fault["loc"] if part != "[key]"]
     field = _place(place) or "the whole file"
     if fault["type"] == "missing":
         return f"{field}: this field is required"
     if fault["type"] == "extra_forbidden":
-        if field in removed:
-            return f"{field}: this field is gone: {removed[field]}"
         known = _fields(model, place)
         near = get_close_matches(str(place[-1]), known, 1)
         others = f"the fields here are {', '.join(known)}" if known else "remove it or correct its name"

@@ -7,59 +7,18 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
-from tileseer.conv.operation import Operation
 from tileseer.core.tables import checked
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings, SupportSettings
 from tileseer.settings.inputs import ConfigsSettings, ProblemsSettings
-from tileseer.settings.model import (
-    ModelSettings,
-    ServingParameters,
-    ServingSettings,
-    TrainingParameters,
-    ValidationSettings,
-)
+from tileseer.settings.model import ModelSettings, ServingSettings, ValidationSettings
 from tileseer.settings.section import Section, SourcePath
 
 ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
 Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
-SERVED = "it is fixed, as docs/decisions/0012-serving.md measured it"
-REMOVED = {
-    "benchmark.active": "benchmark.training_share is its budget; the first draw and the rounds are fixed",
-    "benchmark.batch_pairs": "write benchmark.timing_overrides.batch_pairs",
-    "benchmark.gpu": (
-        "choose benchmark.timing (quick, standard or thorough); its fields are in benchmark.timing_overrides, "
-        "again as repeat_pairs; pair_limit_s, worker_pairs and kernel_faults are fixed"
-    ),
-    "benchmark.recordings": "the tables are in config/recordings",
-    "benchmark.repeats": "write benchmark.timing_overrides.simulated_launches",
-    "benchmark.strategy": "a benchmark.training_share below 1 turns active measuring on",
-    "benchmark.trace": "name the file in the environment variable TILESEER_DEVICE_TRACE",
-    "compile.limits": "a kernel with more than 128 spilled registers, or of which no block fits, is always pruned",
-    "dataset": "the stage takes 1024 MiB; snakemake --set-resources dataset:mem_mb=4096 gives it more",
-    "problems.min_validation": "it follows problems.validation_problems, of which 0 takes whatever the table has",
-    **{
-        f"model.{name}": f"write model.overrides.{name}"
-        for name in TrainingParameters.model_fields
-        if name not in ModelSettings.model_fields
-    },
-    **{f"serving.{name}": f"write serving.overrides.{name}" for name in ServingParameters.model_fields},
-    **dict.fromkeys(("serving.floor", "serving.learning_rate", "serving.max_rows", "serving.near_best"), SERVED),
-    "serving.imagined": "write serving.overrides.augmented",
-    "validation.learning_shares": "name learning_curve in validation.studies or leave it out; its shares are fixed",
-    "validation.network_folds": "name leave_network_out in validation.studies or leave it out; it has five folds",
-    "validation.reference_trainer": "add reference_trainer to validation.studies",
-    "validation.reference_trees": "the reference has 2000 trees",
-}
-"""Options of earlier versions, and what to write instead (docs/decisions/0022-few-options.md)."""
-
 _OF_THE_MACHINE: dict[str, Any] = {
-    "cache": True,
-    "lock": True,
-    "ck": {"root"},
-    "cutlass": {"root"},
-    "compile": {"compiler"},
-}
+    "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
+}  # fmt: skip
 
 
 class Config(Section):
@@ -113,12 +72,12 @@ class Config(Section):
                 raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
         if len(set(operations)) < len(operations):
             raise ValueError("an operation is listed twice")
-        return [str(Operation.parse(operation)) for operation in operations]
+        return operations
 
 
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """The typed configuration; a ``UserError`` has one line for each wrong field."""
-    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where, REMOVED)
+    return checked(dict(config) if isinstance(config, Mapping) else config, Config, where)
 
 
 def json_schema() -> str:

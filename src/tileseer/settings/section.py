@@ -6,12 +6,15 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints
+from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
 
 from tileseer.core.stage import MACHINE
 from tileseer.core.tables import Table, checked
+
+WORKFLOW = "workflow"
+"""The folder of the workflow, in the context of a validation that says where files are."""
 
 
 def _stays_inside(path: str) -> str:
@@ -20,13 +23,19 @@ def _stays_inside(path: str) -> str:
     return path
 
 
+def _located(path: str, info: ValidationInfo) -> str:
+    workflow = (info.context or {}).get(WORKFLOW)
+    return path if workflow is None or Path(path).exists() else Path(workflow, path).as_posix()
+
+
 RelativePath = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_stays_inside)
 ]
 """A path inside the workflow: relative and free of characters that a shell would read."""
-_SOURCE = "a file that the workflow brings, or that its user has"
-SourcePath = Annotated[str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), _SOURCE]
-"""The relative path of a table that the workflow reads."""
+SourcePath = Annotated[
+    str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_located)
+]
+"""The relative path of a table that the workflow brings, or that its user has."""
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$")]
 OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
 """Mark of a map of overrides: only what was set in it is written."""
@@ -56,18 +65,4 @@ class Section(Table):
         That is the working folder if the file is there, else ``workflow``, the folder of the workflow: they differ
         where another workflow uses this one as a module.
         """
-
-        def place(path: str) -> str:
-            return path if Path(path).exists() else (Path(workflow) / path).as_posix()
-
-        changed: dict[str, Any] = {}
-        for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if isinstance(value, Section):
-                changed[name] = value.located(workflow)
-            elif _SOURCE in field.metadata:
-                changed[name] = place(value)
-            elif any(_SOURCE in getattr(argument, "__metadata__", ()) for argument in get_args(field.annotation)):
-                places = [place(path) for path in (value.values() if isinstance(value, dict) else value)]
-                changed[name] = dict(zip(value, places, strict=True)) if isinstance(value, dict) else places
-        return self.model_copy(update=changed)
+        return type(self).model_validate(self.model_dump(), context={WORKFLOW: workflow})
