@@ -16,17 +16,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import ck_tree, compiler
+from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.hipcc import FLAGS, HipccToolchain
+from tileseer.compile.trees import CK, HeaderTree
 from tileseer.core.cache import Cache
 from tileseer.core.tables import parsed
 from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import hardware
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.compile import CompileSettings
 
 API = Path("config/ck_api.yaml")
 
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
-    tree, found = ck_tree.find(CkSettings(root=args.ck)), compiler.find(settings)
+    tree, found = CK.find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     kinds = parsed(args.matrix)["kernels"]

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
-from tileseer.compile import ck_tree, compiler
+from tileseer.compile import compiler, trees
 from tileseer.compile.base import CompileResult, CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.core.atomic import write_text
@@ -48,12 +48,12 @@ def main(argv: list[str] | None = None) -> None:
     matrix = read(args.matrix, Matrix)
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=600)
     tree, found = CkSettings(root=args.ck), compiler.find(settings)
-    level = ck_tree.level(tree, API, compiles=True)
+    level = trees.ck_level(tree, API, compiles=True)
     store = Cache(args.cache, 20 << 30)
     results = {}
     for arch in matrix.archs:
         gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
-        toolchain = HipccToolchain(found, ck_tree.tree(tree), settings, store, Path("workflow/native"), gpu)
+        toolchain = HipccToolchain(found, trees.CK.tree(tree.root), settings, store, Path("workflow/native"), gpu)
         units = _units(matrix.kernels, arch, level)
         if args.known:
             units = {kind: unit for kind, unit in units.items() if store.get(toolchain.key(unit)) is not None}

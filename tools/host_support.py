@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.compile import ck_tree, compiler
+from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.header_tree import HeaderTree
 from tileseer.compile.host_check import HostCompiler, Launches
+from tileseer.compile.trees import CK, HeaderTree
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
@@ -33,7 +33,7 @@ from tileseer.gpu import hardware
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
 from tileseer.problems import problem_sets
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.compile import CompileSettings
 
 API = Path("config/ck_api.yaml")
 PROBLEMS = Path("config/problems/training.yaml")
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
-    tree, found = ck_tree.find(CkSettings(root=args.ck)), compiler.find(settings)
+    tree, found = CK.find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tileseer.compile import ck_tree, compiler, native
+from tileseer.compile import compiler, native
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
+from tileseer.compile.trees import CK
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
@@ -24,7 +25,7 @@ from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import emit as emission
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.families.registration import header_file
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.compile import CompileSettings
 
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT / native.SOURCES
@@ -66,7 +67,7 @@ class Kernel(ctypes.Structure):
 def machine():
     """Compiler, headers of the CK tree and its API level."""
     try:
-        tree = ck_tree.tree(CkSettings())
+        tree = CK.tree(None)
         return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.include.parent)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:

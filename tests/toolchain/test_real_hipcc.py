@@ -13,10 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tileseer.compile import ck_tree, compiler
+from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import HostCompiler
+from tileseer.compile.trees import CK
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
@@ -30,7 +31,7 @@ from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import hardware
 from tileseer.model import features
 from tileseer.problems import problem_sets
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.settings.compile import CompileSettings
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "config/ck_api.yaml"
@@ -47,8 +48,8 @@ KERNELS = {
 def machine():
     """Compiler, tree and API level of this machine."""
     try:
-        tree = ck_tree.find(CkSettings())
-        return compiler.find(SETTINGS), ck_tree.tree(CkSettings()), ck_api.detect(API, tree)
+        tree = CK.find(None)
+        return compiler.find(SETTINGS), CK.tree(None), ck_api.detect(API, tree)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

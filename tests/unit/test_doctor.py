@@ -23,7 +23,7 @@ def bare(monkeypatch, tmp_path):
     for variable in ("PATH", "ROCM_PATH", "CUDA_HOME", "CUDA_PATH", "CUTLASS_PATH", "XDG_CACHE_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     # Installs lie outside of what the environment names.
-    monkeypatch.setattr(compiler, "NVCC", replace(compiler.NVCC, installs=list, packages=list))
+    monkeypatch.setattr(compiler, "NVCC", replace(compiler.NVCC, places=list))
 
 
 def found(config: Config) -> dict[str, doctor.Finding]:

@@ -12,11 +12,10 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tileseer.compile import build, ck_tree, compiler, header_tree, machine_code, registry
+from tileseer.compile import build, compiler, machine_code, registry, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
-from tileseer.compile.host_check import host_compiler
-from tileseer.compile.occupancy import blocks_per_cu
+from tileseer.compile.host_check import HostCompiler
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.cache import Cache
@@ -25,7 +24,7 @@ from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import emit as ck_tile_emit
 from tileseer.families.ck_tile.kernel import frame as kernel_frames
 from tileseer.gpu import hardware
-from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
 from tileseer.support import library_support, support_table
 
 ROOT = Path(__file__).parents[2]
@@ -55,14 +54,14 @@ class Machine:
         path = self.folder / "ck/include/ck_tile" / f"{stem}.hpp"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        header_tree._read.cache_clear()
+        trees._read.cache_clear()
 
     def new_compiler(self, version: str) -> None:
         (self.folder / "version").write_text(version)
 
     def toolchain(self, **settings) -> HipccToolchain:
         settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
-        tree = ck_tree.tree(CkSettings(root=str(self.folder / "ck")))
+        tree = trees.CK.tree(str(self.folder / "ck"))
         return HipccToolchain(
             compiler.find(settings),
             tree,
@@ -239,10 +238,8 @@ def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machi
 def test_the_librarys_host_code_is_asked_for_pairs(machine):
     """The library that fake_hipcc makes runs problems with 64 channels a group."""
     settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler), batch=1)
-    host = host_compiler(
-        settings, CkSettings(root=str(machine.folder / "ck")),
-        CacheSettings(folder=str(machine.folder / "cache")), ROOT / "workflow/native",
-    )  # fmt: skip
+    tree, cache = trees.CK.tree(str(machine.folder / "ck")), Cache(machine.folder / "cache", 2**30)
+    host = HostCompiler(compiler.find(settings), tree, settings, cache, ROOT / "workflow/native")
     first, second = (unit.kernel for unit in units("", ""))
     problems = problem.frame([Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8) for c in (64, 32, 4)])
     problems["problem_key"] = ["c64", "c32", "c4"]
@@ -263,9 +260,10 @@ def test_the_librarys_host_code_is_asked_for_pairs(machine):
         library_support.verdicts(problems, built, {}, "gfx950", host)
 
 
-def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine):
+def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine, monkeypatch):
+    monkeypatch.setattr(build, "MAX_VGPR_SPILLS", 100)
     made = units("CODE=1", "CODE=1 //", "CODE=500")
-    table, costs = build.build(made, [[1]] * 3, machine.toolchain(), build.Limits(max_vgpr_spills=100))
+    table, costs = build.build(made, [[1]] * 3, machine.toolchain())
     rows = table.to_pylist()
     assert [row["build_status"] for row in rows] == ["ok", "ok", "pruned"]
     assert rows[2]["build_reason"] == "500 spilled registers, the limit max_vgpr_spills is 100"
@@ -295,10 +293,10 @@ def test_a_compiler_that_does_not_answer_is_named(tmp_path):
 
 def test_a_wrong_tree_is_named(tmp_path):
     with pytest.raises(UserError, match=r"ck.root: .* has no folder include/ck_tile"):
-        ck_tree.find(CkSettings(root=str(tmp_path)))
+        trees.CK.find(str(tmp_path))
     (tmp_path / "include/ck_tile").mkdir(parents=True)
     with pytest.raises(UserError, match="no Composable Kernel tree of a known level"):
-        ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=True)
+        trees.ck_level(CkSettings(root=str(tmp_path)), API, compiles=True)
 
 
 @pytest.mark.parametrize("level", ck_api.LEVELS)
@@ -307,9 +305,9 @@ def test_the_level_is_seen_in_the_tree(tmp_path, level):
     path = tmp_path / "include" / mark.header
     path.parent.mkdir(parents=True)
     path.write_text(f"struct {mark.contains};")
-    assert ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=True) == level
-    assert ck_tree.level(CkSettings(root=str(tmp_path)), API, compiles=False) == level
-    assert ck_tree.level(CkSettings(root=str(tmp_path), api="2026.06"), API, compiles=True) == "2026.06"
+    assert trees.ck_level(CkSettings(root=str(tmp_path)), API, compiles=True) == level
+    assert trees.ck_level(CkSettings(root=str(tmp_path)), API, compiles=False) == level
+    assert trees.ck_level(CkSettings(root=str(tmp_path), api="2026.06"), API, compiles=True) == "2026.06"
 
 
 def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
@@ -325,10 +323,11 @@ def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
     assert machine.runs == [[KERNEL.name]]
 
 
-def test_a_block_that_does_not_fit_has_no_occupancy():
-    assert blocks_per_cu(256, 128, 16384, MI355X) == 4
-    assert blocks_per_cu(256, 128, MI355X.lds_bytes + 1, MI355X) == 0
-    assert blocks_per_cu(1024, 512, 0, MI355X) == 0
+def test_a_block_that_does_not_fit_has_no_occupancy(machine):
+    blocks_per_cu = machine.toolchain().blocks_per_cu
+    assert blocks_per_cu(256, 128, 16384) == 4
+    assert blocks_per_cu(256, 128, MI355X.lds_bytes + 1) == 0
+    assert blocks_per_cu(1024, 512, 0) == 0
 
 
 def test_the_fingerprint_follows_compiler_and_tree(machine):

@@ -9,13 +9,12 @@ from pathlib import Path
 import fake_nvcc
 import pytest
 
-from tileseer.compile import compiler, cutlass_tree, header_tree, registry
+from tileseer.compile import compiler, registry, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries, batches
 from tileseer.compile.machine_code import cubin_code, numbers, ptxas_usages
 from tileseer.compile.none import NoToolchain
 from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.occupancy import blocks_per_sm
 from tileseer.core import parquet
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
@@ -23,7 +22,7 @@ from tileseer.families import registration
 from tileseer.families.coefficients import load_coefficients
 from tileseer.families.cutlass.kernel import parse
 from tileseer.gpu import hardware
-from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CompileSettings
 
 ROOT = Path(__file__).parents[2]
 H200 = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
@@ -57,11 +56,11 @@ class Machine:
         path = self.folder / "cutlass/include/cutlass/cutlass.h"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        header_tree._read.cache_clear()
+        trees._read.cache_clear()
 
     def launcher(self, text: str) -> None:
         (self.native / "cutlass_kernel.hpp").write_text(text)
-        header_tree._read.cache_clear()
+        trees._read.cache_clear()
 
     @property
     def settings(self) -> CompileSettings:
@@ -69,13 +68,16 @@ class Machine:
 
     @property
     def parts(self):
-        tree = cutlass_tree.tree(CutlassSettings(root=str(self.folder / "cutlass")))
+        tree = trees.CUTLASS.tree(str(self.folder / "cutlass"))
         return compiler.find(self.settings), tree, Cache(self.folder / "cache", 2**30)
 
     def compile(self, *texts: str, **settings):
+        return self.toolchain(**settings).compile(units(*texts))
+
+    def toolchain(self, **settings) -> NvccToolchain:
         found, tree, cache = self.parts
         wanted = self.settings.model_copy(update=settings)
-        return NvccToolchain(found, tree, wanted, cache, self.native, H200).compile(units(*texts))
+        return NvccToolchain(found, tree, wanted, cache, self.native, H200)
 
     def module(self, *texts: str) -> bytes:
         found, tree, cache = self.parts
@@ -101,7 +103,7 @@ def test_what_the_assembler_says_becomes_resources(machine):
     r = second.resources
     assert (r.source, r.vgprs, r.scratch_bytes, r.vgpr_spills, r.threads) == ("code_object", 128.0, 16, 16, 128)
     assert r.lds_bytes == 512 + 49152
-    assert r.occupancy == blocks_per_sm(128, 128, 512 + 49152, H200) == 4
+    assert r.occupancy == machine.toolchain().blocks_per_cu(128, 128, 512 + 49152) == 4
     assert r.code_bytes == 16
     assert first.code_hash != second.code_hash
 
@@ -172,11 +174,12 @@ def test_one_more_kernel_changes_one_batch():
 
 
 @pytest.mark.parametrize("operation", ["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"])
-def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operation):
+def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operation, machine):
+    blocks = machine.toolchain().blocks_per_cu
     for row in parquet.read(ROOT / f"config/recorded/sm_90/{operation}/kernels.parquet").to_pylist():
         kernel = parse(row["kernel"])
         threads = 32 * kernel.wave_m * kernel.wave_n * kernel.wave_k
-        assert blocks_per_sm(threads, row["registers"], row["shared_bytes"], H200) == row["blocks"]
+        assert blocks(threads, row["registers"], row["shared_bytes"]) == row["blocks"]
 
 
 def test_without_a_compiler_the_operand_buffers_are_what_is_known():
@@ -192,20 +195,16 @@ def test_without_a_compiler_the_operand_buffers_are_what_is_known():
 
 
 def test_a_toolchain_of_another_maker_is_named(machine):
-    trees = registry.Trees(CkSettings(), CutlassSettings(root=str(machine.folder / "cutlass")))
-    with pytest.raises(UserError, match="nvcc builds nothing for gfx950; write hipcc"):
-        registry.tree_of(machine.settings, "gfx950", trees)
-    hip = machine.settings.model_copy(update={"toolchain": "hipcc"})
-    with pytest.raises(UserError, match="hipcc builds nothing for sm_90; write nvcc"):
-        registry.tree_of(hip, "sm_90", trees)
-    assert registry.store_of(CacheSettings(folder=str(machine.folder / "c"))).stats().entries == 0
+    for arch, name, right in (("gfx950", "nvcc", "hipcc"), ("sm_90", "hipcc", "nvcc"), ("sm_90", "none", "nvcc")):
+        with pytest.raises(UserError, match=f"{name} builds nothing for {arch}; write {right}"):
+            registry.parts({"compile": {"toolchain": name}}, arch, machine.native)
 
 
 def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UserError, match="make cuda-toolchain"):
         compiler.find(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
     with pytest.raises(UserError, match=r"has no file include.*; run `make cuda-toolchain`"):
-        cutlass_tree.find(CutlassSettings(root=str(tmp_path)))
+        trees.CUTLASS.find(str(tmp_path))
 
 
 def test_files_of_another_kind_are_refused(tmp_path):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tileseer.cli.main import main
-from tileseer.compile import ck_tree, registry
+from tileseer.compile import registry, trees
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
 from tileseer.core.errors import UserError
@@ -138,11 +138,11 @@ def test_the_ck_tree_says_its_commit(tmp_path, workflow):
     assert registry.describe(CompileSettings(), registry.Trees(CkSettings(), CutlassSettings())) == {
         "toolchain": "none"
     }
-    assert ck_tree.commit(workflow) == source_of(workflow).commit
+    assert trees.commit(workflow) == source_of(workflow).commit
     (tmp_path / "tree/include/ck").mkdir(parents=True)
-    assert ck_tree.commit(tmp_path / "tree") is None
+    assert trees.commit(tmp_path / "tree") is None
     (tmp_path / "tree/include/ck/version.h").write_text("#define CK_COMMIT_ID abc123\n")
-    assert ck_tree.commit(tmp_path / "tree") == "abc123"
+    assert trees.commit(tmp_path / "tree") == "abc123"
 
 
 def test_one_command_prints_it(models, capsys):

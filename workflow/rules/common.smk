@@ -11,7 +11,7 @@ if SRC.is_dir():
     sys.path.insert(0, str(SRC))
 
 from snakemake.exceptions import WorkflowError
-from tileseer.compile import ck_tree, registry
+from tileseer.compile import registry, trees
 from tileseer.compile.registry import memory_mib
 from tileseer.core import places, runs, stage_files
 from tileseer.core.errors import UserError
@@ -35,7 +35,7 @@ try:
     SETTINGS = check(config).located(HERE)
     TREES = registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
     TOOLCHAIN = registry.fingerprint(SETTINGS.compile, TREES)
-    CK_LEVEL = ck_tree.level(
+    CK_LEVEL = trees.ck_level(
         SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc"
     )
     RUN = runs.enter(Path(".snakemake"), SETTINGS.of_the_machine())

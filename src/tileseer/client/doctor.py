@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tileseer.compile import ck_tree, compiler, cutlass_tree
+from tileseer.compile import compiler, trees
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.lock import holder, lock_folder
@@ -43,11 +43,11 @@ def findings(config: Config, api_table: Path) -> list[Finding]:
         ("machine", True, lambda: _machine(config)),
         *((name, False, partial(_package, name)) for name in PACKAGES),
         ("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
-        ("Composable Kernel tree", compiles, lambda: str(ck_tree.find(config.ck))),
-        ("CK API level", compiles, lambda: ck_tree.level(config.ck, api_table, True)),
+        ("Composable Kernel tree", compiles, lambda: str(trees.CK.find(config.ck.root))),
+        ("CK API level", compiles, lambda: trees.ck_level(config.ck, api_table, True)),
         ("CK API level to emit", True, lambda: _level(config, api_table, compiles)),
         ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
-        ("CUTLASS headers", cuda, lambda: str(cutlass_tree.find(config.cutlass))),
+        ("CUTLASS headers", cuda, lambda: str(trees.CUTLASS.find(config.cutlass.root))),
         ("AMD GPU", config.benchmark.device == "hip", _amd_gpu),
         ("NVIDIA GPU", config.benchmark.device == "cuda", _nvidia_gpu),
         ("GPU lock", True, lambda: _lock(config)),
@@ -94,7 +94,7 @@ def _compiler(config: Config, vendor: compiler.Vendor) -> str:
 
 def _level(config: Config, api_table: Path, compiles: bool) -> str:
     try:
-        return ck_tree.level(config.ck, api_table, compiles)
+        return trees.ck_level(config.ck, api_table, compiles)
     except UserError:
         return f"{of_toolchain('hipcc').part('api').NEWEST} (no tree to look at)"
 

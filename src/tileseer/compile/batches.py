@@ -31,6 +31,8 @@ _REASONS = {
     "memory": "the compiler needs more than compile.memory_mib",
 }
 """Of the outcomes that may be the machine's and not the kernel's: they count when they come twice, and are not kept."""
+VGPR_GRANULE = 8
+"""Vector registers are given to a wave in steps of this many, also to a warp."""
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
@@ -42,11 +44,6 @@ class BatchToolchain(compiler.Builder, ABC):
 
     result_format: ClassVar[str]
     """Name and version of what is kept of a kernel."""
-
-    @staticmethod
-    @abstractmethod
-    def blocks_per_cu(threads: int, registers: int, lds_bytes: int, hardware: Hardware, /) -> float:
-        """Blocks resident on one compute unit, of a block's threads, a thread's registers and a block's LDS bytes."""
 
     @abstractmethod
     def identity(self) -> str:
@@ -124,12 +121,25 @@ class BatchToolchain(compiler.Builder, ABC):
             results |= zip(part, self._compiled([units[index] for index in part]), strict=True)
         return [results[index] for index in range(len(units))]
 
+    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
+        """Blocks that are resident on one compute unit by registers, LDS and wave slots; 0 if not one fits.
+
+        ``threads`` and ``lds_bytes`` are those of a block, ``registers`` a lane's vector and accumulation registers:
+        they come from one file on CDNA2 and later. Waves of a block spread over the SIMDs of the unit.
+        """
+        gpu = self.hardware
+        waves = -(-threads // gpu.wave_size)
+        allocated = -(-max(registers, 1) // VGPR_GRANULE) * VGPR_GRANULE
+        slots = gpu.max_waves_per_cu // gpu.simds_per_cu
+        by_registers = min(gpu.vgprs_per_simd_lane // allocated, slots) * gpu.simds_per_cu // waves
+        return float(min(by_registers, gpu.lds_bytes // lds_bytes) if lds_bytes else by_registers)
+
     def _in_this_hardware(self, result: CompileResult) -> CompileResult:
         """Add what depends on the GPU product and not on the code; what fits nowhere is a ``resource_limit``."""
         r = result.resources
         if result.status != "ok" or r.threads is None or r.vgprs is None or r.lds_bytes is None:
             return result
-        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes, self.hardware)
+        occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes)
         resources = replace(r, occupancy=occupancy)
         if occupancy >= 1:
             return replace(result, resources=resources)

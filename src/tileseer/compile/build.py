@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,18 +12,10 @@ from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registration import LACK, header_file
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Built kernels beyond these are pruned: not measured, kept with the reason."""
-
-    max_vgpr_spills: int | None = 128
-    """Vector registers that do not fit and go through memory; None: no limit."""
-    min_occupancy: float = 1.0
-    """Blocks resident on one compute unit."""
-
-
-NO_LIMITS = Limits(max_vgpr_spills=None, min_occupancy=0.0)
+MAX_VGPR_SPILLS = 128
+"""Built kernels with more vector registers that go through memory are pruned: not measured, kept with the reason."""
+MIN_OCCUPANCY = 1.0
+"""So are those with fewer blocks resident on one compute unit."""
 
 SCHEMA = pa.schema(
     [
@@ -91,24 +83,16 @@ def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str
 
 
 def build(
-    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain, limits: Limits = NO_LIMITS
+    chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain
 ) -> tuple[pa.Table, pa.Table]:
     """Compile a chunk: the build table and the costs, one row a kernel in the given order.
 
-    A failed kernel keeps its row, and so does one that was built and is beyond ``limits``.
+    A failed kernel keeps its row, and so does one that was built and is beyond a limit.
     """
     made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
-    results = [_unsupported(unit) if unit.lack else _within(next(made), limits) for unit in chunk]
+    results = [_unsupported(unit) if unit.lack else _within(next(made)) for unit in chunk]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
-    costs = [
-        {
-            "kernel": unit.kernel.name,
-            "seconds": result.seconds,
-            "peak_mib": result.peak_mib,
-            "repeatable": result.repeatable,
-        }
-        for unit, result in zip(chunk, results, strict=True)
-    ]
+    costs = [{"kernel": unit.kernel.name, **vars(result)} for unit, result in zip(chunk, results, strict=True)]
     return pa.Table.from_pylist(rows, SCHEMA), pa.Table.from_pylist(costs, COSTS)
 
 
@@ -116,16 +100,16 @@ def _unsupported(unit: CompileUnit) -> CompileResult:
     return CompileResult("unsupported_by_ck", unit.lack, Resources("estimated"), "", 0.0)
 
 
-def _within(result: CompileResult, limits: Limits) -> CompileResult:
+def _within(result: CompileResult) -> CompileResult:
     """The result, as ``pruned`` with the reason if the compiled code is beyond a limit."""
     r = result.resources
     if result.status != "ok" or r.source == "estimated":
         return result
-    beyond, spills, most = [], r.vgpr_spills, limits.max_vgpr_spills
-    if spills is not None and most is not None and spills > most:
-        beyond.append(f"{spills} spilled registers, the limit max_vgpr_spills is {most}")
-    if r.occupancy is not None and r.occupancy < limits.min_occupancy:
-        beyond.append(f"{r.occupancy:g} blocks a compute unit, the limit min_occupancy is {limits.min_occupancy:g}")
+    beyond = []
+    if r.vgpr_spills is not None and r.vgpr_spills > MAX_VGPR_SPILLS:
+        beyond.append(f"{r.vgpr_spills} spilled registers, the limit max_vgpr_spills is {MAX_VGPR_SPILLS}")
+    if r.occupancy is not None and r.occupancy < MIN_OCCUPANCY:
+        beyond.append(f"{r.occupancy:g} blocks a compute unit, the limit min_occupancy is {MIN_OCCUPANCY:g}")
     return replace(result, status="pruned", reason="; ".join(beyond)) if beyond else result
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.compile.header_tree import HeaderTree
-from tileseer.core.cache import Cache, default_folder
+from tileseer.compile.trees import HeaderTree, brought, folders, rocm_folders
+from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.settings.compile import CompileSettings
 
@@ -53,10 +53,8 @@ class Vendor:
     """Pattern in what its ``--version`` prints, in whatever case."""
     how: str
     """How to get it, for messages."""
-    installs: Callable[[], list[tuple[Path, str]]]
-    """Where an install would have it, and what that is called; searched before PATH."""
-    packages: Callable[[], list[tuple[Path, str]]]
-    """The same, searched after PATH."""
+    places: Callable[[], list[tuple[Path, str]]]
+    """Where it would be, in the order of search, and what that is called."""
 
 
 @dataclass(frozen=True)
@@ -154,19 +152,9 @@ def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
         yield folder
 
 
-def rocm_folders() -> list[Path]:
-    """Where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
-    return _folders("ROCM_PATH", default="/opt/rocm")
-
-
-def brought(folder: str) -> Path:
-    """Where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
-    return default_folder() / folder
-
-
-def _folders(*variables: str, default: str) -> list[Path]:
-    named = [os.environ.get(name, "") for name in variables]
-    return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
+def _on_path(program: str) -> list[tuple[Path, str]]:
+    found = shutil.which(program)
+    return [(Path(found), "PATH")] if found else []
 
 
 def _cuda_packages() -> list[tuple[Path, str]]:
@@ -183,8 +171,11 @@ HIPCC = Vendor(
     "HIP compiler",
     "clang|hip",
     "install ROCm, run `make toolchain`, or set compile.compiler to the path of hipcc",
-    lambda: [(folder / "bin/hipcc", "ROCm install") for folder in rocm_folders()],
-    lambda: [(brought("toolchain") / "bin/hipcc", "make toolchain")],
+    lambda: [
+        *((folder / "bin/hipcc", "ROCm install") for folder in rocm_folders()),
+        *_on_path("hipcc"),
+        (brought("toolchain") / "bin/hipcc", "make toolchain"),
+    ],
 )
 NVCC = Vendor(
     "nvcc",
@@ -193,10 +184,11 @@ NVCC = Vendor(
     "cuda|nvcc",
     "install CUDA, run `make cuda-toolchain`, or set compile.compiler to the path of nvcc",
     lambda: [
-        (folder / "bin/nvcc", "CUDA install")
-        for folder in _folders("CUDA_HOME", "CUDA_PATH", default="/usr/local/cuda")
+        *((path / "bin/nvcc", "CUDA install") for path in folders("CUDA_HOME", "CUDA_PATH", default="/usr/local/cuda")),
+        *_on_path("nvcc"),
+        *_cuda_packages(),
+        (brought("cuda-toolchain") / "bin/nvcc", "make cuda-toolchain"),
     ],
-    lambda: [*_cuda_packages(), (brought("cuda-toolchain") / "bin/nvcc", "make cuda-toolchain")],
 )
 VENDORS = {vendor.program: vendor for vendor in (HIPCC, NVCC)}
 
@@ -213,8 +205,7 @@ def find_of(vendor: Vendor, named: str | None = None) -> Compiler:
     """One vendor's compiler; ``named``: the path that the settings give."""
     if named:
         return _asked(Path(named).expanduser(), "compile.compiler", vendor)
-    on_path = shutil.which(vendor.program)
-    places = [*vendor.installs(), *([(Path(on_path), "PATH")] if on_path else []), *vendor.packages()]
+    places = vendor.places()
     for path, origin in places:
         if path.is_file():
             return _asked(path, origin, vendor)

@@ -9,7 +9,6 @@ from tileseer.compile import compiler, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import Code
-from tileseer.compile.occupancy import blocks_per_cu
 from tileseer.core.errors import UserError
 from tileseer.families.registration import header_file
 from tileseer.families.registry import of_arch
@@ -33,7 +32,6 @@ class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
     result_format = "hipcc-result-2"
-    blocks_per_cu = staticmethod(blocks_per_cu)
 
     def identity(self) -> str:
         """Compiler and flags."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.compile import ck_tree, compiler, machine_code
+from tileseer.compile import compiler, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
 from tileseer.conv.problem import Problem
@@ -21,7 +21,6 @@ from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registry import of_arch
-from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings
 
 HOST_PASS = (
     "-O0", "-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only",
@@ -78,26 +77,18 @@ class HostChecks:
         return Launches(*found)
 
 
-class _HostPassError(Exception):
+class HostPassError(UserError):
     """A run of the compiler that made no library."""
 
-    def __init__(self, run: compiler.Run) -> None:
-        super().__init__(run.outcome)
-        self.run = run
+    def __init__(self, path: Path, run: compiler.Run) -> None:
+        super().__init__(f"{path}: the host pass fails ({run.outcome}): {run.log[:500]}")
+        self.outcome = run.outcome
 
 
 class HostCompiler(Builder):
     """Compiles host code alone; ``native`` is the folder of hip_stand_in.cpp."""
 
     _stand_in: ctypes.CDLL | None = None
-
-    def load(self, units: Sequence[CompileUnit]) -> HostChecks:
-        """Compile and load the checks of the units; ``UserError`` if they do not compile."""
-        try:
-            return self._load(units)
-        except _HostPassError as failure:
-            run = failure.run
-            raise UserError(f"{self.compiler.path}: the host pass fails ({run.outcome}): {run.log[:500]}") from None
 
     def verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
         """``HostChecks.verdicts`` for each of S split-K, bool [S, P, Q].
@@ -112,19 +103,20 @@ class HostCompiler(Builder):
 
     def _verdicts(self, units: Sequence[CompileUnit], problems: Sequence[Problem], splits: Sequence[int]) -> np.ndarray:
         try:
-            checks = self._load(units)
-        except _HostPassError as failure:
+            checks = self.load(units)
+        except HostPassError as failure:
             if len(units) > 1:
                 half = len(units) // 2
                 parts = [self._verdicts(part, problems, splits) for part in (units[:half], units[half:])]
                 return np.concatenate(parts, axis=2)
-            if failure.run.outcome != "error":
-                what = _UNDECIDED[failure.run.outcome].format(self.compiler.path)
+            if failure.outcome != "error":
+                what = _UNDECIDED[failure.outcome].format(self.compiler.path)
                 raise UserError(f"{units[0].kernel.name}: its host code {what}") from None
             return np.zeros((len(splits), len(problems), 1), bool)
         return np.stack([checks.verdicts(problems, split_k) for split_k in splits])
 
-    def _load(self, units: Sequence[CompileUnit]) -> HostChecks:
+    def load(self, units: Sequence[CompileUnit]) -> HostChecks:
+        """Compile and load the checks of the units; ``HostPassError`` if they do not compile."""
         if self._stand_in is None:
             source = self.native / "hip_stand_in.cpp"
             with compiler.workspace({}) as folder:
@@ -142,7 +134,7 @@ class HostCompiler(Builder):
             return HostChecks(ctypes.CDLL(str(folder / "unit.so"), mode=ctypes.RTLD_LOCAL), kernels)
 
     def _library(self, files: dict[str, bytes]) -> bytes:
-        """Compile the checks of some units; ``_HostPassError`` if that makes no whole library."""
+        """Compile the checks of some units; ``HostPassError`` if that makes no whole library."""
         with compiler.workspace(files) as folder:
             arguments: list[str | Path] = [*HOST_PASS, "-I", self.tree.include, "-I", ".", "unit.cpp", "-o", "unit.so"]
             run, made = self.call(arguments, folder, 2), folder / "unit.so"
@@ -150,14 +142,8 @@ class HostCompiler(Builder):
         if run.outcome == "ok" and (fault := machine_code.fault(content)):
             run = replace(run, outcome="broken", log=f"unit.so cannot be used: {fault}")
         if run.outcome != "ok":
-            raise _HostPassError(run)
+            raise HostPassError(self.compiler.path, run)
         return content
-
-
-def host_compiler(settings: CompileSettings, ck: CkSettings, cache: CacheSettings, native: Path) -> HostCompiler:
-    """The host compiler of the settings; ``native`` is the folder of hip_stand_in.cpp."""
-    store = caches.open_cache(cache.folder, cache.max_gib)
-    return HostCompiler(compiler.find(settings), ck_tree.tree(ck), settings, store, native)
 
 
 @contextmanager

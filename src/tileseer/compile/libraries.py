@@ -11,7 +11,7 @@ from pathlib import Path
 from tileseer.compile import compiler, machine_code, native
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
-from tileseer.compile.header_tree import HeaderTree
+from tileseer.compile.trees import HeaderTree
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.families import registration

@@ -8,18 +8,21 @@ from tileseer.compile import compiler, libraries, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import Code
-from tileseer.compile.occupancy import blocks_per_sm
 from tileseer.core import cache as caches
 
 VERBOSE = ("--keep", "-Xptxas", "--verbose")
 """Keeps the cubin, and has the assembler print what each kernel takes: neither changes the code."""
+RESERVED_SHARED_BYTES = 1024
+"""Shared memory that the system takes of each resident block: a multiprocessor has room for it beside the largest block
+that ``hardware.lds_kib`` allows (CUDA C++ programming guide, compute capability 8.0 and later)."""
+SHARED_GRANULE = 128
+BLOCKS_PER_SM = 32
 
 
 class NvccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
     result_format = "nvcc-result-2"
-    blocks_per_cu = staticmethod(blocks_per_sm)
 
     @cached_property
     def _libraries(self) -> libraries.Libraries:
@@ -36,6 +39,12 @@ class NvccToolchain(BatchToolchain):
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Deal the kernels as the library stage does, so that it finds the objects."""
         return libraries.batches(units, self.settings.batch)
+
+    def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
+        """Blocks that are resident on one multiprocessor; ``lds_bytes`` is the shared memory of a block."""
+        taken = -(-lds_bytes // SHARED_GRANULE) * SHARED_GRANULE + RESERVED_SHARED_BYTES
+        by_shared = (self.hardware.lds_bytes + RESERVED_SHARED_BYTES) // taken
+        return min(super().blocks_per_cu(threads, registers, 0), float(by_shared), float(BLOCKS_PER_SM))
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
         """Kernels that the log names."""

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tileseer.compile import build, compiler
+from tileseer.compile import build, registry
 from tileseer.compile.base import Toolchain
+from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.libraries import Libraries
-from tileseer.compile.registry import Target, Trees, make, store_of, tree_of
+from tileseer.compile.none import NoToolchain
+from tileseer.compile.nvcc import NvccToolchain
 from tileseer.configs import kernel_table
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
@@ -17,24 +19,26 @@ from tileseer.core.stage_store import Unfinished
 from tileseer.families.coefficients import load_coefficients
 from tileseer.families.kernels import parse
 from tileseer.gpu import hardware as products
-from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CompileSettings
+
+TOOLCHAINS = {"hipcc": HipccToolchain, "nvcc": NvccToolchain}
 
 
 def toolchain(
     settings: Settings, arch: str, hardware: Path, product: str, coefficients: Path, native: Path
 ) -> Toolchain:
     """What builds kernels for an arch, or estimates their cost."""
-    gpu = products.get(hardware, product)
-    cache = CacheSettings.of(settings, "cache")
-    target = Target(arch, gpu, load_coefficients(coefficients), _trees(settings), cache, native)
-    return make(CompileSettings.of(settings, "compile"), target)
+    gpu, name = products.get(hardware, product), CompileSettings.of(settings, "compile").toolchain
+    if name == "none":
+        return NoToolchain(gpu, load_coefficients(coefficients))
+    return TOOLCHAINS[name](*registry.parts(settings, arch, native), gpu)
 
 
 def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
     """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
     rows = kernel_table.read_chunk(configs, chunk)
     units = build.units(kernel_table.kernels(rows), bundle.read(headers), arch, str(headers))
-    return build.build(units, rows["split_k"].to_pylist(), toolchain, build.Limits())
+    return build.build(units, rows["split_k"].to_pylist(), toolchain)
 
 
 def told(name: str, table: pa.Table, costs: pa.Table) -> str:
@@ -48,25 +52,13 @@ def library(
     arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings
 ) -> tuple[bytes, str]:
     """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
+    libraries = Libraries(*registry.parts(settings, arch, native))
     if headers is None and build_table is None:
-        return _libraries(arch, native, settings).driver(arch), "measuring driver"
+        return libraries.driver(arch), "measuring driver"
     if headers is None or build_table is None:
         raise UserError("--headers and --build belong together: give both for a module, none for the driver")
-    libraries = _libraries(arch, native, settings)
     rows = parquet.read(build_table)
     statuses = zip(rows["kernel"].to_pylist(), rows["build_status"].to_pylist(), strict=True)
     built = parse([name for name, status in statuses if status == "ok"])
     units = build.units(built, bundle.read(headers), arch, str(headers))
     return libraries.module(units), f"module of {len(units)} kernels"
-
-
-def _libraries(arch: str, native: Path, settings: Settings) -> Libraries:
-    asked = CompileSettings.of(settings, "compile")
-    if asked.toolchain == "none":
-        raise UserError("compile.toolchain is none, which builds no libraries; write hipcc or nvcc")
-    store = store_of(CacheSettings.of(settings, "cache"))
-    return Libraries(compiler.find(asked), tree_of(asked, arch, _trees(settings)), asked, store, native)
-
-
-def _trees(settings: Settings) -> Trees:
-    return Trees(CkSettings.of(settings, "ck"), CutlassSettings.of(settings, "cutlass"))

@@ -5,14 +5,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tileseer.compile.host_check import host_compiler
+from tileseer.compile import registry
+from tileseer.compile.host_check import HostCompiler
 from tileseer.conv.operation import Operation
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
 from tileseer.families import candidates
 from tileseer.gpu import hardware as products
-from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, SupportSettings
+from tileseer.settings.compile import SupportSettings
 from tileseer.support import library_support, support_table
 
 
@@ -44,8 +45,7 @@ def decide(
         headers, native, differing = library
         if headers is None or native is None or differing is None:
             raise UserError("support.source is library: give --headers, --native and --disagreements")
-        asked, ck = CompileSettings.of(settings, "compile"), CkSettings.of(settings, "ck")
-        host = host_compiler(asked, ck, CacheSettings.of(settings, "cache"), native)
+        host = HostCompiler(*registry.parts(settings, arch, native))
         verdicts = library_support.verdicts(entries, built, bundle.read(headers), arch, host)
         differ = support_table.disagreements(entries, built, direction, wave_size, verdicts)
         parquet.write(differ, differing)
