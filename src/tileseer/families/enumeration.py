@@ -15,6 +15,9 @@ Kernel = TypeVar("Kernel", bound=GemmKernel)
 Count = Annotated[int, Field(ge=1)]
 Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
 MAX_THREADS = 1024
+Rule = Callable[[Any, str, ArchSpecs], str]
+"""(kernel, arch, specs) to the reason why the kernel is refused, or an empty string."""
+Rules = dict[str, Rule]
 
 
 class DirectionRows(Protocol):
@@ -80,13 +83,15 @@ def sifted(
     )
 
 
-def first_of(rules: Iterable[Callable[..., str]], *where: Any) -> tuple[str, str]:
-    """(rule, reason) of the first rule that refuses, or two empty strings; a rule returns why it refuses."""
-    for rule in rules:
-        reason = rule(*where)
-        if reason:
-            return rule.__name__, reason
-    return "", ""
+def named(*rules: Rule) -> Rules:
+    """Rules by their names."""
+    return {rule.__name__: rule for rule in rules}
+
+
+def first_of(rules: Rules, kernel: Any, arch: str, specs: ArchSpecs) -> tuple[str, str]:
+    """(rule, reason) of the first rule that refuses the kernel, or two empty strings."""
+    found = ((name, rule(kernel, arch, specs)) for name, rule in rules.items())
+    return next((fault for fault in found if fault[1]), ("", ""))
 
 
 def tile_divides(kernel: GemmKernel, arch: str, specs: ArchSpecs) -> str:

@@ -7,51 +7,146 @@ for, or that is longer or shorter than its class, is a ``UserError`` with file a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
+from pydantic import Field, model_validator
+
+from tileseer.conv.operation import Variant
 from tileseer.core.errors import UserError
+from tileseer.core.tables import Table
+from tileseer.families.ck_tile.kernel import SPECIALIZATIONS
 from tileseer.gpu.arch import Triple
-from tileseer.reference.builder_tables import BuilderRules, Kind
+from tileseer.reference.named_tables import Class, Pipeline
 
 Value = TypeVar("Value")
 
-EXPLICIT_SPECIALIZATION = "filter1x1_stride1_pad0"
 _INSTANCE = re.compile(r"(\w+)<(.*)>", re.ASCII | re.DOTALL)
 _FLAGS = {"0": False, "1": True, "false": False, "true": True}
+_SIZE = r"([1-9]\d*)"
+_EXPLICIT = {
+    "VmemReadVec": rf"{_SIZE}x{_SIZE}xSeq\(([1-9]\d*(?:,[1-9]\d*)*)\)",
+    "BlkTile": f"{_SIZE}x{_SIZE}x{_SIZE}",
+    "WaveTile": f"{_SIZE}x{_SIZE}",
+    "WaveMap": f"{_SIZE}x{_SIZE}",
+    "BlkGemmPipelineVersion": r"(\w+)",
+    "BlkGemmPipelineScheduler": r"(\w+)",
+    "BlkSize": _SIZE,
+    "K1": f"{_SIZE}x{_SIZE}",
+}
+"""Values by their keys in a line of the form ``explicit``."""
+
+Place = Annotated[int, Field(ge=0)]
+Places3 = Annotated[list[Place], Field(min_length=3, max_length=3)]
+Places2 = Annotated[list[Place], Field(min_length=2, max_length=2)]
+
+
+class DepthwiseFile(Table):
+    """The one file of depthwise instances of a set; all data types share it."""
+
+    direction: str
+    name: str
+
+
+class Files(Table):
+    """Where the instance files lie below the checkout."""
+
+    folder: str
+    directions: dict[Variant, str]
+    layouts: dict[Literal[2, 3], str]
+    names: dict[Variant, list[str]]
+    depthwise: DepthwiseFile
+
+    @model_validator(mode="after")
+    def _names_can_be_filled_in(self) -> Self:
+        for name in (name for names in self.names.values() for name in names):
+            try:
+                name.format(layout="", dtype="")
+            except (KeyError, IndexError, ValueError) as error:
+                raise ValueError(f"{name!r}: only {{layout}} and {{dtype}} can be filled in") from error
+        return self
+
+
+class Kind(Table):
+    """Where the values of one class of instances stand; an absent place means that the class has no such value."""
+
+    form: Literal["tiled", "explicit", "native", "depthwise"]
+    variant: Variant
+    fields: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
+    specialization: Place | None = None
+    block: Place | None = None
+    tile: Annotated[list[Place], Field(min_length=3, max_length=4)] | None = None
+    ak1: Place | None = None
+    bk1: Place | None = None
+    matrix: Places2 | None = None
+    repeats: Places2 | None = None
+    vectors: Places3 | None = None
+    scheduler: Place | None = None
+    version: Place | None = None
+    direct: Place | None = None
+    groups: Place | None = None
+    waves: Places3 | None = None
+    warp_tile: Places3 | None = None
+    pipeline: Place | None = None
+    split_image: Place | None = None
+    explicit_gemm: Place | None = None
+    double_smem_buffer: Place | None = None
+    wave_groups: Place | None = None
+    streamk: Places3 | None = None
+    options: Mapping[Literal["split_image", "two_stage"], bool] = Field(default_factory=dict)
+    """What the class implies."""
+
+    @model_validator(mode="after")
+    def _form_is_complete(self) -> Self:
+        needed = {
+            "tiled": ("specialization", "block", "tile", "ak1", "matrix", "repeats", "vectors"),
+            "native": ("specialization", "tile", "waves", "warp_tile", "vectors", "pipeline", "scheduler"),
+        }
+        missing = [field for field in needed.get(self.form, ()) if getattr(self, field) is None]
+        if missing:
+            raise ValueError(f"the form {self.form} needs {', '.join(missing)}")
+        if self.form != "explicit" and not self.fields:
+            raise ValueError("fields is required: how long the list between < and > is")
+        return self
+
+
+class BuilderRules(Table):
+    """``builder.yaml``."""
+
+    files: Files
+    comment_signs: list[str]
+    kinds: dict[str, Kind]
+    specializations: dict[str, Literal[SPECIALIZATIONS]]  # type: ignore[valid-type]
+    schedulers: dict[str, Literal["intrawave", "interwave"]]
+    versions: dict[str, Pipeline]
+    direct_versions: dict[str, Pipeline]
+    pipelines: dict[str, Pipeline]
+    lossy: dict[str, str]
+    streamk: dict[int, Literal["tree", "linear"]]
+    matrix_k: dict[Class, dict[int, int]]
 
 
 @dataclass(frozen=True)
 class Instance:
     """What a line says of an implicit-GEMM kernel, in our words; ``waves`` and ``warp_tile`` in native lines only.
 
-    ``block`` is threads, ``ak1`` elements of A along k that a matrix instruction takes at least; ``lossy`` names the
-    pipeline that the line asks for where the reference builds another one.
+    ``options`` are other fields of ``KernelConfig``, ``block`` is threads, ``ak1`` elements of A along k that a matrix
+    instruction takes at least; ``lossy`` names the pipeline that the line asks for where the reference builds another.
     """
 
-    variant: str
-    specialization: str
     tile: Triple
     vectors: Triple
     pipeline: str
     scheduler: str
-    groups: int = 1
+    options: Mapping[str, Any]
     block: int = 0
     ak1: int = 0
     matrix: tuple[int, int] = (0, 0)
     repeats: tuple[int, int] = (0, 0)
     waves: Triple | None = None
     warp_tile: Triple | None = None
-    double_smem_buffer: bool = False
-    split_image: bool = False
-    explicit_gemm: bool = False
-    two_stage: bool = False
-    wave_groups: int = 1
-    streamk: str = "none"
-    streamk_persistent: bool = False
-    native: bool = False
     lossy: str = ""
 
 
@@ -107,43 +202,39 @@ class Line:
             pipeline, lossy = self._word("pipeline", word, rules.pipelines), rules.lossy.get(word, "")
             double_buffer = self._flag(kind.double_smem_buffer)
         else:
-            version = self._at(kind.version) if kind.version is not None else "v1"
-            pipeline, lossy = self._version(version, self._flag(kind.direct))
+            pipeline, lossy = self._version(self._at(kind.version, "v1"), self._flag(kind.direct))
             double_buffer = pipeline == "compv4"
-        scheduler = self._at(kind.scheduler) if kind.scheduler is not None else "Intrawave"
-        tile = self._numbers(kind.tile)
-        streamk, persistent = self._streamk()
+        m, n, k, *more = self._sizes(kind.tile)
         return Instance(
-            variant=kind.variant,
-            specialization=self._word("specialization", self._at(kind.specialization), rules.specializations),
-            tile=(tile[0], tile[1], tile[2] * (tile[3] if len(tile) > 3 else 1)),
-            vectors=_triple(self._numbers(kind.vectors)),
-            pipeline=pipeline,
-            scheduler=self._word("scheduler", scheduler, rules.schedulers),
-            groups=self._number(kind.groups) if kind.groups is not None else 1,
-            block=self._number(kind.block) if kind.block is not None else 0,
-            ak1=self._number(kind.ak1) if kind.ak1 is not None else 0,
-            matrix=_pair(self._numbers(kind.matrix) or [0, 0]),
-            repeats=_pair(self._numbers(kind.repeats) or [0, 0]),
-            waves=_triple(self._numbers(kind.waves)) if kind.waves else None,
-            warp_tile=_triple(self._numbers(kind.warp_tile)) if kind.warp_tile else None,
-            double_smem_buffer=double_buffer,
-            split_image=kind.options.split_image or self._flag(kind.split_image),
-            explicit_gemm=self._flag(kind.explicit_gemm),
-            two_stage=kind.options.two_stage,
-            wave_groups=self._number(kind.wave_groups) if kind.wave_groups is not None else 1,
-            streamk=streamk,
-            streamk_persistent=persistent,
-            native=kind.form == "native",
+            (m, n, k * more[0] if more else k),
+            self._sizes(kind.vectors),
+            pipeline,
+            self._word("scheduler", self._at(kind.scheduler, "Intrawave"), rules.schedulers),
+            {
+                "specialization": self._word("specialization", self._at(kind.specialization), rules.specializations),
+                "num_groups_to_merge": self._sizes(kind.groups, 1),
+                "num_wave_groups": self._sizes(kind.wave_groups, 1),
+                "double_smem_buffer": double_buffer,
+                "explicit_gemm": self._flag(kind.explicit_gemm),
+                "split_image": self._flag(kind.split_image),
+                **{str(name): value for name, value in kind.options.items()},
+                **self._streamk(),
+            },
+            block=self._sizes(kind.block, 0),
+            ak1=self._sizes(kind.ak1, 0),
+            matrix=self._sizes(kind.matrix, (0, 0)),
+            repeats=self._sizes(kind.repeats, (0, 0)),
+            waves=self._sizes(kind.waves),
+            warp_tile=self._sizes(kind.warp_tile),
             lossy=lossy,
         )
 
-    def _streamk(self) -> tuple[str, bool]:
+    def _streamk(self) -> dict[str, Any]:
         places = self.kind.streamk
         if places is None or places[-1] >= len(self._values) or not self._flag(places[0]):
-            return "none", False
-        strategy = self._number(places[1])
-        return self._word("stream-K strategy", strategy, self._rules.streamk), self._flag(places[2])
+            return {}
+        strategy = self._word("stream-K strategy", self._sizes(places[1]), self._rules.streamk)
+        return {"streamk": strategy, "streamk_persistent": self._flag(places[2])}
 
     def _explicit(self) -> Instance:
         """Read the ``Key: value`` list behind the inner ``>``."""
@@ -153,64 +244,66 @@ class Line:
             if not colon:
                 raise self._error(f"{item!r} is no KEY: VALUE")
             texts[key.strip()] = value.strip()
-        vectors = self._sizes(texts, "VmemReadVec", r"(\d+)x(\d+)xSeq\((\d+(?:,\d+)*)\)")
-        stores = {int(width) for width in vectors[2].split(",")}
+        found = {}
+        for key, form in _EXPLICIT.items():
+            match = re.fullmatch(form, texts.get(key, ""), re.ASCII)
+            if not match:
+                raise self._error(f"{key} is {texts.get(key)!r}; {form} is expected")
+            found[key] = match.groups()
+        vec_a, vec_b, widths = found["VmemReadVec"]
+        stores = {int(width) for width in widths.split(",")}
         if len(stores) != 1:
             raise self._error(f"VmemReadVec stores with several widths {sorted(stores)}; one is expected")
-        tile = self._sizes(texts, "BlkTile", r"(\d+)x(\d+)x(\d+)")
-        matrix = self._sizes(texts, "WaveTile", r"(\d+)x(\d+)")
-        repeats = self._sizes(texts, "WaveMap", r"(\d+)x(\d+)")
-        pipeline, lossy = self._version(self._sizes(texts, "BlkGemmPipelineVersion", r"(\w+)")[0], direct=False)
-        scheduler = self._sizes(texts, "BlkGemmPipelineScheduler", r"(\w+)")[0]
+        pipeline, lossy = self._version(found["BlkGemmPipelineVersion"][0], direct=False)
+        m, n, k = map(int, found["BlkTile"])
+        matrix_m, matrix_n, repeats_m, repeats_n = map(int, found["WaveTile"] + found["WaveMap"])
         return Instance(
-            variant=self.kind.variant,
-            specialization=EXPLICIT_SPECIALIZATION,
-            tile=_triple([int(size) for size in tile]),
-            vectors=(int(vectors[0]), int(vectors[1]), stores.pop()),
-            pipeline=pipeline,
-            scheduler=self._word("scheduler", scheduler, self._rules.schedulers),
-            block=int(self._sizes(texts, "BlkSize", r"(\d+)")[0]),
-            ak1=min(int(size) for size in self._sizes(texts, "K1", r"(\d+)x(\d+)")),
-            matrix=_pair([int(size) for size in matrix]),
-            repeats=_pair([int(size) for size in repeats]),
-            double_smem_buffer=pipeline == "compv4",
-            explicit_gemm=True,
+            (m, n, k),
+            (int(vec_a), int(vec_b), stores.pop()),
+            pipeline,
+            self._word("scheduler", found["BlkGemmPipelineScheduler"][0], self._rules.schedulers),
+            {
+                "specialization": "filter1x1_stride1_pad0",
+                "double_smem_buffer": pipeline == "compv4",
+                "explicit_gemm": True,
+            },
+            block=int(found["BlkSize"][0]),
+            ak1=min(map(int, found["K1"])),
+            matrix=(matrix_m, matrix_n),
+            repeats=(repeats_m, repeats_n),
             lossy=lossy,
         )
 
-    def _sizes(self, texts: dict[str, str], key: str, form: str) -> tuple[str, ...]:
-        match = re.fullmatch(form.replace(r"\d+", r"[1-9]\d*"), texts.get(key, ""), re.ASCII)
-        if not match:
-            raise self._error(f"{key} is {texts.get(key)!r}; {form} is expected")
-        return match.groups()
-
     def _version(self, version: str, direct: bool) -> tuple[str, str]:
-        table = self._rules.direct_versions if direct else self._rules.versions
-        what = "direct-load version" if direct else "version"
-        lossy = self._rules.lossy.get(f"direct {version}", "") if direct else ""
-        return self._word(what, version, table), lossy
+        if not direct:
+            return self._word("version", version, self._rules.versions), ""
+        lossy = self._rules.lossy.get(f"direct {version}", "")
+        return self._word("direct-load version", version, self._rules.direct_versions), lossy
 
-    def _word(self, what: str, word: str | int, table: dict[str, Value] | dict[int, Value]) -> Value:
+    def _word(self, what: str, word: Any, table: Mapping[Any, Value]) -> Value:
         if word not in table:
             raise self._error(f"{what} {word!r} is unknown; known: {', '.join(map(str, table))}")
-        return table[word]  # type: ignore[index]
+        return table[word]
 
-    def _at(self, place: int | None) -> str:
-        assert place is not None, "the table's form says which places there are"
+    def _at(self, place: int | None, absent: str = "") -> str:
+        if place is None:
+            return absent
         if place >= len(self._values):
             raise self._error(f"place {place} of the table is behind the last of {len(self._values)} values")
         return self._values[place]
 
-    def _number(self, place: int | None) -> int:
-        return self._converted(place, _size, "a number of at least 1")
-
-    def _numbers(self, places: list[int] | None) -> list[int]:
-        return [self._number(place) for place in places or []]
+    def _sizes(self, places: int | list[int] | None, absent: Any = None) -> Any:
+        """The number at a place, or those at several."""
+        if places is None:
+            return absent
+        if isinstance(places, list):
+            return tuple(self._sizes(place) for place in places)
+        return self._converted(places, _size, "a number of at least 1")
 
     def _flag(self, place: int | None) -> bool:
         return place is not None and self._converted(place, _FLAGS.__getitem__, "one of 0, 1, false, true")
 
-    def _converted(self, place: int | None, convert: Callable[[str], Value], expected: str) -> Value:
+    def _converted(self, place: int, convert: Callable[[str], Value], expected: str) -> Value:
         text = self._at(place)
         try:
             return convert(text)
@@ -237,11 +330,3 @@ def _size(text: str) -> int:
     if size < 1:
         raise ValueError(text)
     return size
-
-
-def _triple(values: list[int]) -> Triple:
-    return values[0], values[1], values[2]
-
-
-def _pair(values: list[int]) -> tuple[int, int]:
-    return values[0], values[1]

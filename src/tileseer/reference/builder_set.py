@@ -7,6 +7,7 @@ the result is left out here by a named rule, with a reason.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import flags
@@ -15,8 +16,7 @@ from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
-from tileseer.reference.builder_lines import Instance, Line, read_lines
-from tileseer.reference.builder_tables import BuilderRules
+from tileseer.reference.builder_lines import BuilderRules, Instance, Line, read_lines
 from tileseer.reference.full_set import Cell
 from tileseer.reference.named_tables import CLASS_OF
 
@@ -91,7 +91,11 @@ def _add(
     shape = _shape(instance, cell, rules, specs)
     if isinstance(shape, str):
         return "whole_waves", shape
-    kernel = _kernel(instance, cell, layout, *shape)
+    options = {"two_stage": _stores_odd(instance, cell), **instance.options}
+    sizes: list[Any] = [*instance.tile, *shape, *instance.vectors]
+    kernel = KernelConfig(
+        cell.variant, cell.dtype, layout, cell.ndim, instance.pipeline, EPILOGUE, instance.scheduler, *sizes, **options
+    )
     fault = first_of(SKIP_RULES, kernel, cell.arch, specs)
     if fault[0]:
         return fault
@@ -99,59 +103,37 @@ def _add(
     return None
 
 
-def _shape(
-    instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs
-) -> tuple[tuple[int, int, int], tuple[int, int, int]] | str:
-    """Waves and warp tile, or why the block is no whole number of waves."""
+def _shape(instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...] | str:
+    """Waves and warp tile (m, n, k each), or why the block is no whole number of waves."""
     if instance.waves and instance.warp_tile:
-        return instance.waves, instance.warp_tile
+        return (*instance.waves, *instance.warp_tile)
     waves_m, waves_n = (
         size // (matrix * repeat)
         for size, matrix, repeat in zip(instance.tile[:2], instance.matrix, instance.repeats, strict=True)
     )
-    wave_size = specs.arch(cell.arch).wave_size
-    lanes = wave_size * waves_m * waves_n
+    lanes = specs.arch(cell.arch).wave_size * waves_m * waves_n
     if lanes < 1 or instance.block < lanes:
-        return f"a block of {instance.block} threads has no {waves_m}x{waves_n} waves of {wave_size}"
+        return (
+            f"a block of {instance.block} threads has no {waves_m}x{waves_n} waves of {specs.arch(cell.arch).wave_size}"
+        )
     by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
     if instance.matrix[0] not in by_matrix:
         return f"there is no matrix instruction with m = {instance.matrix[0]}"
     warp_k = min(max(instance.ak1, by_matrix[instance.matrix[0]]), instance.tile[2])
-    return (waves_m, waves_n, instance.block // lanes), (*instance.matrix, warp_k)
-
-
-def _kernel(
-    instance: Instance, cell: Cell, layout: str, waves: tuple[int, int, int], warp_tile: tuple[int, int, int]
-) -> KernelConfig:
-    return KernelConfig(
-        cell.variant, cell.dtype, layout, cell.ndim, instance.pipeline, EPILOGUE, instance.scheduler,
-        *instance.tile, *waves, *warp_tile, *instance.vectors, num_wave_groups=instance.wave_groups,
-        num_groups_to_merge=instance.groups, double_smem_buffer=instance.double_smem_buffer,
-        two_stage=instance.two_stage or _stores_odd(instance, cell), specialization=instance.specialization,
-        explicit_gemm=instance.explicit_gemm, streamk=instance.streamk,
-        streamk_persistent=instance.streamk_persistent, split_image=instance.split_image,
-    )  # fmt: skip
+    return waves_m, waves_n, instance.block // lanes, *instance.matrix, warp_k
 
 
 def _stores_odd(instance: Instance, cell: Cell) -> bool:
     """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
-    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or instance.streamk != "none":
+    options, stores = instance.options, instance.vectors[2]
+    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
         return False
-    if instance.native:
-        return instance.vectors[2] == 1
-    return instance.explicit_gemm and instance.vectors[2] % 2 == 1
-
-
-def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
-    """On waves of 32: the rule of enumeration, asked of every data type."""
-    return reference_filter.wave32_instruction(kernel, arch, specs, tagged=True)
+    return stores == 1 if instance.waves else options["explicit_gemm"] and stores % 2 == 1
 
 
 def backward_vectors(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Backward kernels have vectors of 1 or even width."""
-    if kernel.variant == "forward":
-        return ""
-    return reference_filter.vectors_one_or_even(kernel, arch, specs, tagged=True)
+    return "" if kernel.variant == "forward" else reference_filter.vectors_one_or_even(kernel, arch, specs)
 
 
 def one_wave_covers(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
@@ -178,9 +160,11 @@ def share_holds_vector(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str
     return ""
 
 
-def streamk_async_is_half(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
-    """Stream-K with basic_async_v1 does not exist for fp32."""
-    return flags.DEFECTS["streamk_async_fp32"].check(kernel)
-
-
-SKIP_RULES = (wave32_instruction, backward_vectors, one_wave_covers, share_holds_vector, streamk_async_is_half)
+SKIP_RULES = {
+    "wave32_instruction": reference_filter.wave32_instruction,
+    "backward_vectors": backward_vectors,
+    "one_wave_covers": one_wave_covers,
+    "share_holds_vector": share_holds_vector,
+    "streamk_async_is_half": flags.DEFECTS["streamk_async_fp32"].check,
+}
+"""Of kernels that the reference leaves out, by name."""

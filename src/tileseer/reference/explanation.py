@@ -41,14 +41,14 @@ def explain(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs,
 
 
 def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[Verdict]:
-    for rule in validity.RULES:
-        yield _verdict(VALIDITY, rule.__name__, rule(kernel, arch, specs))
-    for name, defect in flags.DEFECTS.items():
-        yield _verdict(KNOWN_DEFECTS, f"{name} ({defect.number})", defect.check(kernel))
-    for name, config_check in reference_filter.CONFIG_RULES.items():
-        yield _verdict(ENUMERATION, name, config_check(kernel, arch, specs, True))
-    for name, arch_check in reference_filter.ARCH_RULES.items():
-        yield _verdict(ARCH_FILTER, name, arch_check(kernel, arch, specs))
+    for group, rules in (
+        (VALIDITY, validity.RULES),
+        (KNOWN_DEFECTS, {f"{name} ({defect.number})": defect.check for name, defect in flags.DEFECTS.items()}),
+        (ENUMERATION, reference_filter.CONFIG_RULES),
+        (ARCH_FILTER, reference_filter.ARCH_RULES),
+    ):
+        for name, rule in rules.items():
+            yield _verdict(group, name, rule(kernel, arch, specs))
 
 
 def _unfiltered(found: tuple[flags.Flag, ...]) -> Iterator[Verdict]:

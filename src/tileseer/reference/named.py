@@ -22,7 +22,7 @@ from tileseer.families.ck_tile.flags import Flag
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set, full_set, reference_filter, sampling
-from tileseer.reference.builder_tables import BuilderRules
+from tileseer.reference.builder_lines import BuilderRules
 from tileseer.reference.full_set import Cell
 from tileseer.reference.named_tables import DefaultRules, FullRules, Sample, SampledSet
 from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS

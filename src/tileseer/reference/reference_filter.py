@@ -5,11 +5,9 @@ the reference may leave out: a kernel that fails them still belongs to the rule 
 the kernel passes, else why the reference refuses it.
 """
 
-from collections.abc import Callable
-
 from tileseer.families.ck_tile import validity
 from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.families.enumeration import first_of
+from tileseer.families.enumeration import Rules, first_of, named
 from tileseer.gpu.arch import ArchSpecs
 
 OPERATORS = {"forward": "conv_fwd", "bwd_data": "conv_bwd_data", "bwd_weight": "conv_bwd_weight"}
@@ -25,61 +23,51 @@ def config_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool
 
     ``tagged`` tells whether the rule set chose the kernel for its data type; ``default`` does not.
     """
-    return first_of(CONFIG_RULES.values(), kernel, arch, specs, tagged)
+    rules = CONFIG_RULES if tagged else CONFIG_RULES | {"wave32_instruction": _untagged_wave32_instruction}
+    return first_of(rules, kernel, arch, specs)
 
 
 def arch_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
     """The first rule of the architecture filter that refuses the kernel and why, or two empty strings."""
-    return first_of(ARCH_RULES.values(), kernel, arch, specs)
+    return first_of(ARCH_RULES, kernel, arch, specs)
 
 
-def trait_allowed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
-    """Pipeline, epilogue and scheduler must fit; this copy of the table has all twelve exclusions."""
-    return validity.trait_allowed(kernel, arch, specs)
-
-
-def streamk_is_bwd_weight(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+def streamk_is_bwd_weight(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Stream-K exists for bwd_weight."""
     wrong = kernel.streamk != "none" and kernel.variant != "bwd_weight"
     return f"stream-K exists for bwd_weight only, not for {kernel.variant}" if wrong else ""
 
 
-def compv5_is_forward(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
-    """compv5 exists for forward."""
-    return validity.pipeline_fits_variant(kernel, arch, specs)
-
-
-def vectors_one_or_even(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+def vectors_one_or_even(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Vector widths are 1 or even: 6 or 10 pass here, though no such load exists."""
     odd = [width for width in kernel.vectors if width != 1 and width % 2]
     return f"vector widths {odd} are neither 1 nor even" if odd else ""
 
 
-def waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+def waves_listed(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """The arch lists the wave layout, its k included."""
     return "" if kernel.wave in specs.arch(arch).waves else f"waves {kernel.wave} are not among those of {arch}"
 
 
-def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
+def wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """On waves of 32 the warp tile is deep and narrow, and there is no stream-K.
 
     The depth is only asked of kernels with a data-type tag: the reference means to exempt fp32, but compares the tag
     with a word that no tag ever is. The table of gfx11 and gfx12 then refuses every kernel that this rule lets pass.
     """
+    if specs.arch(arch).wave_size == 32 and kernel.warp_tile_k < WAVE32_MIN_WARP_K:
+        return f"warp tile k = {kernel.warp_tile_k}; waves of 32 need at least {WAVE32_MIN_WARP_K}"
+    return _untagged_wave32_instruction(kernel, arch, specs)
+
+
+def _untagged_wave32_instruction(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     if specs.arch(arch).wave_size != 32:
         return ""
-    if tagged and kernel.warp_tile_k < WAVE32_MIN_WARP_K:
-        return f"warp tile k = {kernel.warp_tile_k}; waves of 32 need at least {WAVE32_MIN_WARP_K}"
     if kernel.wave_k * kernel.warp_tile_k > kernel.tile_k:
         return f"{kernel.wave_k} waves x warp tile k {kernel.warp_tile_k} exceed tile_k = {kernel.tile_k}"
     if kernel.warp_tile_m == 32:
         return "waves of 32 have no warp tile with m = 32"
     return "waves of 32 have no stream-K" if kernel.streamk != "none" else ""
-
-
-def compv6_has_loads(kernel: KernelConfig, arch: str, specs: ArchSpecs, tagged: bool) -> str:
-    """With compv6 every thread loads at least one whole vector of A and of B."""
-    return validity.full_load_per_thread(kernel, arch, specs)
 
 
 def tile_limits(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
@@ -144,17 +132,16 @@ def _coverage(kernel: KernelConfig) -> tuple[int, int, int]:
     return kernel.wave_m * kernel.warp_tile_m, kernel.wave_n * kernel.warp_tile_n, kernel.warp_tile_k
 
 
-CONFIG_RULES: dict[str, Callable[[KernelConfig, str, ArchSpecs, bool], str]] = {
-    check.__name__: check
-    for check in (
-        trait_allowed, streamk_is_bwd_weight, compv5_is_forward, vectors_one_or_even, waves_listed,
-        wave32_instruction, compv6_has_loads,
-    )
-}  # fmt: skip
-ARCH_RULES: dict[str, Callable[[KernelConfig, str, ArchSpecs], str]] = {
-    check.__name__: check
-    for check in (
-        tile_limits, tile_covers_waves, flat_waves_listed, warp_tile_listed, backward_pipeline, listed_trait_allowed,
-        lds_limit, tile_divides,
-    )
-}  # fmt: skip
+CONFIG_RULES: Rules = {
+    "trait_allowed": validity.trait_allowed,
+    "streamk_is_bwd_weight": streamk_is_bwd_weight,
+    "compv5_is_forward": validity.pipeline_fits_variant,
+    "vectors_one_or_even": vectors_one_or_even,
+    "waves_listed": waves_listed,
+    "wave32_instruction": wave32_instruction,
+    "compv6_has_loads": validity.full_load_per_thread,
+}
+ARCH_RULES: Rules = named(
+    tile_limits, tile_covers_waves, flat_waves_listed, warp_tile_listed, backward_pipeline, listed_trait_allowed,
+    lds_limit, tile_divides,
+)  # fmt: skip

@@ -5,13 +5,14 @@ of ``tileseer.families.ck_tile.validity`` that the kernel fails, or a defect of 
 Numbers such as B7 are those of docs/reference-defects.md.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, validity
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.enumeration import Rule, first_of
 from tileseer.gpu.arch import ArchSpecs
 
 ALL = "all"
@@ -32,10 +33,10 @@ class Defect:
     """A known defect of the reference: its number and what tells its kernels."""
 
     number: str
-    check: Callable[[KernelConfig], str]
+    check: Rule
 
 
-def _half_zero_output(k: KernelConfig) -> str:
+def _half_zero_output(k: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """Interwave weight gradients with several waves in m x n: the reference documents wrong results."""
     concerned = (
         k.variant == "bwd_weight"
@@ -50,7 +51,7 @@ def _half_zero_output(k: KernelConfig) -> str:
     return f"interwave {k.pipeline} with {k.wave_m}x{k.wave_n} waves leaves half of dW zero where K a group is small"
 
 
-def _async_layout(k: KernelConfig) -> str:
+def _async_layout(k: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """The asynchronous load of basic_async_v1 is laid out for two waves along n and warp tiles of n = 16."""
     if k.pipeline != "basic_async_v1" or (k.wave_n, k.warp_tile_n) == (ASYNC_WAVES_N, ASYNC_WARP_N):
         return ""
@@ -60,12 +61,12 @@ def _async_layout(k: KernelConfig) -> str:
     )
 
 
-def _streamk_async_fp32(k: KernelConfig) -> str:
+def _streamk_async_fp32(k: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     wrong = k.streamk != "none" and k.pipeline == "basic_async_v1" and k.dtype == "fp32"
     return "stream-K with basic_async_v1 does not exist for fp32" if wrong else ""
 
 
-def _narrow_warp_tile(k: KernelConfig) -> str:
+def _narrow_warp_tile(k: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     shape = (k.warp_tile_m, k.warp_tile_n)
     return f"warp tiles of {shape[0]}x{shape[1]} are excluded for convolutions" if shape in NARROW_WARP_TILES else ""
 
@@ -79,7 +80,7 @@ DEFECTS: dict[str, Defect] = {
 PIPELINE_REPLACED = "pipeline_replaced"
 """Flag of a kernel of an instance file that asks for another pipeline (B26)."""
 DEPTHWISE_FAULT = "depthwise_fault"
-NAMES = (*DEFECTS, PIPELINE_REPLACED, DEPTHWISE_FAULT, *(rule.__name__ for rule in validity.RULES))
+NAMES = (*DEFECTS, PIPELINE_REPLACED, DEPTHWISE_FAULT, *validity.RULES)
 """Every flag that there is."""
 
 
@@ -88,18 +89,15 @@ def of(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs) -> t
     if isinstance(kernel, DepthwiseConfig):
         reason = depthwise.fault(kernel)
         return (Flag(DEPTHWISE_FAULT, reason),) if reason else ()
-    known = [(name, defect.check(kernel)) for name, defect in DEFECTS.items()]
-    known += [(rule.__name__, rule(kernel, arch, specs)) for rule in validity.RULES]
-    return tuple(Flag(name, reason) for name, reason in known if reason)
+    rules = {name: defect.check for name, defect in DEFECTS.items()} | validity.RULES
+    reasons = ((name, rule(kernel, arch, specs)) for name, rule in rules.items())
+    return tuple(Flag(name, reason) for name, reason in reasons if reason)
 
 
-def first_defect(kernel: KernelConfig, included: Collection[str]) -> tuple[str, str]:
+def first_defect(kernel: KernelConfig, arch: str, specs: ArchSpecs, included: Collection[str]) -> tuple[str, str]:
     """(flag, reason) of the first known defect that is not asked for, or two empty strings."""
-    for name, defect in DEFECTS.items():
-        reason = defect.check(kernel)
-        if reason and not {name, ALL} & set(included):
-            return name, reason
-    return "", ""
+    rules = {name: defect.check for name, defect in DEFECTS.items() if not {name, ALL} & set(included)}
+    return first_of(rules, kernel, arch, specs)
 
 
 def replaced_pipeline(kernel: KernelConfig, wanted: str) -> Flag:

@@ -87,7 +87,7 @@ def swept(
 
     def fault(kernel: KernelConfig) -> tuple[str, str]:
         found = validity.first_fault(kernel, arch, specs)
-        return found if found[0] else flags.first_defect(kernel, included)
+        return found if found[0] else flags.first_defect(kernel, arch, specs, included)
 
     return sifted(_combinations(rules, rows, operation, ndims), fault, rows.split_k, f"on {arch} for {operation}")
 

@@ -4,10 +4,8 @@ A predicate returns an empty string when the kernel passes. Rules look at the ke
 demands is in ``tileseer.families.ck_tile.support``.
 """
 
-from collections.abc import Callable
-
 from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.families.enumeration import first_of, threads_fit, tile_divides
+from tileseer.families.enumeration import first_of, named, threads_fit, tile_divides
 from tileseer.gpu.arch import ArchSpecs
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
@@ -86,7 +84,7 @@ def full_load_per_thread(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> s
     return ""
 
 
-RULES: tuple[Callable[[KernelConfig, str, ArchSpecs], str], ...] = (
+RULES = named(
     waves_on_arch, warp_tile_on_arch, tile_divides, threads_fit, trait_allowed, pipeline_fits_variant,
     options_fit_variant, buffering_fits_pipeline, vector_widths, lds_fits, full_load_per_thread,
 )  # fmt: skip

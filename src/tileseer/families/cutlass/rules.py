@@ -1,6 +1,6 @@
 """The rule set of the family: groups of tiles crossed with options, and what makes a combination illegal."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Literal
@@ -16,6 +16,7 @@ from tileseer.families.enumeration import (
     Enumeration,
     Triple,
     first_of,
+    named,
     rows_of,
     sifted,
     threads_fit,
@@ -163,7 +164,7 @@ def groups_have_form(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> str:
     return ""
 
 
-RULES: tuple[Callable[[CutlassKernel, str, ArchSpecs], str], ...] = (
+RULES = named(
     instruction_on_arch, tile_divides, threads_fit, shared_memory_fits, copies_are_asynchronous, volumes_load_fully,
     gradient_has_form, groups_have_form,
 )  # fmt: skip
