@@ -1,6 +1,6 @@
 # A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
 BASELINE = "results/baseline/{arch}/{operation}"
-COMPARED_WITH = [f"{BASELINE}/{BOOSTER}", f"{BASELINE}/{SPEC}"]
+COMPARED_WITH = [f"{BASELINE}/{name}" for name in (model_files.MODEL, model_files.SPEC)]
 
 
 rule baseline:
@@ -17,11 +17,7 @@ rule baseline:
         "../../envs/tileseer.yaml"
     threads: THREADS
     params:
-        **command(
-            "baseline",
-            product=product,
-            output=BASELINE,
-        ),
+        **command("baseline", product=product, output=BASELINE),
     message:
         "Train the reference's model of {wildcards.operation} for {wildcards.arch}"
     shell:

@@ -95,7 +95,7 @@ rule libraries:
         run()
 
 
-rule driver:
+use rule libraries as driver with:
     input:
         **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
     output:
@@ -104,13 +104,5 @@ rule driver:
         "logs/{arch}/driver.log",
     benchmark:
         "logs/{arch}/driver.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
-    resources:
-        mem_mb=memory_mib(SETTINGS.compile),
-    params:
-        **command("libraries", native=NATIVE),
     message:
         "Build the measuring driver for {wildcards.arch}"
-    shell:
-        run()

@@ -50,11 +50,7 @@ rule recorded:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command(
-            "recorded",
-            product=product,
-            recording=lambda wildcards: RECORDINGS[wildcards.arch],
-        ),
+        **command("recorded", product=product, recording=recording_shown),
     message:
         "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
     shell:

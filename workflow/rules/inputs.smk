@@ -29,9 +29,9 @@ def made_from(wildcards):
             "results/configs/{arch}/{operation}.parquet",
         ]
     return [
-        table.format(arch=wildcards.arch, operation=each)
+        path
         for each in SETTINGS.operations
-        for table in tables
+        for path in expand(tables, arch=wildcards.arch, operation=each)
     ]
 
 

@@ -1,29 +1,16 @@
 # Stage 8: train one ranking model an operation.
+from tileseer.model import model_files
+
 TRAINING = "results/training/{arch}/{operation}"
-BOOSTER, SPEC, CANDIDATES = (
-    "model_tflops.lgbm",
-    "feature_spec.json",
-    "candidates.parquet",
-)
-SHOWN = [
-    "train_manifest.json",
-    "cv_metrics_tflops.json",
-    "feature_importances_tflops.json",
-    "hardware.json",
-]
-TRAINED = [
-    f"{TRAINING}/{name}"
-    for name in (BOOSTER, SPEC, CANDIDATES, *SHOWN, "out_of_fold.parquet")
-]
+TRAINED = [f"{TRAINING}/{name}" for name in model_files.TRAINING_FILES]
+LOADED = (model_files.MODEL, model_files.SPEC, model_files.CANDIDATES)
 # A prior is a file of the user's, from another run: only its content counts.
-PRIOR = SETTINGS.model.prior and [
-    f"{SETTINGS.model.prior}/{name}" for name in (BOOSTER, SPEC, CANDIDATES)
-]
+PRIOR = [f"{SETTINGS.model.prior}/{name}" for name in LOADED if SETTINGS.model.prior]
 
 
 rule model:
     input:
-        **stage("model", ["model"], HARDWARE, PRIOR or []),
+        **stage("model", ["model"], HARDWARE, PRIOR),
         dataset="results/datasets/{arch}/{operation}.parquet",
     output:
         TRAINED,

@@ -5,7 +5,7 @@ PAGE_SCRIPT = source("workflow/templates/report.js")
 
 rule report:
     input:
-        each_operation(*(f"{TRAINING}/{name}" for name in SHOWN)),
+        each_operation(*TRAINED),
         **stage("report", tables={"template": PAGE}, reads=[PAGE_SCRIPT]),
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),

@@ -1,16 +1,6 @@
 # Stage 10: what a dispatcher runs of a model: a small model, a C++ header, known problems and a kernel list.
 SERVING = "results/serving/{arch}/{operation}"
-SERVED = [
-    f"{SERVING}/{name}"
-    for name in (
-        "served_model.lgbm",
-        "selector.hpp",
-        "known_problems.parquet",
-        "kernels.json",
-        "resource_estimates.json",
-        "serving.json",
-    )
-]
+SERVED = [f"{SERVING}/{name}" for name in model_files.SERVING_FILES]
 
 
 rule serving:
