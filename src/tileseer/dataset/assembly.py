@@ -5,7 +5,6 @@ journal lines go to a quarantine file. Chunks are taken one at a time, a large o
 their rows wait in a file of numbers until they are sorted (``dataset_rows``): a setting bounds the memory.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +84,8 @@ def write(
     most_pairs = chunk_parts.pairs_at_once(memory_mib)
     quarantine: list[Quarantined] = []
     output.parent.mkdir(parents=True, exist_ok=True)
-    with naming(output), tempfile.TemporaryFile(dir=output.parent) as file:
-        rows = Rows(file, problems)
+    with naming(output):
+        rows = Rows(output.parent, problems)
         for one in vouched:
             build = parquet.read(one.chunk.build)
             named = build.append_column("alias_of", aliases.names(build["kernel"].combine_chunks(), known))

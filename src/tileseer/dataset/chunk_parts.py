@@ -4,14 +4,14 @@ The pairs of a part are those of the support table, its measurements the rows of
 journal is read once; the rows of each part wait in a file of their own.
 """
 
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tileseer.dataset.spill import Spill
 
 BASE_MIB = 256
 """Python, its libraries, and what there is of every chunk."""
@@ -30,27 +30,20 @@ def parts(
     """Yield pairs and measurements of some kernels at a time, in the order of the kernel ids.
 
     A part has at most ``most_pairs`` pairs, or one kernel. ``pairs`` are the rows of a support table, ``measured``
-    those of its journal, piece by piece; both keep their order. Files of parts lie in ``folder``, without names.
+    those of its journal, piece by piece, first of all none; both keep their order.
     """
     ids, part_of = _dealt(pairs["kernel_id"].cast(pa.string()).combine_chunks(), most_pairs)
     count = int(part_of.max(initial=-1)) + 1
     if count <= 1:
         yield pairs, pa.concat_tables(measured)
         return
-    with ExitStack() as stack:
-        files = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(count)]
-        writers: list[pa.ipc.RecordBatchStreamWriter] = []
-        for rows in measured:
-            writers = writers or [pa.ipc.new_stream(file, rows.schema) for file in files]
-            of_row = _parts_of(rows, ids, part_of)
-            for part in np.unique(of_row[of_row >= 0]):
-                writers[part].write_table(rows.filter(pa.array(of_row == part)))
-        for writer in writers:
-            writer.close()
-        of_pair = _parts_of(pairs, ids, part_of)
-        for part, file in enumerate(files):
-            file.seek(0)
-            yield pairs.filter(pa.array(of_pair == part)), pa.ipc.open_stream(file).read_all()
+    empty = next(measured)
+    spill = Spill(count, empty.schema, folder)
+    for rows in measured:
+        spill.add(rows, _parts_of(rows, ids, part_of))
+    of_pair = _parts_of(pairs, ids, part_of)
+    for part in range(count):
+        yield pairs.filter(pa.array(of_pair == part)), spill.read(part)
 
 
 def _dealt(kernel_ids: pa.Array, most_pairs: int) -> tuple[pa.Array, np.ndarray]:

@@ -1,130 +1,102 @@
-"""The rows of a dataset between two passes: written to a file a chunk at a time, read back in the dataset's order.
+"""The rows of a dataset between two passes: written to files a chunk at a time, read back in the dataset's order.
 
 A row is numbers only; kernels and problems stand once, in tables that fit into memory. So the memory is that of what is
-added at a time and of one row group, however many rows there are.
+added at a time, of one part of the problems and of one row group, however many rows there are.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.dataset.schema import BUILD, NAME, PROBLEM, SCHEMA
+from tileseer.dataset.spill import Spill
 
 ROW_GROUP = 1 << 20
 """Rows of a row group of the dataset."""
-SPAN = 1 << 18
-"""Rows that are sorted at a time."""
-ROW = np.dtype(
-    [
-        ("problem", "<i4"), ("build", "<i4"), ("split_k", "<i4"), ("status", "<i4"), ("reason", "<i4"),
-        ("samples", "<i4"), ("non_zero", "<i8"), ("latency_ms", "<f8"), ("tflops", "<f8"), ("latency_cv", "<f8"),
-        ("sentinel", "<f8"),
-    ]
-)  # fmt: skip
-"""``problem`` is the rank of the problem's key, ``build`` a row of the build tables of all chunks, one after another;
-``status`` and ``reason`` are numbers of words."""
+PARTS = 64
+"""Parts of the problems, sorted one at a time: of a hundred million rows each takes 100 MB."""
 NUMBERS = ("split_k", "samples", "non_zero", "latency_ms", "tflops", "latency_cv", "sentinel")
 WORDS = ("status", "reason")
-NONE = {"split_k": 0, "samples": -1, "non_zero": np.iinfo(np.int64).min}
-"""Numbers in place of a null; for a float it is NaN, which no journal holds."""
+ROW = pa.schema(
+    [*((name, pa.int32()) for name in ("problem", "build", *WORDS)), *(SCHEMA.field(name) for name in NUMBERS)]
+)
+"""``problem`` is the rank of the problem's key, ``build`` a row of the build tables of all chunks, one after another;
+``status`` and ``reason`` are numbers of words."""
 
 
 class Rows:
     """The rows of all chunks: first ``add`` those of each chunk, then read them by ``groups``."""
 
-    def __init__(self, file: BinaryIO, problems: pa.Table) -> None:
+    def __init__(self, folder: Path, problems: pa.Table) -> None:
+        """Files lie in ``folder``, without names."""
         by_key = pc.sort_indices(problems, [("problem_key", "ascending")])
         self._problems = problems.select(PROBLEM).take(by_key).combine_chunks()
-        self._file = file
+        count = problems.num_rows
+        parts = min(PARTS, count)
+        self._part_of = np.arange(count) * parts // max(count, 1)
+        self._has_problem = np.zeros(count, bool)
+        self._spills = Spill(parts, ROW, folder)
         self._builds: list[pa.Table] = []
-        self._has_rows: list[np.ndarray] = []
+        self._has_build: list[np.ndarray] = []
         """Of each chunk, the kernels of its build table that have a row, bool."""
-        self._runs: list[tuple[int, np.ndarray]] = []
-        """Of each chunk the number of its first row, and the number of its rows of each problem."""
         self._words: dict[str, dict[str, int]] = {name: {} for name in WORDS}
         self.statuses: Counter[str] = Counter()
         self.length = 0
 
     def add(self, build: pa.Table, pairs: Mapping[str, pa.Array]) -> None:
         """Append a chunk; ``pairs`` are ``problem_key``, ``NUMBERS``, ``WORDS``, and ``build``, a row of that table."""
-        rows = np.empty(len(pairs["build"]), ROW)
-        rows["problem"] = pc.index_in(pairs["problem_key"], value_set=self._problems["problem_key"].combine_chunks())
-        rows["build"] = pairs["build"]
-        self._has_rows.append(np.bincount(rows["build"], minlength=build.num_rows) > 0)
-        rows["build"] += sum(table.num_rows for table in self._builds)
+        problem = pc.index_in(pairs["problem_key"], value_set=self._problems["problem_key"].combine_chunks()).to_numpy()
+        kernel = pairs["build"].to_numpy()
+        columns = {
+            **pairs,
+            "problem": problem,
+            "build": kernel + sum(table.num_rows for table in self._builds),
+            **{name: _numbers(pairs[name], known) for name, known in self._words.items()},
+        }
+        self._spills.add(pa.table({name: columns[name] for name in ROW.names}).cast(ROW), self._part_of[problem])
+        self._has_problem[problem] = True
+        self._has_build.append(np.bincount(kernel, minlength=build.num_rows) > 0)
         self._builds.append(build.select([*BUILD, "alias_of"]))
-        for name in WORDS:
-            rows[name] = _numbers(pairs[name], self._words[name])
-        for name in NUMBERS:
-            rows[name] = pc.fill_null(pairs[name], NONE.get(name, np.nan))
-        self._file.write(rows[np.argsort(rows["problem"], kind="stable")].tobytes())
-        counts = np.bincount(rows["problem"], minlength=self._problems.num_rows)
-        self._runs.append((self.length, counts.astype(np.int32)))
         self.statuses.update({count["values"]: count["counts"] for count in pairs["status"].value_counts().to_pylist()})
-        self.length += len(rows)
+        self.length += len(problem)
 
     def groups(self) -> Iterator[pa.Table]:
-        """Yield all rows (``SCHEMA``) by problem, kernel and split-K, ``ROW_GROUP`` at a time."""
+        """Yield all rows (``SCHEMA``) by problem, kernel and split-K, ``ROW_GROUP`` at a time, at least once."""
         builds = pa.concat_tables(self._builds).combine_chunks()
-        by_problem = sum((counts for _, counts in self._runs), np.zeros(self._problems.num_rows, np.int64))
         sources = [
-            (_typed(builds, np.concatenate(self._has_rows)), "build"),
-            (_typed(self._problems, by_problem > 0), "problem"),
+            (_typed(builds, np.concatenate(self._has_build)), "build"),
+            (_typed(self._problems, self._has_problem), "problem"),
         ]
         for name, known in self._words.items():
             words = pa.table({name: pa.array(known, pa.string())})
             sources.append((_typed(words, np.ones(len(known), bool)), name))
-        kernel = pc.rank(builds["kernel"], tiebreaker="dense").to_numpy()
-        for rows in self._sorted(by_problem, kernel):
-            # Nothing of a group may live on in here while the next one is made.
-            yield _as_arrow(rows, sources)
-
-    def _sorted(self, by_problem: np.ndarray, kernel: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield ``ROW_GROUP`` rows at a time, at least once; ``kernel`` ranks the rows of the build tables.
-
-        Each time it is the same memory.
-        """
-        group, filled = np.empty(min(ROW_GROUP, self.length), ROW), 0
-        for first, last in _spans(by_problem):
-            part = np.concatenate([self._read(start, counts, first, last) for start, counts in self._runs])
-            part = part[np.lexsort((part["split_k"], kernel[part["build"]], part["problem"]))]
-            while filled + len(part) >= ROW_GROUP:
-                room = ROW_GROUP - filled
-                group[filled:] = part[:room]
-                yield group
-                part, filled = part[room:], 0
-            group[filled : filled + len(part)] = part
-            filled += len(part)
-        if filled or not self.length:
-            yield group[:filled]
-
-    def _read(self, start: int, counts: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Rows of a chunk about some problems: they stand together."""
-        self._file.seek((start + int(counts[:first].sum())) * ROW.itemsize)
-        return np.frombuffer(self._file.read(int(counts[first:last].sum()) * ROW.itemsize), ROW)
+        kernel = pc.rank(builds["kernel"], tiebreaker="dense")
+        order = [(name, "ascending") for name in ("problem", "kernel", "split_k")]
+        left = ROW.empty_table()
+        for part in range(int(self._part_of.max(initial=-1)) + 1):
+            rows = self._spills.read(part)
+            rows = rows.append_column("kernel", kernel.take(rows["build"])).sort_by(order)
+            left = pa.concat_tables([left, rows.select(ROW.names)])
+            while left.num_rows >= ROW_GROUP:
+                # Nothing of a group may live on in here while the next one is made.
+                yield _as_arrow(left.slice(0, ROW_GROUP), sources)
+                left = left.slice(ROW_GROUP)
+        if left.num_rows or not self.length:
+            yield _as_arrow(left, sources)
 
 
-def _as_arrow(rows: np.ndarray, sources: Sequence[tuple[pa.Table, str]]) -> pa.Table:
+def _as_arrow(rows: pa.Table, sources: Sequence[tuple[pa.Table, str]]) -> pa.Table:
     """Rows in the columns of ``SCHEMA``; each source has some of them, at the numbers of one field."""
-    columns = {name: _numeric(rows[name], name) for name in NUMBERS}
+    rows = rows.combine_chunks()
+    columns = {name: rows[name] for name in NUMBERS}
     for source, index in sources:
-        taken = source.take(pa.array(rows[index]))
+        taken = source.take(rows[index].combine_chunks())
         columns |= dict(zip(taken.column_names, taken.columns, strict=True))
     return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
-
-
-def _spans(rows: np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield ranges of problems with up to ``SPAN`` rows together, or of one problem; ``rows`` are those of each."""
-    ends = np.cumsum(rows)
-    first, done = 0, 0
-    while first < len(rows):
-        last = max(first + 1, int(np.searchsorted(ends, done + SPAN, side="right")))
-        yield first, last
-        first, done = last, int(ends[last - 1])
 
 
 def _numbers(words: pa.Array, known: dict[str, int]) -> np.ndarray:
@@ -132,12 +104,6 @@ def _numbers(words: pa.Array, known: dict[str, int]) -> np.ndarray:
     encoded = words.dictionary_encode()
     numbers = [known.setdefault(word, len(known)) for word in encoded.dictionary.to_pylist()]
     return np.array(numbers, np.int32)[encoded.indices.to_numpy()]
-
-
-def _numeric(values: np.ndarray, name: str) -> pa.Array:
-    none = NONE.get(name)
-    missing = np.isnan(values) if values.dtype.kind == "f" else values == none if none is not None else None
-    return pa.array(values, SCHEMA.field(name).type, mask=missing)
 
 
 def _typed(table: pa.Table, present: np.ndarray) -> pa.Table:
