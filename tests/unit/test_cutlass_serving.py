@@ -21,7 +21,7 @@ from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
 from tileseer.model.model import Model
 from tileseer.publish import model_folder
-from tileseer.serving import artefacts
+from tileseer.serving import stage
 from tileseer.validation import evaluation, ranking
 
 H200 = hardware.get(samples.CONFIG / "hardware.yaml", "sm_90_h200")
@@ -43,7 +43,7 @@ def published(request, tmp_path_factory):
     model = Model.read(training)
     ranked = ranking.rank_pool(data, model)
     documents.write(folder / "report.json", evaluation.evaluate(data, *ranked, H200))
-    served = artefacts.build(
+    served = stage.build(
         data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
     )  # fmt: skip
     served.save(folder / "serving")

@@ -15,7 +15,7 @@ from tileseer.model import model_files, trainer
 from tileseer.model.model import Model
 from tileseer.publish import index as published
 from tileseer.publish import model_folder
-from tileseer.serving import artefacts
+from tileseer.serving import stage
 from tileseer.settings.model import ServingParameters
 from tileseer.validation import evaluation, ranking
 
@@ -42,7 +42,7 @@ def serve(folder, variant, training, threads=1):
     data = samples.measured(variant)
     unseen = parquet.read(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
-    served = artefacts.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING, threads)
+    served = stage.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING, threads)
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError
-from tileseer.problems.crawl import foreign
+from tileseer.problems.crawl import user_model
 from tileseer.problems.crawl.observed import tabulate
 from zoo import tables
 from zoo.entries import Entry
@@ -80,7 +80,7 @@ def resolve(name: str) -> Any:
     """What ``module:attribute`` names."""
     module, _, attribute = name.partition(":")
     if module.partition(".")[0] in ("timm", "torchvision", "monai", "segmentation_models_pytorch", "pytorchvideo"):
-        foreign.do_without_operators_of_torchvision()
+        user_model.do_without_operators_of_torchvision()
     value: Any = importlib.import_module(module)
     for part in attribute.split("."):
         value = getattr(value, part)

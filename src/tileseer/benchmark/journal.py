@@ -41,8 +41,9 @@ _BLOCK = 1 << 21
 
 @dataclass(frozen=True)
 class Malformed:
-    """A line that is no measurement: its number in the file (the header is 1), the reason, and its text."""
+    """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its text."""
 
+    journal: str
     line: int
     reason: str
     text: str
@@ -135,7 +136,7 @@ def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
         stream.readline()
         first = 2
         while lines := stream.readlines(_BLOCK):
-            yield _parsed(lines, first)
+            yield _parsed(path, lines, first)
             first += len(lines)
 
 
@@ -143,15 +144,16 @@ def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
     """Measurements of some lines of a journal, given as first byte and the one after the last."""
     check_header(path)
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        return _parsed([text[begin:end] for begin, end in places], 0)[0]
+        return _parsed(path, [text[begin:end] for begin, end in places], 0)[0]
 
 
-def _parsed(lines: Sequence[bytes], first: int) -> tuple[pa.Table, list[Malformed]]:
+def _parsed(path: Path, lines: Sequence[bytes], first: int) -> tuple[pa.Table, list[Malformed]]:
     """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
     whole, malformed = [], []
     for number, line in enumerate((line.rstrip(b"\r\n") for line in lines), first):
         if fault := _fault(line):
-            malformed.append(Malformed(number, fault, line.decode("ascii", "backslashreplace")[:500]))
+            text = line.decode("ascii", "backslashreplace")[:500]
+            malformed.append(Malformed(path.as_posix(), number, fault, text))
         else:
             whole.append(line)
     if not whole:

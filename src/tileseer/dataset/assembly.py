@@ -6,7 +6,7 @@ their rows wait in a file of numbers until they are sorted (``dataset_rows``): a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,6 @@ REPEATED = "pairs of the same jobs, drawn at random and measured again by anothe
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
 _COLUMNS = (*COUNTED, "sentinel", "measurement_id")
 _SKIPPED = -2
-MEMORY_MIB = 1024
-"""Memory of the stage, unless its job says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +44,10 @@ class Chunk:
     receipt: Path
 
 
-@dataclass(frozen=True)
-class Quarantined:
-    """A journal line that is no measurement."""
-
-    journal: str
-    line: int
-    reason: str
-    text: str
-
-
-def write_quarantine(path: Path, lines: Sequence[Quarantined]) -> None:
+def write_quarantine(path: Path, lines: Sequence[journals.Malformed]) -> None:
     """Write the lines as tab-separated text."""
-    rows = [f"{q.journal}\t{q.line}\t{q.reason}\t{q.text}\n" for q in lines]
-    write_text(path, "journal\tline\treason\ttext\n" + "".join(rows))
+    rows = [("journal", "line", "reason", "text"), *map(astuple, lines)]
+    write_text(path, "".join("\t".join(map(str, row)) + "\n" for row in rows))
 
 
 def write(
@@ -70,8 +58,8 @@ def write(
     output: Path,
     chosen: pa.Table | None = None,
     known: pa.Table | None = None,
-    memory_mib: int = MEMORY_MIB,
-) -> tuple[int, list[Quarantined]]:
+    memory_mib: int = 1024,
+) -> tuple[int, list[journals.Malformed]]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
     With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
@@ -82,7 +70,7 @@ def write(
     vouched = [_Vouched(chunk) for chunk in chunks]
     wanted = _Wanted(problems, chosen, known, _lent(vouched, known))
     most_pairs = chunk_parts.pairs_at_once(memory_mib)
-    quarantine: list[Quarantined] = []
+    quarantine: list[journals.Malformed] = []
     output.parent.mkdir(parents=True, exist_ok=True)
     with naming(output):
         rows = Rows(output.parent, problems)
@@ -113,11 +101,11 @@ class _Vouched:
         self._digest = RowsDigest()
         self._repeats: list[pa.Table] = []
 
-    def journal(self, quarantine: list[Quarantined]) -> Iterator[pa.Table]:
+    def journal(self, quarantine: list[journals.Malformed]) -> Iterator[pa.Table]:
         """Yield the rows of the journal in at least one table; malformed lines are added to ``quarantine``."""
         yield journals.SCHEMA.empty_table().select(_COLUMNS)
         for rows, malformed in journals.batches(Path(self.receipt.journal)):
-            quarantine += [Quarantined(self.receipt.journal, m.line, m.reason, m.text) for m in malformed]
+            quarantine += malformed
             yield rows.select(_COLUMNS)
 
     def repeated(self, rows: pa.Table) -> pa.Table:

@@ -223,14 +223,3 @@ def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
     """
     families = {entry.problem.layer_family for entry in validation}
     return [entry for entry in training if entry.problem.layer_family not in families]
-
-
-def assert_disjoint(training: list[Entry], validation: list[Entry]) -> None:
-    """Stop with a ``UserError`` if any canonical key, or any layer at another batch size, is on both sides."""
-    for what in ("key", "layer_family"):
-        ours, theirs = ({getattr(entry.problem, what) for entry in side} for side in (training, validation))
-        if shared := ours & theirs:
-            raise UserError(
-                f"{len(shared)} problems share their {what} between the training and the validation set, first "
-                f"{min(shared)}: an efficiency on them would not be one on unseen problems"
-            )

@@ -74,7 +74,6 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     drawn = [*(Entry(problem, "design", "") for problem in filling), *problem_sets.of_layers(some, operation, ndims)]
     training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if wanted(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
-    problem_sets.assert_disjoint(rest, validation)
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
     nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
     return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)

@@ -118,8 +118,10 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
     moving: dict[str, Operand] = {f.name: f.values(problem).astype(FLOAT32) for f in chosen.problem if f.name in wanted}
     moving |= {f.name: f.values(pairs) for f in chosen.pair if f.name in wanted}
     fixed = {f.name: np.asarray(f.values(cascade.candidates), np.float32) for f in chosen.candidate if f.name in wanted}
-    fixed |= {name: np.broadcast_to(value, every.shape) for name, value in moving.items() if not _moves(value)}
-    return {name: value for name, value in moving.items() if _moves(value)}, fixed
+    fixed |= {
+        name: np.broadcast_to(value, every.shape) for name, value in moving.items() if not isinstance(value, Symbol)
+    }
+    return {name: value for name, value in moving.items() if isinstance(value, Symbol)}, fixed
 
 
 def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
@@ -129,9 +131,9 @@ def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:
     held = [rule.holds(problem, kernel) for rule in cascade.family.part("support").RULES]
     always = np.ones(len(kernel["signature"]), bool)
     for value in held:
-        if not _moves(value):
+        if not isinstance(value, Symbol):
             always &= value
-    return [value for value in held if _moves(value)], always
+    return [value for value in held if isinstance(value, Symbol)], always
 
 
 def _inputs() -> dict[str, Any]:
@@ -141,7 +143,3 @@ def _inputs() -> dict[str, Any]:
 
 def _single(columns: Columns) -> dict[str, np.ndarray]:
     return {name: values.astype(FLOAT32) for name, values in columns.items()}
-
-
-def _moves(value: Operand) -> bool:
-    return isinstance(value, Symbol)

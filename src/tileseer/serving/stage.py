@@ -1,16 +1,67 @@
-"""The serving stage: what a dispatcher runs of a trained model."""
+"""The serving stage: what a dispatcher runs of a trained model.
 
+Small model, C++ header, known problems, kernel list and figures of one operation.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import lightgbm
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
 from tileseer.conv import layers as layer_tables
-from tileseer.core import parquet
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS
+from tileseer.core import documents, parquet
+from tileseer.core.atomic import write_text
 from tileseer.core.stage import Settings
-from tileseer.dataset import schema
-from tileseer.families.coefficients import load_coefficients
-from tileseer.model import model_files
+from tileseer.dataset import efficiency
+from tileseer.dataset import schema as datasets
+from tileseer.dataset.measurements import Measurements
+from tileseer.families.coefficients import Coefficients, load_coefficients
+from tileseer.families.registry import of_arch
+from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
-from tileseer.serving import artefacts
-from tileseer.settings.model import ServingSettings
+from tileseer.model.schema import Origin, Summary
+from tileseer.serving import distillation, guarantee, header, kernel_set, known_problems
+from tileseer.serving.cascade import Cascade, by_name
+from tileseer.serving.schema import (
+    Cost,
+    Efficiencies,
+    Guarantee,
+    KernelEntry,
+    Kernels,
+    Losses,
+    NoEstimates,
+    Serving,
+)
+from tileseer.settings.model import ServingParameters, ServingSettings
+from tileseer.validation import ranking
+
+
+@dataclass(frozen=True)
+class Served:
+    """What the stage writes."""
+
+    model: str
+    """LightGBM text."""
+    header: str
+    known: pa.Table
+    kernels: Kernels
+    figures: Serving
+    estimates: Coefficients | NoEstimates
+
+    def save(self, folder: Path) -> None:
+        """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
+        write_text(folder / model_files.SERVED_MODEL, self.model, sealed=True)
+        write_text(folder / model_files.SELECTOR, self.header, sealed=True)
+        documents.write(folder / model_files.KERNELS, self.kernels)
+        documents.write(folder / model_files.SERVING, self.figures)
+        documents.write(folder / model_files.ESTIMATES, self.estimates)
+        parquet.write(self.known, folder / model_files.KNOWN)
 
 
 def serve(
@@ -22,10 +73,10 @@ def serve(
     layers: Path | None,
     threads: int,
     settings: Settings,
-) -> tuple[artefacts.Served, str]:
+) -> tuple[Served, str]:
     """Small model, C++ header, known problems and kernel list of a trained model; and a line about them."""
-    measurements = schema.load(dataset)
-    served = artefacts.build(
+    measurements = datasets.load(dataset)
+    served = build(
         measurements,
         Model.read_for(training, measurements, dataset),
         parquet.read(training / model_files.OUT_OF_FOLD).to_pandas(),
@@ -41,4 +92,141 @@ def serve(
         f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the served model loses "
         f"{cost.loss_of_mean.served_model} points of mean efficiency on {cost.n_problems} unseen problems; "
         f"{kernels.pruned_size} of {kernels.pool_size} kernels are enough for 1 %"
+    )
+
+
+def build(
+    measurements: Measurements,
+    model: Model,
+    out_of_fold: pd.DataFrame,
+    template: Path,
+    api_table: Path,
+    coefficients: Coefficients,
+    settings: ServingParameters,
+    threads: int = 1,
+    networks: Mapping[str, str] | None = None,
+) -> Served:
+    """Make what serves ``model``; ``template`` is that of the C++ header.
+
+    ``out_of_fold`` calibrates the guarantee, by family of ``networks`` (network to family); ``coefficients`` are
+    published: kernels outside the pool can be scored.
+    """
+    operation, pool = Operation.parse(measurements.operation), model.pool
+    dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
+    untrained = Cascade.of(operation, model.hardware, model.booster, settings.short_lists, pool)
+
+    def full_model(problems: np.ndarray) -> np.ndarray:
+        table = pd.DataFrame(by_name(problems)).assign(variant=operation.variant, dtype=operation.dtype)
+        return model.scores(table, threads)
+
+    scores = full_model(dims)
+    runs = np.isfinite(scores)
+    training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
+    added = distillation.augmentation(dims[training], settings.augmented, settings.seed)
+    lessons = np.concatenate([dims[training], added]), np.concatenate([scores[training], full_model(added)])
+    able = np.isfinite(lessons[1]).any(axis=1)
+    text = distillation.distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
+    quick = lightgbm.Booster(model_str=text)
+    served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
+    achieved = efficiency.grid(measurements, np.arange(len(dims)))[:, ranking.positions(measurements, model)]
+    origin = Origin.of(measurements)
+    kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
+    own = pool["kernel"].isin(kernels.pruned).to_numpy()
+    known = known_problems.table(measurements, pool, achieved)
+    unseen = ranking.validation_rows(measurements)
+    unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
+    return Served(
+        model=text,
+        header=header.render(
+            template, operation, model.hardware, quick, settings.short_lists, pool, own, known, origin
+        ),
+        known=known,
+        kernels=kernels,
+        figures=Serving(
+            **origin.model_dump(),
+            feature_set=served.family.features,
+            trees=quick.num_trees(),
+            short_lists=settings.short_lists,
+            known_problems=known.num_rows,
+            validation=_cost(unseen, dims, scores, runs, served, own, achieved),
+            guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
+        ),
+        estimates=coefficients if served.family.part("resources").FORMULAS else NoEstimates(),
+    )
+
+
+def _kernels(
+    measurements: Measurements, origin: Origin, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path,
+    settings: ServingParameters,
+) -> Kernels:  # fmt: skip
+    """The kernels of the pool and the pruned set."""
+    number, names = pd.factorize(pool["kernel"], sort=True)
+    by_kernel = kernel_set.by_kernel(achieved, number, len(names))
+    split = measurements.problems["split"].to_numpy()
+    parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
+    chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
+    entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, measurements.arch)
+    return Kernels(
+        **origin.model_dump(),
+        meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
+        "measured best against measured best; `oracle_within_pruned` is that share, in percent",
+        allowed_loss=settings.pruned_loss,
+        pool_size=len(names),
+        pruned_size=len(chosen),
+        oracle_within_pruned={
+            name: Summary.of(by_kernel[rows][:, chosen].max(axis=1) / by_kernel[rows].max(axis=1))
+            for name, rows in parts.items()
+        },
+        pruned=[str(names[number]) for number in chosen],
+        kernels=[KernelEntry(**entry) for entry in entries],
+    )
+
+
+def _cost(
+    rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, served: Cascade,
+    own: np.ndarray, achieved: np.ndarray,
+) -> Cost:  # fmt: skip
+    """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
+    everything = np.arange(len(rows))
+
+    def reached(candidate: np.ndarray) -> np.ndarray:
+        return np.where(candidate >= 0, achieved[rows][everything, candidate], 0.0)
+
+    best = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
+    quick, _ = served.pick(dims[rows])
+    few, _ = served.pick(dims[rows], own)
+    full, small, pruned = reached(best), reached(quick), reached(few)
+    return Cost(
+        n_problems=len(rows),
+        efficiency=Efficiencies(
+            full_model=Summary.of(full), served_model=Summary.of(small), served_from_pruned_set=Summary.of(pruned)
+        ),
+        loss_of_mean=Losses(
+            served_model=efficiency.percent(full.mean() - small.mean()),
+            served_from_pruned_set=efficiency.percent(full.mean() - pruned.mean()),
+        ),
+        same_pick=efficiency.percent(np.mean(quick == best)),
+    )
+
+
+def _guarantee(
+    problems: pd.DataFrame, rows: np.ndarray, out_of_fold: pd.DataFrame, networks: Mapping[str, str],
+    scores: np.ndarray, achieved: np.ndarray,
+) -> Guarantee:  # fmt: skip
+    """Calibration of ``select --confidence`` and its coverage on the validation problems ``rows``."""
+    groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)
+    calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
+    gaps = guarantee.calibrate(calibrating)
+    unseen = problems.iloc[rows]
+    families_of_networks = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
+    return Guarantee(
+        meaning="the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
+        "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
+        "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
+        near=cross_validation.NEAR,
+        groups=int(calibrating["group"].nunique()),
+        gaps=gaps,
+        validation=guarantee.coverage(
+            gaps, unseen["ndim"].to_numpy(), families_of_networks, scores[rows], achieved[rows], cross_validation.NEAR
+        ),
     )

@@ -1,15 +1,16 @@
 """Finds the convolutions of one model: what a callable makes with torch, or an ONNX file."""
 
+import importlib
 import os
 import re
 import sys
+import types
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.crawl import foreign
 from tileseer.problems.crawl.observed import tabulate
 
 _INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
@@ -68,7 +69,7 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        value: Any = foreign.module(module_name)
+        value: Any = _module(module_name)
     # The user's code may raise anything.
     except Exception as error:
         raise UserError(f"--torch {target}: importing {module_name}: {type(error).__name__}: {error}") from error
@@ -79,6 +80,26 @@ def _callable(target: str, module_name: str, attribute: str) -> Any:
     if not callable(value):
         raise UserError(f"--torch {target}: {attribute} is no callable that makes a model")
     return value
+
+
+def do_without_operators_of_torchvision() -> None:
+    """Let torchvision be imported beside a torch that it was not compiled for.
+
+    Its operators are missing then, and registering their shapes fails. No convolution needs them.
+    """
+    name = "torchvision._meta_registrations"
+    sys.modules.setdefault(name, types.ModuleType(name))
+
+
+def _module(name: str) -> types.ModuleType:
+    """Import a module; if that fails for want of torchvision's operators, once more without them."""
+    try:
+        return importlib.import_module(name)
+    except RuntimeError as error:
+        if "torchvision::" not in str(error):
+            raise
+    do_without_operators_of_torchvision()
+    return importlib.import_module(name)
 
 
 def from_onnx(path: Path, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
