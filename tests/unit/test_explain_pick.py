@@ -19,7 +19,7 @@ WANTED = Problem.from_dims("forward", "bf16", **LAYER)
 def test_the_parts_add_up_to_what_the_pick_is_ahead(models, selector):  # noqa: F811
     ranked = selector.rank(WANTED)
     for against in (None, ranked["candidate"].iloc[-1]):
-        found = explain_pick.explanation(models, WANTED, against=against).record()
+        found = explain_pick.explanation(models, WANTED, against=against).model_dump()
         other = ranked[ranked["candidate"] == found["against"]].iloc[0]
         assert found["score_ahead"] == pytest.approx(ranked["score"].iloc[0] - other["score"], abs=1e-5)
         parts = sum(c["contribution"] for c in found["contributions"]) + found["other_features"] + found["own_offset"]
@@ -29,7 +29,7 @@ def test_the_parts_add_up_to_what_the_pick_is_ahead(models, selector):  # noqa: 
 
 
 def test_the_nearest_problems_are_training_problems(models, selector):  # noqa: F811
-    found = explain_pick.explanation(models, WANTED).record()
+    found = explain_pick.explanation(models, WANTED).model_dump()
     nearest = found["nearest_training_problems"]
     assert len(nearest) == explain_pick.NEAREST
     known = {tuple(row) for row in selector.known[list(DIMS)].to_numpy().tolist()}
@@ -39,8 +39,8 @@ def test_the_nearest_problems_are_training_problems(models, selector):  # noqa: 
 
 
 def test_a_training_problem_is_nearest_to_itself(models, selector):  # noqa: F811
-    again = explain_pick.explanation(models, WANTED).record()["nearest_training_problems"][-1]["problem"]
-    found = explain_pick.explanation(models, Problem.from_dims("forward", "bf16", **again)).record()
+    again = explain_pick.explanation(models, WANTED).model_dump()["nearest_training_problems"][-1]["problem"]
+    found = explain_pick.explanation(models, Problem.from_dims("forward", "bf16", **again)).model_dump()
     assert found["nearest_training_problems"][0]["problem"] == again
     assert found["distance_percentile"] == 0 and found["outside_training"] == [] and found["fastest_measured"]
 
@@ -52,7 +52,7 @@ def test_a_dataset_adds_the_measured_times(models, tmp_path):  # noqa: F811
     data = load(tmp_path / "d.parquet")
     row = int(np.flatnonzero(np.bincount(data.problem[data.status == 0]) > 5)[0])
     (measured,) = from_frame(data.problems.iloc[[row]])
-    found = explain_pick.explanation(models, measured, top=50, measured=tmp_path / "d.parquet").record()
+    found = explain_pick.explanation(models, measured, top=50, measured=tmp_path / "d.parquet").model_dump()
     ok = [entry for entry in found["ranking"] if entry["measured_status"] == "ok"]
     assert ok and max(entry["measured_efficiency"] for entry in ok) == 100
     assert min(ok, key=lambda entry: entry["measured_ms"])["measured_efficiency"] == 100
@@ -71,9 +71,9 @@ def test_the_command_says_it_to_people_and_programs(models, capsys):  # noqa: F8
 
 def test_mistakes_are_named(models, tmp_path):  # noqa: F811
     with pytest.raises(UserError, match="--against 'nonsense'"):
-        explain_pick.explanation(models, WANTED, against="nonsense").record()
+        explain_pick.explanation(models, WANTED, against="nonsense").model_dump()
     with pytest.raises(UserError, match="no candidate"):
         explain_pick.explanation(models, Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9))
     dataset(tmp_path / "d.parquet", operation="bwd_data_bf16")
     with pytest.raises(UserError, match="operation is bwd_data_bf16"):
-        explain_pick.explanation(models, WANTED, measured=tmp_path / "d.parquet").record()
+        explain_pick.explanation(models, WANTED, measured=tmp_path / "d.parquet").model_dump()

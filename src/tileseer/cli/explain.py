@@ -66,7 +66,7 @@ def _explain_pick(args: argparse.Namespace) -> int:
 
     problem = options.problem(args)
     found = explain_pick.explanation(args.models, problem, args.top, args.against, args.dataset)
-    return options.answer(args, found.record(), pick_text.lines(found))
+    return options.answer(args, found.model_dump(), pick_text.lines(found))
 
 
 def _explain_config(args: argparse.Namespace) -> int:

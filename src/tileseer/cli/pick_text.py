@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from tileseer.cli.options import table_lines
-from tileseer.client.explain_pick import Explanation, Neighbours, Reasons
+from tileseer.client.explain_pick import Explanation
 from tileseer.conv.problem import Problem
 
 _USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
@@ -20,34 +20,36 @@ _HEADS = {
 
 def lines(found: Explanation) -> list[str]:
     """An ``explanation`` as text for a terminal."""
-    made, rows = found.origin, [row.model_dump() for row in found.ranking]
+    rows = found.ranking
     text = [
-        f"{made.operation} on {made.arch} ({made.device}), device kind: {made.device_kind}",
+        f"{found.operation} on {found.arch} ({found.device}), device kind: {found.device_kind}",
         f"problem: {_dims(found.problem)}",
         f"pick: {rows[0]['candidate']}, first of {found.supported_candidates} candidates that can run it",
     ]
     if found.fastest_measured:
-        text.append(f"fastest measured on exactly this problem ({made.device_kind}): {found.fastest_measured}")
+        text.append(f"fastest measured on exactly this problem ({found.device_kind}): {found.fastest_measured}")
     columns = [name for name in rows[0] if name != "candidate"] + ["candidate"]
     heads = [_HEADS.get(name, name.replace("_", " ")) for name in columns]
     text += ["", *table_lines(heads, [[_cell(row[name]) for name in columns] for row in rows])]
-    return [*text, "", *_reason_lines(found.reasons), "", *_nearest_lines(found.neighbours)]
+    return [*text, "", *_reason_lines(found), "", *_nearest_lines(found)]
 
 
-def _reason_lines(found: Reasons) -> list[str]:
+def _reason_lines(found: Explanation) -> list[str]:
     if found.against is None:
         return ["there is no other candidate: nothing to explain it against"]
     text = [
         f"ahead of {found.against} by {found.score_ahead:.4f} in score (e to that is the ratio of predicted "
         "times); of that, positive for the pick:"
     ]
-    rows = [[f"{c.contribution:+.4f}", c.feature, f"{c.pick:g}", f"{c.other:g}"] for c in found.contributions]
+    rows = [
+        [f"{c['contribution']:+.4f}", c["feature"], f"{c['pick']:g}", f"{c['other']:g}"] for c in found.contributions
+    ]
     rows.append([f"{found.other_features:+.4f}", "all other features", "", ""])
     rows.append([f"{found.own_offset:+.4f}", "what the candidates' own offsets differ by", "", ""])
     return text + table_lines(["points", "feature", "of the pick", "of the other"], rows)
 
 
-def _nearest_lines(found: Neighbours) -> list[str]:
+def _nearest_lines(found: Explanation) -> list[str]:
     if found.distance_percentile is None:
         return ["training problems: not kept with this model; give --dataset"]
     text = [

@@ -1,6 +1,7 @@
 """Explanation of a pick: the ranking, what speaks for its first candidate, and the nearest training problems."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,44 +22,7 @@ from tileseer.validation import explain
 
 NEAREST = 5
 """Measured problems that are shown."""
-
-
-class Ranked(Document):
-    """A candidate and what the model predicts of it; a model of relative efficiency predicts no time."""
-
-    rank: int
-    candidate: str
-    score: float
-    predicted_time_over_that_of_the_pick: float
-    predicted_efficiency: float | None = None
-    predicted_ms: float | None = None
-
-
-class Timed(Ranked):
-    """A ranked candidate with its measurement; None where the dataset has none."""
-
-    measured_status: str | None
-    measured_ms: float | None
-    measured_efficiency: float | None
-
-
-class Contribution(Document):
-    """A feature that speaks for the pick (positive) or against it, and its value in both candidates."""
-
-    feature: str
-    contribution: float
-    pick: float
-    other: float
-
-
-class Reasons(Document):
-    """The lead of the pick over the candidate ``against``, by feature; None where there is no other candidate."""
-
-    against: str | None
-    score_ahead: float | None = None
-    contributions: list[Contribution]
-    other_features: float
-    own_offset: float
+Rows = list[dict[str, Any]]
 
 
 class Neighbour(Document):
@@ -69,29 +33,25 @@ class Neighbour(Document):
     out_of_fold_efficiency: float | None
 
 
-class Neighbours(Document):
-    """The training problems most like the problem, and how unlike they are; nothing where the model keeps none."""
-
-    distance_percentile: float | None
-    outside_training: list[str]
-    nearest_training_problems: list[Neighbour]
-
-
-class Explanation(Document):
+class Explanation(Origin):
     """Reasons of a pick."""
 
-    origin: Origin
     problem: dict[str, int]
     supported_candidates: int
     fastest_measured: str | None
-    ranking: list[Timed] | list[Ranked]
-    reasons: Reasons
-    neighbours: Neighbours
-
-    def record(self) -> dict[str, object]:
-        """The explanation as one table of JSON values."""
-        found = self.model_dump()
-        return found.pop("origin") | found | found.pop("reasons") | found.pop("neighbours")
+    ranking: list[dict[str, Any]]
+    """Rank, candidate, score and what the model predicts of it; from a dataset its status, time and efficiency too."""
+    against: str | None
+    """The candidate that the lead of the pick is over; None where there is no other."""
+    score_ahead: float | None = None
+    contributions: list[dict[str, Any]]
+    """A feature, its contribution to the lead, and its value in ``pick`` and ``other``."""
+    other_features: float
+    own_offset: float
+    distance_percentile: float | None
+    """How unlike the training problems the problem is; None where the model keeps none."""
+    outside_training: list[str]
+    nearest_training_problems: list[Neighbour]
 
 
 def explanation(
@@ -114,13 +74,13 @@ def explanation(
     known = selector.known_row(wanted)
     ranking = _ranking(selector, wanted, ranked.head(top))
     return Explanation(
-        origin=Origin.of(selector.spec),
+        **dict(Origin.of(selector.spec)),
         problem={name: getattr(wanted, name) for name in DIMS},
         supported_candidates=len(ranked),
         fastest_measured=None if known == NO_CANDIDATE else str(selector.pool["candidate"].iloc[known]),
         ranking=ranking if times is None else _timed(ranking, wanted, times),
-        reasons=_reasons(selector, wanted, ranked, against),
-        neighbours=_neighbours(selector, wanted, times),
+        **_reasons(selector, wanted, ranked, against),
+        **_neighbours(selector, wanted, times),
     )
 
 
@@ -132,43 +92,41 @@ def _of_the_same(measurements: Measurements, selector: Selector, path: Path) -> 
     return measurements
 
 
-def _ranking(selector: Selector, wanted: Problem, shown: pd.DataFrame) -> list[Ranked]:
+def _ranking(selector: Selector, wanted: Problem, shown: pd.DataFrame) -> Rows:
     """The first candidates with the model's predictions; every target gives the ratio to the pick's time."""
-    best, target = shown["score"].max(), selector.spec.target
-    return [
-        Ranked(
-            rank=row["rank"],
-            candidate=row["candidate"],
-            score=row["score"],
-            predicted_time_over_that_of_the_pick=round(float(np.exp(best - row["score"])), 4),
-            predicted_efficiency=round(row["predicted_efficiency"], 4) if "predicted_efficiency" in row else None,
-            predicted_ms=float(wanted.flop / np.exp(row["score"]) * 1e-9) if target == "log_tflops" else None,
-        )
-        for row in shown.to_dict("records")
-    ]
+    best, rows = shown["score"].max(), []
+    for row in shown.to_dict("records"):
+        found = {name: row[name] for name in ("rank", "candidate", "score")}
+        found["predicted_time_over_that_of_the_pick"] = round(float(np.exp(best - row["score"])), 4)
+        # A model of relative efficiency predicts no time.
+        if "predicted_efficiency" in row:
+            found["predicted_efficiency"] = round(row["predicted_efficiency"], 4)
+        if selector.spec.target == "log_tflops":
+            found["predicted_ms"] = float(wanted.flop / np.exp(row["score"]) * 1e-9)
+        rows.append(found)
+    return rows
 
 
-def _timed(ranking: list[Ranked], wanted: Problem, times: Measurements) -> list[Timed]:
+def _timed(ranking: Rows, wanted: Problem, times: Measurements) -> Rows:
+    """The ranking with the measurement of each candidate; None where the dataset has none."""
     here = np.flatnonzero((times.problems["problem_key"] == wanted.key).to_numpy()[times.problem])
     names = times.candidates["candidate"].to_numpy()[times.candidate[here]]
     pairs = dict(zip(names.tolist(), here.tolist(), strict=True))
     achieved = efficiency.by_row(times)
-    found = []
+    rows = []
     for row in ranking:
-        pair = pairs.get(row.candidate)
-        measured: tuple[str | None, float | None, float | None] = (None, None, None)
-        if pair is not None:
+        status, ms, share = None, None, None
+        if (pair := pairs.get(row["candidate"])) is not None:
             ms = None if np.isnan(times.latency_ms[pair]) else float(times.latency_ms[pair])
-            measured = STATUSES[times.status[pair]], ms, round(100 * float(achieved[pair]), 4)
-        status, ms, share = measured
-        found.append(Timed(**row.model_dump(), measured_status=status, measured_ms=ms, measured_efficiency=share))
-    return found
+            status, share = STATUSES[times.status[pair]], round(100 * float(achieved[pair]), 4)
+        rows.append(row | {"measured_status": status, "measured_ms": ms, "measured_efficiency": share})
+    return rows
 
 
-def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against: str | None) -> Reasons:
+def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against: str | None) -> dict[str, Any]:
     """Contributions of features to the lead of the first candidate over another one; none if it is the only one."""
     if against is None and len(ranked) == 1:
-        return Reasons(against=None, contributions=[], other_features=0.0, own_offset=0.0)
+        return {"against": None, "contributions": [], "other_features": 0.0, "own_offset": 0.0}
     name = against or str(ranked["candidate"].iloc[1])
     if name not in set(ranked["candidate"]):
         raise UserError(
@@ -182,29 +140,28 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
     own = float(offset[pick[0]] - offset[other[0]])
     score = ranked.set_index("candidate")["score"]
     ahead = float(score.iloc[0] - score[name])
-    return Reasons(
-        against=name,
-        score_ahead=round(ahead, 6),
-        contributions=[
-            Contribution(feature=c.feature, contribution=c.contribution, pick=c.of_pick, other=c.of_best) for c in found
+    return {
+        "against": name,
+        "score_ahead": round(ahead, 6),
+        "contributions": [
+            {"feature": c.feature, "contribution": c.contribution, "pick": c.of_pick, "other": c.of_best} for c in found
         ],
-        other_features=round(ahead - own - sum(c.contribution for c in found), 6),
-        own_offset=round(own, 6),
-    )
+        "other_features": round(ahead - own - sum(c.contribution for c in found), 6),
+        "own_offset": round(own, 6),
+    }
 
 
-def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None) -> Neighbours:
+def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None) -> dict[str, Any]:
     training = _training(selector) if times is None else times.problems[times.problems["split"] == "train"]
     if training.empty:
-        return Neighbours(distance_percentile=None, outside_training=[], nearest_training_problems=[])
+        return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     training = training.reset_index(drop=True)
     novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec.feature_set, selector.hardware)
-    picked = parquet.read(selector.folder / model_files.OUT_OF_FOLD).to_pandas()
-    efficiencies = dict(zip(picked["problem_key"], picked["efficiency"], strict=True))
+    picked = parquet.read(selector.folder / model_files.OUT_OF_FOLD).to_pandas().set_index("problem_key")["efficiency"]
     rows = []
     for row in novelty.most_like(0, NEAREST):
         like = training.iloc[row]
-        found = efficiencies.get(like["problem_key"])
+        found = picked.get(like["problem_key"])
         rows.append(
             Neighbour(
                 problem={name: int(like[name]) for name in DIMS},
@@ -212,11 +169,11 @@ def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None)
                 out_of_fold_efficiency=None if found is None else round(100 * float(found), 4),
             )
         )
-    return Neighbours(
-        distance_percentile=round(float(novelty.percentile[0]), 1),
-        outside_training=novelty.outside(0),
-        nearest_training_problems=rows,
-    )
+    return {
+        "distance_percentile": round(float(novelty.percentile[0]), 1),
+        "outside_training": novelty.outside(0),
+        "nearest_training_problems": rows,
+    }
 
 
 def _training(selector: Selector) -> pd.DataFrame:
