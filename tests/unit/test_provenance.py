@@ -54,7 +54,7 @@ def inputs(tmp_path, monkeypatch):
     dataset, problems = (tmp_path / name for name in ("dataset.parquet", "problems.parquet"))
     parquet.write(rows.replace_schema_metadata({"tileseer": json.dumps(told)}), dataset)
     parquet.write(rows, problems)
-    return {OPERATION: [dataset.relative_to(tmp_path), problems.relative_to(tmp_path)]}
+    return [dataset.relative_to(tmp_path), problems.relative_to(tmp_path)]
 
 
 def publish_by_hand(folder, content):
@@ -76,7 +76,7 @@ def publish_by_hand(folder, content):
 
 
 def collect(inputs, workflow):
-    made = provenance.collect("gfx950", Config().portable(), {"toolchain": "none"}, inputs, workflow)
+    made = provenance.collect("gfx950", Config().portable(), {"toolchain": "none"}, [OPERATION], inputs, workflow)
     return made.model_dump(mode="json")
 
 
@@ -111,7 +111,7 @@ def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, t
     table.write_text("a: 1\n")
 
     def told():
-        return provenance.collect("gfx950", {}, {}, inputs, workflow, [table])
+        return provenance.collect("gfx950", {}, {}, [OPERATION], inputs, workflow, [table])
 
     first = told()
     assert first.files == {table.as_posix(): hashlib.sha256(b"a: 1\n").hexdigest()}
@@ -130,7 +130,9 @@ def test_where_there_is_no_checkout_the_commit_is_unknown(tmp_path):
 
 def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):
     here = Config(ck={"root": "/opt/x"}, compile={"compiler": "/opt/x/hipcc"}, cache={"folder": "/home/x"})
-    text = json.dumps(provenance.collect("gfx950", here.portable(), {}, inputs, workflow).model_dump(mode="json"))
+    text = json.dumps(
+        provenance.collect("gfx950", here.portable(), {}, [OPERATION], inputs, workflow).model_dump(mode="json")
+    )
     assert "/opt/x" not in text and "/home/x" not in text
 
 

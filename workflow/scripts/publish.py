@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from tileseer.core.stage import Input, Output, Place, Settings, commit_of_code, stage
 
 
@@ -25,7 +28,10 @@ def main(
     from tileseer.publish import index as published
     from tileseer.publish import model_folder, provenance
 
-    told = provenance.of_tables(arch, operations, made_from, compiler, workflow, files, settings) if made_from else None
+    told = None
+    if made_from:
+        compiled_by, folder = json.loads(compiler), workflow or Path()
+        told = provenance.collect(arch, settings, compiled_by, operations, made_from, folder, files)
     index = model_folder.publish(training, validation, serving, models, told)
     published.verify(models)
     return f"{index.arch}: published {', '.join(index.operations)}; device kind: {index.device_kind}"

@@ -18,7 +18,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.model import features, model_files
 from tileseer.model.model import Model, read_table, read_trees, units
-from tileseer.model.schema import FeatureSpec, Origin
+from tileseer.model.schema import Origin, same_origin
 from tileseer.publish import index
 from tileseer.serving import guarantee, known_problems
 from tileseer.serving.cascade import Cascade
@@ -69,9 +69,9 @@ class Selector(Model):
         kernels = documents.read(folder / model_files.KERNELS, Kernels)
         model = Model.read(folder)
         wanted = Origin(operation=operation, arch=listed.arch, device=listed.device, device_kind=listed.device_kind)
-        _check_origin(folder / model_files.SPEC, model.spec, wanted)
-        _check_origin(folder / model_files.SERVING, serving, wanted)
-        _check_origin(folder / model_files.KERNELS, kernels, wanted)
+        parts = {model_files.SPEC: model.spec, model_files.SERVING: serving, model_files.KERNELS: kernels}
+        for name, part in parts.items():
+            same_origin(folder / name, part, wanted, model_files.INDEX, "publish them again", Origin.model_fields)
         names = features.feature_set(serving.feature_set).names
         trees = read_trees(folder / model_files.SERVED_MODEL, serving.feature_set, names)
         pool, hardware = model.pool, model.hardware
@@ -155,15 +155,6 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
         except UserError as error:
             raise UserError(f"problems, row {row}: {error}") from error
     return values.astype(np.int64)
-
-
-def _check_origin(path: Path, content: FeatureSpec | Origin, wanted: Origin) -> None:
-    for field in Origin.model_fields:
-        found, expected = getattr(content, field), getattr(wanted, field)
-        if found != expected:
-            raise UserError(
-                f"{path}: {field} is {found!r}, but {model_files.INDEX} says {expected!r}; publish them again"
-            )
 
 
 def _known(path: Path, pool: pd.DataFrame) -> pd.DataFrame:

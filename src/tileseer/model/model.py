@@ -21,7 +21,7 @@ from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import booster_text, features, model_files, trees
-from tileseer.model.schema import FeatureSpec, Origin
+from tileseer.model.schema import FeatureSpec, Origin, same_origin
 
 if TYPE_CHECKING:
     import lightgbm
@@ -73,13 +73,8 @@ class Model:
     def read_for(cls, folder: Path, measurements: Measurements, dataset: Path) -> Self:
         """Read a training folder that belongs to ``measurements``, which were read from ``dataset``."""
         model = cls.read(folder)
-        for field in Origin.model_fields:
-            found, wanted = getattr(model.spec, field), getattr(measurements, field)
-            if found != wanted:
-                raise UserError(
-                    f"{folder / model_files.SPEC}: {field} is {found!r}, but {dataset} has {wanted!r}; "
-                    "give the dataset that the model belongs to"
-                )
+        fix = "give the dataset that the model belongs to"
+        same_origin(folder / model_files.SPEC, model.spec, measurements, dataset, fix, Origin.model_fields)
         return model
 
     def save(self, folder: Path) -> None:

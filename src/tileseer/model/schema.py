@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from pydantic import AfterValidator, RootModel
 
 from tileseer.core.documents import Document, Scalar
+from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.devices.base import DeviceKind
 from tileseer.model import features
@@ -50,6 +53,20 @@ class Origin(Document):
     def of(cls, source: object) -> Origin:
         """Origin of what has these four fields: a spec, measurements."""
         return Origin(**{name: getattr(source, name) for name in Origin.model_fields})
+
+
+OF_A_DEVICE = ("arch", "device", "device_kind")
+
+
+def same_origin(
+    path: Path, found: object, wanted: object, says: object, fix: str, fields: Iterable[str] = OF_A_DEVICE
+) -> None:
+    """``UserError`` unless ``found``, which was read from ``path``, has the origin ``wanted`` of the file ``says``."""
+    for field in fields:
+        if getattr(found, field) != getattr(wanted, field):
+            raise UserError(
+                f"{path}: {field} is {getattr(found, field)!r}, but {says} says {getattr(wanted, field)!r}; {fix}"
+            )
 
 
 class FeatureSpec(Document):

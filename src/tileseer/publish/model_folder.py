@@ -3,23 +3,14 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tileseer.core import documents, seal
 from tileseer.core.errors import UserError
 from tileseer.core.tables import checked
-from tileseer.model.model_files import (
-    INDEX,
-    PROVENANCE,
-    SERVING,
-    SERVING_FILES,
-    SPEC,
-    TRAINING_FILES,
-    VALIDATION,
-)
-from tileseer.model.schema import Origin
+from tileseer.model.model_files import INDEX, PROVENANCE, SERVING, SERVING_FILES, SPEC, TRAINING_FILES, VALIDATION
+from tileseer.model.schema import OF_A_DEVICE, Origin, same_origin
 from tileseer.publish.index import FORMAT, Entry, Index, hashes
 from tileseer.publish.provenance import Provenance
 
@@ -33,35 +24,30 @@ def publish(
 ) -> Index:
     """Write the model directory ``output`` from training folders, their reports and serving folders; return the index.
 
-    The directory is built beside its place and renamed into it. ``UserError`` when a training has no report or no
-    serving folder, one of them belongs to another training, or the models differ in arch, device or device kind.
+    The directory is built beside its place and renamed into it. ``UserError`` unless there is one of each for every
+    operation, and all are of one arch, device and device kind.
     """
-    if not trainings or len(trainings) != len(validations) or len(servings) != len(trainings):
+    kinds = ((trainings, SPEC), (validations, ""), (servings, SERVING))
+    trained, reports, served = (_by_operation([path / name for path in paths]) for paths, name in kinds)
+    if not trained or {tuple(sorted(part)) for part in (reports, served)} != {tuple(sorted(trained))}:
         raise UserError(
-            f"publish: {len(trainings)} trainings, {len(validations)} validation reports and {len(servings)} serving "
-            "folders; give one each"
+            f"publish: trainings of {', '.join(trained)}, validation reports of {', '.join(reports)} and serving "
+            f"folders of {', '.join(served)}; give one of each for every operation"
         )
-    trained = {_origin(folder / SPEC): folder for folder in trainings}
-    reports = {_origin(path).operation: path for path in validations}
-    served = {_origin(folder / SERVING).operation: folder for folder in servings}
-    common = {field: _common(trained, field) for field in ("arch", "device", "device_kind")}
+    (first_file, first), *others = (*trained.values(), *reports.values(), *served.values())
+    for file, origin in others:
+        same_origin(file, origin, first, first_file, "one directory holds the models of one device")
     output.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
     try:
-        operations = {}
-        for origin in sorted(trained, key=lambda origin: origin.operation):
-            operation, training = origin.operation, trained[origin]
-            for kind, found in (("validation report", reports), ("serving folder", served)):
-                if operation not in found:
-                    raise UserError(f"{training}: no {kind} of operation {operation} was given")
-            folder = f"grouped_conv_{operation}_{common['arch']}"
-            operations[operation] = Entry(folder=folder)
-            _collect(training, reports[operation], served[operation], origin, building / folder)
-        if set(reports) != set(operations):
-            raise UserError(f"publish: no training for the report of {min(set(reports) - set(operations))}")
+        operations = {name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)}
+        for name, entry in operations.items():
+            (spec, _), (report, _), (serving, _) = trained[name], reports[name], served[name]
+            _collect(spec.parent, report, serving.parent, name, building / entry.folder)
         if provenance is not None:
             documents.write(building / PROVENANCE, provenance, sealed=False)
-        index = Index(format=FORMAT, **common, operations=operations, sha256=hashes(building))
+        device = first.model_dump(include=set(OF_A_DEVICE))
+        index = Index(format=FORMAT, **device, operations=operations, sha256=hashes(building))
         documents.write(building / INDEX, index, sealed=False)
         _move(building, output)
     finally:
@@ -69,34 +55,26 @@ def publish(
     return index
 
 
-def _origin(path: Path) -> Origin:
-    """What a spec, a report or the figures of serving belong to."""
-    content = documents.read_json(path)
-    fields = content if isinstance(content, dict) else {}
-    return checked({name: fields[name] for name in Origin.model_fields if name in fields}, Origin, str(path))
+def _by_operation(files: Sequence[Path]) -> dict[str, tuple[Path, Origin]]:
+    """Each spec, report or figures of serving with what it belongs to."""
+    found: dict[str, tuple[Path, Origin]] = {}
+    for path in files:
+        content = documents.read_json(path)
+        fields = content if isinstance(content, dict) else {}
+        known = {name: fields[name] for name in Origin.model_fields if name in fields}
+        origin = checked(known, Origin, str(path))
+        if origin.operation in found:
+            raise UserError(f"{path}: {origin.operation} is given twice, first in {found[origin.operation][0]}")
+        found[origin.operation] = path, origin
+    return found
 
 
-def _common(trained: Mapping[Origin, Path], field: str) -> Any:
-    values = sorted({getattr(origin, field) for origin in trained})
-    if len(values) > 1:
-        raise UserError(f"publish: the models differ in {field}: {', '.join(values)}; one directory holds one")
-    return values[0]
-
-
-def _collect(training: Path, report: Path, serving: Path, origin: Origin, folder: Path) -> None:
-    for path, made in ((report, "validate"), (serving / SERVING, "serve")):
-        found = _origin(path)
-        for field in ("arch", "device", "device_kind"):
-            if getattr(found, field) != getattr(origin, field):
-                raise UserError(
-                    f"{path}: {field} is {getattr(found, field)!r}, but {training / SPEC} says "
-                    f"{getattr(origin, field)!r}; {made} the model that is published"
-                )
+def _collect(training: Path, report: Path, serving: Path, operation: str, folder: Path) -> None:
     folder.mkdir()
     for source, names, made in ((training, TRAINING_FILES, "train"), (serving, SERVING_FILES, "serve")):
         for name in names:
             if not (source / name).is_file():
-                raise UserError(f"{source / name}: there is no such file; {made} {origin.operation} again")
+                raise UserError(f"{source / name}: there is no such file; {made} {operation} again")
             seal.check(source / name)
             shutil.copyfile(source / name, folder / name)
     shutil.copyfile(report, folder / VALIDATION)

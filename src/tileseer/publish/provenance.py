@@ -6,7 +6,6 @@ later commit that changes nothing of the models publishes nothing, so what is wr
 """
 
 import hashlib
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -71,34 +70,22 @@ class Provenance(Table):
     """SHA-256 of the files that stages read and none made: hardware, rules, problems, recordings, by path."""
 
 
-def of_tables(
-    arch: str,
-    operations: Sequence[str],
-    tables: Sequence[Path],
-    compiler: str,
-    workflow: Path | None,
-    files: Sequence[Path],
-    config: Mapping[str, JsonValue],
-) -> Provenance:
-    """Provenance of tables; ``tables`` are those of the operations in turn, as many for each, its dataset first."""
-    count = len(tables) // max(1, len(operations))
-    inputs = {operation: tables[i * count : (i + 1) * count] for i, operation in enumerate(operations)}
-    return collect(arch, dict(config), json.loads(compiler), inputs, workflow or Path(), files)
-
-
 def collect(
     arch: str,
-    config: dict[str, JsonValue],
-    compiler: dict[str, JsonValue],
-    inputs: Mapping[str, Sequence[Path]],
+    config: Mapping[str, JsonValue],
+    compiler: Mapping[str, JsonValue],
+    operations: Sequence[str],
+    tables: Sequence[Path],
     workflow: Path,
     files: Sequence[Path] = (),
 ) -> Provenance:
     """The provenance of the models of one arch.
 
-    ``inputs`` are the tables of each operation, the dataset first; ``workflow`` is the folder of the Snakefile;
-    ``files`` are what stages read and none made.
+    ``tables`` are those of the operations in turn, as many for each, its dataset first; ``workflow`` is the folder of
+    the Snakefile; ``files`` are what stages read and none made.
     """
+    each = len(tables) // max(1, len(operations))
+    made = {name: _made(*tables[i * each : (i + 1) * each]) for i, name in enumerate(operations)}
     return Provenance(
         format=FORMAT,
         arch=arch,
@@ -106,9 +93,9 @@ def collect(
         source=source_of(workflow, SOURCES),
         python=platform.python_version(),
         packages={name: _version(name) for name in PACKAGES},
-        config=config,
-        compiler=compiler,
-        operations={operation: _made(*inputs[operation]) for operation in sorted(inputs)},
+        config=dict(config),
+        compiler=dict(compiler),
+        operations=dict(sorted(made.items())),
         code_sha256=code_digest(workflow),
         files={path.as_posix(): seal.digest(path) for path in sorted(files)},
     )

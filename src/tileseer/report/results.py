@@ -12,11 +12,12 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import recording, schema
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files
-from tileseer.model.schema import Fold, Folds, Importances, Manifest, Origin, Summary
+from tileseer.model.schema import Fold, Folds, Importances, Manifest, Summary, same_origin
 from tileseer.report import measured
 from tileseer.report.measured import Measured
 from tileseer.validation.schema import Validation
 
+ONE_DEVICE = "one report shows one device"
 LIBRARY = "cudnn.csv"
 """In a recording, by operation: the times of cuDNN on the same problems."""
 PUBLISHED_IN = "pull request 6327 of the reference: an MI355X (gfx950), bf16, its own kernels and problems"
@@ -105,7 +106,7 @@ def load(
         *others,
         *((folder / model_files.MANIFEST, manifest) for folder, manifest in trained.values()),
     ]:
-        _check_device(path, origin, str(first_path), first)
+        same_origin(path, origin, first, first_path, ONE_DEVICE)
     shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
     results = [
         OperationResult(
@@ -123,15 +124,6 @@ def load(
     return Results(first.arch, first.device, first.device_kind, tuple(sorted(results, key=_order)), told)
 
 
-def _check_device(path: Path, found: object, says: str, wanted: Origin) -> None:
-    for field in ("arch", "device", "device_kind"):
-        if getattr(found, field) != getattr(wanted, field):
-            raise UserError(
-                f"{path}: {field} is {getattr(found, field)!r}, but {says} says {getattr(wanted, field)!r}; "
-                "one report shows one device"
-            )
-
-
 def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:
     found: dict[str, Measured] = {}
     for path in datasets:
@@ -141,7 +133,7 @@ def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Vali
             raise UserError(
                 f"{path}: operation is {operation!r}; give at most one dataset for each of {', '.join(folders)}"
             )
-        _check_device(path, measurements, "the validation report", first)
+        same_origin(path, measurements, first, "the validation report", ONE_DEVICE)
         found[operation] = measured.of(
             measurements, documents.read(folders[operation] / model_files.HARDWARE, Hardware)
         )

@@ -1,7 +1,7 @@
 """The tables: one function a table, from the results to rows; numbers stay numbers until the page prints them."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 
 import numpy as np
@@ -56,6 +56,19 @@ def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable
     return decorated
 
 
+def together(title: str) -> Callable[[Callable[[Results], Iterable[Row]]], Tabulate]:
+    """Make one table of a function that gives its rows for all operations; none where there are no rows."""
+
+    def decorated(rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
+        @wraps(rows)
+        def tables(results: Results) -> list[Table]:
+            return _table(f"{title}, {results.label}", rows(results))
+
+        return tables
+
+    return decorated
+
+
 METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("problems", lambda v: v.n_problems),
     ("problems on which nothing ran, not scored", lambda v: v.n_without_measurement),
@@ -76,13 +89,11 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
 )
 
 
-def metrics(results: Results) -> list[Table]:
+@together("Validation")
+def metrics(results: Results) -> Iterable[Row]:
     """A row a metric, a column an operation."""
     validations = [result.validation for result in results.operations]
-    return _table(
-        f"Validation, {results.label}",
-        ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS),
-    )
+    return ({"metric": name, **{v.operation: value(v) for v in validations}} for name, value in METRICS)
 
 
 @each_operation("The model and its bounds")
@@ -169,11 +180,11 @@ def choosers(result: OperationResult) -> Iterable[Row]:
         yield {"way to choose": name, **_cells(summary), FLOOR: "" if floor is None else floor.mean}
 
 
-def baselines(results: Results) -> list[Table]:
+@together("The baselines")
+def baselines(results: Results) -> Iterable[Row]:
     """What each baseline means; it is the same for all operations."""
     meanings = {name: b.meaning for r in results.operations for name, b in r.validation.baselines.items()}
-    rows = ({"baseline": name.replace("_", " "), "meaning": meaning} for name, meaning in meanings.items())
-    return _table(f"The baselines, {results.label}", rows)
+    return ({"baseline": name.replace("_", " "), "meaning": meaning} for name, meaning in meanings.items())
 
 
 def published(results: Results) -> list[Table]:
@@ -259,10 +270,8 @@ def best(results: Results) -> list[Table]:
     """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
     has_library = any(result.library_us for result in results.operations)
     rows = [row for result in results.operations for row in _best(result, has_library)]
-    return [
-        Table(table.caption, table.header, table.rows, True, ("operation", "pipeline"))
-        for table in _table(f"The fastest candidate of each shape, {results.label}", rows)
-    ]
+    tables = _table(f"The fastest candidate of each shape, {results.label}", rows)
+    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in tables]
 
 
 def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
@@ -337,44 +346,41 @@ def runs(result: OperationResult) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def provenance(results: Results) -> list[Table]:
+@together("Provenance")
+def provenance(results: Results) -> Iterable[Row]:
     """Where the numbers come from."""
-    return _table(f"Provenance, {results.label}", (_provenance(result) for result in results.operations))
+    for result in results.operations:
+        validation, manifest = result.validation, result.manifest
+        known = result.measured.resources_from if result.measured else ()
+        yield {
+            "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
+            "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
+            "validation problems": validation.n_problems, "candidates": validation.n_candidates,
+            "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
+            "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
+            "LightGBM": manifest.lightgbm,
+        }  # fmt: skip
 
 
-def _provenance(result: OperationResult) -> Row:
-    validation, manifest = result.validation, result.manifest
-    known = result.measured.resources_from if result.measured else ()
-    return {
-        "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
-        "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
-        "validation problems": validation.n_problems, "candidates": validation.n_candidates,
-        "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
-        "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
-        "LightGBM": manifest.lightgbm,
-    }  # fmt: skip
-
-
-def recorded(results: Results) -> list[Table]:
+@together("How the times were recorded")
+def recorded(results: Results) -> Iterable[Row]:
     """What a recording says of its making; nothing without one."""
-    rows = ({"what": what, "how": how} for what, how in results.recorded_with.items())
-    return _table(f"How the times were recorded, {results.label}", rows)
+    return ({"what": what, "how": how} for what, how in results.recorded_with.items())
 
 
-def cross_validation(results: Results) -> list[Table]:
+@together("Cross-validation")
+def cross_validation(results: Results) -> Iterable[Row]:
     """What cross-validation on the training problems promised."""
-    return _table(f"Cross-validation, {results.label}", (_training(result) for result in results.operations))
-
-
-def _training(result: OperationResult) -> Row:
-    manifest, seen, unseen = result.manifest, result.manifest.out_of_fold_efficiency, result.validation.efficiency
-    return {
-        "operation": manifest.operation, "training problems": manifest.unique_problems,
-        "training rows": manifest.training_rows, "out-of-fold mean, %": seen.mean, "out-of-fold p10, %": seen.p10,
-        "validation mean, %": unseen.mean, "validation p10, %": unseen.p10,
-        "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
-        "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
-    }  # fmt: skip
+    for result in results.operations:
+        manifest, unseen = result.manifest, result.validation.efficiency
+        seen = manifest.out_of_fold_efficiency
+        yield {
+            "operation": manifest.operation, "training problems": manifest.unique_problems,
+            "training rows": manifest.training_rows, "out-of-fold mean, %": seen.mean, "out-of-fold p10, %": seen.p10,
+            "validation mean, %": unseen.mean, "validation p10, %": unseen.p10,
+            "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
+            "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
+        }  # fmt: skip
 
 
 def _range(values: list[float | None]) -> str:
