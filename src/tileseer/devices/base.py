@@ -57,11 +57,7 @@ class Device(Protocol):
         """Hex digest of everything that a stored time depends on besides the pair itself."""
 
     def measure(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Times:
         """Time n pairs: rows ``problem_index`` of ``problems`` with rows ``candidate_index`` of ``candidates``.
 

@@ -8,7 +8,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,41 +48,34 @@ class _Sentinel:
     ratio: float = 1.0
 
 
+@dataclass(eq=False)
 class GpuDevice:
     """Measures through a ``Supervisor``, which its caller closes."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        driver: str,
-        module_of: Callable[[Row], str],
-        supervisor: Supervisor,
-        telemetry: Board,
-        timing: Timing,
-        seed: int,
-        details: Details,
-    ) -> None:
-        """Ask the driver for its device; ``module_of``: the library that a candidate is in."""
-        self.name = name
-        self.kind = kind
-        self.largest_batch = timing.sentinel_every
-        self.order_seed: int | None = seed
-        self._driver = driver
-        self._module_of = module_of
-        self._supervisor = supervisor
-        self._telemetry = telemetry
-        self._timing = timing
-        self._seed = seed
-        self._details = details
-        self._told = supervisor.device()
-        self._best_ms: dict[str, float] = {}
-        self._verified: set[Hashable] = set()
-        self._sentinel: _Sentinel | None = None
-        parameters = timing.model_dump()
-        method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": seed, **parameters}
-        session = {"device": self._told, "kind": kind, "method": method, "identity": self.identity()}
-        details.write("session", {**session, **provenance()})
+    name: str
+    kind: str
+    driver: str
+    module_of: Callable[[Row], str]
+    """The library that a candidate is in."""
+    supervisor: Supervisor
+    telemetry: Board
+    timing: Timing
+    seed: int
+    details: Details
+    _best_ms: dict[str, float] = field(default_factory=dict, init=False)
+    _verified: set[Hashable] = field(default_factory=set, init=False)
+    _sentinel: _Sentinel | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Ask the driver for its device."""
+        self.largest_batch = self.timing.sentinel_every
+        self.order_seed: int | None = self.seed
+        self._told = self.supervisor.device()
+        parameters = self.timing.model_dump()
+        timed = {name: parameters.pop(name) for name in TIMED}
+        method = {"timing": timed, "seed": self.seed, **parameters}
+        session = {"device": self._told, "kind": self.kind, "method": method, "identity": self.identity()}
+        self.details.write("session", {**session, **provenance()})
 
     def identity(self) -> str:
         """SHA-256 of method, GPU model, its driver and runtime, and the measuring driver's sources.
@@ -93,18 +86,14 @@ class GpuDevice:
             name: self._told[name]
             for name in ("backend", "name", "arch", "compute_units", "driver_version", "runtime_version", "version")
         }
-        t = self._timing
-        timing = {"cache": t.cache, "rotate_bytes": t.rotate_mib << 20, "seed": self._seed}
+        t = self.timing
+        timing = {"cache": t.cache, "rotate_bytes": t.rotate_mib << 20, "seed": self.seed}
         timing |= {name: getattr(t, name) for name in TIMED}
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def measure(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Times:
         """Time n pairs as ``Device.measure`` says, in the given order, each one at once in the details log.
 
@@ -112,7 +101,7 @@ class GpuDevice:
         not help, that is their status.
         """
         of_problem, of_candidate = _rows(problems, problem_index), _rows(candidates, candidate_index)
-        modules = {number: self._module_of(row) for number, row in of_candidate.items()}
+        modules = {number: self.module_of(row) for number, row in of_candidate.items()}
         pairs = [
             (of_problem[p], of_candidate[c], modules[c])
             for p, c in zip(problem_index.tolist(), candidate_index.tolist(), strict=True)
@@ -128,7 +117,7 @@ class GpuDevice:
             waiting = [position for position in waiting if outcomes[position].status == "ok"]
             if not verdict or not waiting or attempt == RETRIES:
                 break
-            time.sleep(self._timing.recovery_s)
+            time.sleep(self.timing.recovery_s)
         for position in waiting if verdict else ():
             status, _, reason = verdict.partition(": ")
             outcomes[position] = Outcome(status, reason, outcomes[position].reply)
@@ -139,19 +128,19 @@ class GpuDevice:
     def _one(self, problem: Row, candidate: Row, module: str) -> Outcome:
         key, kernel, split_k = str(problem["problem_key"]), str(candidate["kernel"]), int(candidate["split_k"])
         best_ms = self._best_ms.get(key, math.inf)
-        hopeless_ms = best_ms * self._timing.hopeless_factor if best_ms < math.inf else 0.0
-        seed = (self._seed << 32 | int(key[:8], 16)) & (2**44 - 1)
+        hopeless_ms = best_ms * self.timing.hopeless_factor if best_ms < math.inf else 0.0
+        seed = (self.seed << 32 | int(key[:8], 16)) & (2**44 - 1)
         in_class = kernel, split_k, _problem_class(problem)
-        verify = self._timing.verify
+        verify = self.timing.verify
         request = Request(
-            libraries=libraries(self._driver, [module]),
+            libraries=libraries(self.driver, [module]),
             kernel=kernel,
             problem=problem_numbers(problem, str(problem["variant"]), split_k),
-            options=launch_options(self._timing, seed, hopeless_ms),
+            options=launch_options(self.timing, seed, hopeless_ms),
             verify=in_class not in self._verified if verify == "class" else verify == "pair",
         )
-        outcome = self._supervisor.measure(request)
-        self._details.write(
+        outcome = self.supervisor.measure(request)
+        self.details.write(
             "pair",
             {
                 "kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key,
@@ -171,7 +160,7 @@ class GpuDevice:
     def _set_sentinel(self, request: Request) -> None:
         """Make a pair that works the sentinel; it is never given up as hopeless."""
         steady = replace(request, options={**request.options, "hopeless_ms": 0.0}, verify=False)
-        outcome = self._supervisor.measure(steady)
+        outcome = self.supervisor.measure(steady)
         if outcome.status == "ok":
             self._sentinel = _Sentinel(steady, _median_ms(outcome))
 
@@ -179,17 +168,17 @@ class GpuDevice:
         """Time of the sentinel: where it seems to have changed, the middle one of three; None if a launch fails."""
         times: list[float] = []
         while len(times) < 3:
-            outcome = self._supervisor.measure(sentinel.request)
+            outcome = self.supervisor.measure(sentinel.request)
             if outcome.status != "ok":
                 return None
             times.append(_median_ms(outcome))
-            if len(times) == 1 and abs(times[0] / sentinel.baseline_ms - 1) <= self._timing.drift_limit:
+            if len(times) == 1 and abs(times[0] / sentinel.baseline_ms - 1) <= self.timing.drift_limit:
                 break
         return sorted(times)[len(times) // 2]
 
     def _drift(self) -> str:
         """Measure the sentinel: ``status: reason`` if it was slow for a while. A lasting change is the new baseline."""
-        sentinel, limit = self._sentinel, self._timing.drift_limit
+        sentinel, limit = self._sentinel, self.timing.drift_limit
         if sentinel is None:
             return ""
         first = self._steady_ms(sentinel)
@@ -198,21 +187,21 @@ class GpuDevice:
         sentinel.ratio = first / sentinel.baseline_ms
         if abs(sentinel.ratio - 1) <= limit:
             return ""
-        time.sleep(self._timing.recovery_s)
+        time.sleep(self.timing.recovery_s)
         now = self._steady_ms(sentinel)
         if now is None:
             return "contended: the sentinel pair fails"
         lasting = abs(now / first - 1) <= limit
         told = {"baseline_ms": sentinel.baseline_ms, "first_ms": first, "second_ms": now, "lasting": lasting}
-        self._details.write("drift", told)
+        self.details.write("drift", told)
         if lasting:
             sentinel.baseline_ms = now
             return f"throttled: the sentinel pair takes {sentinel.ratio:.3f} of its time"
         return f"throttled: the sentinel pair took {sentinel.ratio:.3f} of its time for a while"
 
     def _read(self) -> Reading:
-        pid = self._supervisor.pid
-        return self._telemetry.read(() if pid is None else (pid,))
+        pid = self.supervisor.pid
+        return self.telemetry.read(() if pid is None else (pid,))
 
     def _state(self, before: Reading) -> str:
         """Close a batch: ``status: reason`` if its times are not to be trusted."""
@@ -224,7 +213,7 @@ class GpuDevice:
             verdict = f"contended: {foreign} other processes on the GPU"
         drift = None if self._sentinel is None else self._sentinel.ratio
         batch = {"verdict": verdict, "drift": drift, "before": asdict(before), "after": asdict(after)}
-        self._details.write("batch", batch)
+        self.details.write("batch", batch)
         return verdict
 
 

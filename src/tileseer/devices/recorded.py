@@ -65,11 +65,7 @@ class RecordedDevice:
         return hashlib.sha256(self._path.read_bytes()).hexdigest()
 
     def measure(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Times:
         """Look n pairs up as ``Device.measure`` says."""
         wanted = [

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 from tileseer.core.errors import UserError
 
@@ -27,7 +27,7 @@ class Fault(Exception):
         self.kind = kind
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager["Worker"]):
     """A running worker. The first request that needs the GPU is the first that touches it."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -51,9 +51,6 @@ class Worker:
         self._selector.register(receive, selectors.EVENT_READ)
         self._pending = b""
         self._phase = "start"
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

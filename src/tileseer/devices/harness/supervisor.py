@@ -8,8 +8,9 @@ import re
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
@@ -63,7 +64,7 @@ class Outcome:
     """What each failed try reported, also when a second one succeeded."""
 
 
-class Supervisor:
+class Supervisor(AbstractContextManager["Supervisor"]):
     """Owns the worker. Use it as a context."""
 
     def __init__(self, driver: str, environment: Mapping[str, str] | None = None, limits: Limits = Limits()) -> None:
@@ -74,9 +75,6 @@ class Supervisor:
         self._asked = 0
         self._given_up: Counter[str] = Counter()
         self._lost = ""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

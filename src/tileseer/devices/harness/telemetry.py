@@ -7,8 +7,10 @@ Neither makes a context on the GPU. What a library does not tell is ``None``: a 
 import importlib
 import os
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
@@ -44,65 +46,8 @@ class Board:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Makes it the only one that a process sees."""
 
-    def read(self, own: Collection[int]) -> Reading:
-        """State of the GPU now; ``own`` are our processes that may be on it."""
-        return Reading()
-
-
-@dataclass(frozen=True)
-class NvidiaBoard(Board):
-    """A GPU that NVML knows."""
-
-    nvml: Any = None
-    handle: Any = None
-
-    def read(self, own: Collection[int]) -> Reading:
-        """State of the GPU now."""
-        power, reasons = self._told("PowerUsage"), self._told("CurrentClocksThrottleReasons")
-        users = self._told("ComputeRunningProcesses")
-        return Reading(
-            clock_mhz=self._told("ClockInfo", self.nvml.NVML_CLOCK_SM),
-            memory_clock_mhz=self._told("ClockInfo", self.nvml.NVML_CLOCK_MEM),
-            power_w=None if power is None else power / 1000,
-            temperature_c=self._told("Temperature", self.nvml.NVML_TEMPERATURE_GPU),
-            throttled=None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else "",
-            foreign=None if users is None else foreign([user.pid for user in users], own),
-        )
-
-    def _told(self, what: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self.nvml, f"nvmlDeviceGet{what}")(self.handle, *arguments)
-        except self.nvml.NVMLError:
-            return None
-
-
-@dataclass(frozen=True)
-class AmdBoard(Board):
-    """A GPU that AMD SMI knows; never run on a GPU of ours."""
-
-    smi: Any = None
-    handle: Any = None
-
-    def read(self, own: Collection[int]) -> Reading:
-        """State of the GPU now."""
-        smi = self.smi
-        hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
-        users = self._told("gpu_process_list")
-        slowed: object = (self._told("gpu_metrics_info") or {}).get("throttle_status")
-        return Reading(
-            clock_mhz=_number((self._told("clock_info", smi.AmdSmiClkType.GFX) or {}).get("clk")),
-            memory_clock_mhz=_number((self._told("clock_info", smi.AmdSmiClkType.MEM) or {}).get("clk")),
-            power_w=_number((self._told("power_info") or {}).get("socket_power")),
-            temperature_c=_number(self._told("temp_metric", *hotspot)),
-            throttled=("throttled" if slowed else "") if isinstance(slowed, bool) else None,
-            foreign=None if users is None else foreign([user["pid"] for user in users], own),
-        )
-
-    def _told(self, what: str, *arguments: Any) -> Any:
-        try:
-            return getattr(self.smi, f"amdsmi_get_{what}")(self.handle, *arguments)
-        except self.smi.AmdSmiException:
-            return None
+    read: Callable[[Collection[int]], Reading] = field(default=lambda own: Reading(), compare=False)
+    """State of the GPU now, from those of our processes that may be on it."""
 
 
 def foreign(pids: Collection[int], own: Collection[int]) -> int:
@@ -137,22 +82,59 @@ def boards(backend: str) -> list[Board]:
 def _nvidia_boards(nvml: Any) -> list[Board]:
     nvml.nvmlInit()
     gpus = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
+    uuids = map(nvml.nvmlDeviceGetUUID, gpus)
     return [
-        NvidiaBoard(uuid, nvml.nvmlDeviceGetName(gpu), {"CUDA_VISIBLE_DEVICES": uuid}, nvml, gpu)
-        for uuid, gpu in ((nvml.nvmlDeviceGetUUID(gpu), gpu) for gpu in gpus)
+        Board(uuid, nvml.nvmlDeviceGetName(gpu), {"CUDA_VISIBLE_DEVICES": uuid}, partial(_nvidia_reading, nvml, gpu))
+        for uuid, gpu in zip(uuids, gpus, strict=True)
     ]
+
+
+def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
+    def told(what: str, *arguments: Any) -> Any:
+        with suppress(nvml.NVMLError):
+            return getattr(nvml, f"nvmlDeviceGet{what}")(gpu, *arguments)
+
+    power, reasons, users = told("PowerUsage"), told("CurrentClocksThrottleReasons"), told("ComputeRunningProcesses")
+    return Reading(
+        clock_mhz=told("ClockInfo", nvml.NVML_CLOCK_SM),
+        memory_clock_mhz=told("ClockInfo", nvml.NVML_CLOCK_MEM),
+        power_w=None if power is None else power / 1000,
+        temperature_c=told("Temperature", nvml.NVML_TEMPERATURE_GPU),
+        throttled=None if reasons is None else f"clock event reasons {reasons:#x}" if reasons & SLOWED else "",
+        foreign=None if users is None else foreign([user.pid for user in users], own),
+    )
 
 
 def _amd_boards(smi: Any) -> list[Board]:
     smi.amdsmi_init()
     # ROCm takes numbers only where the driver has no UUID.
     return [
-        AmdBoard(
+        Board(
             smi.amdsmi_get_gpu_device_uuid(gpu), smi.amdsmi_get_gpu_device_bdf(gpu),
-            {"ROCR_VISIBLE_DEVICES": str(number)}, smi, gpu,
+            {"ROCR_VISIBLE_DEVICES": str(number)}, partial(_amd_reading, smi, gpu),
         )
         for number, gpu in enumerate(smi.amdsmi_get_processor_handles())
     ]  # fmt: skip
+
+
+def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
+    """Reading of AMD SMI; never run on a GPU of ours."""
+
+    def told(what: str, *arguments: Any) -> Any:
+        with suppress(smi.AmdSmiException):
+            return getattr(smi, f"amdsmi_get_{what}")(gpu, *arguments)
+
+    hotspot = smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT
+    users = told("gpu_process_list")
+    slowed: object = (told("gpu_metrics_info") or {}).get("throttle_status")
+    return Reading(
+        clock_mhz=_number((told("clock_info", smi.AmdSmiClkType.GFX) or {}).get("clk")),
+        memory_clock_mhz=_number((told("clock_info", smi.AmdSmiClkType.MEM) or {}).get("clk")),
+        power_w=_number((told("power_info") or {}).get("socket_power")),
+        temperature_c=_number(told("temp_metric", *hotspot)),
+        throttled=("throttled" if slowed else "") if isinstance(slowed, bool) else None,
+        foreign=None if users is None else foreign([user["pid"] for user in users], own),
+    )
 
 
 def _number(value: object) -> float | None:
