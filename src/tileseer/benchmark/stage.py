@@ -13,7 +13,6 @@ from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
 from tileseer.core.stage_store import Unfinished
 from tileseer.devices import registry
-from tileseer.devices.trace import traced
 from tileseer.families import candidates
 
 
@@ -42,7 +41,6 @@ def measure(
         journal.Journal(session.journal, locking.timeout_s) as book,
     ):
         begin = time.monotonic()
-        device = traced(device)
         direction, kernels = session.operation.variant, candidates.from_build(built)
         batch = run.Batch(session.arch, direction, settings.seed, device, problem_table.to_pandas(), kernels)
         share = repeats.share(device, parameters)
@@ -101,7 +99,7 @@ def repeat(
         return counted()
     own = replace(source, details=path.with_suffix(".details.jsonl"))
     with registry.claimed(own, locking) as (device, _), journal.Journal(path, locking.timeout_s) as book:
-        batch = replace(first, device=traced(device))
+        batch = replace(first, device=device)
         # Once more, now that no other workflow measures them.
         todo = repeats.plan(rows, counted(), parameters, settings.seed)
         order = run.positions(batch.problems, batch.candidates, todo)

@@ -6,17 +6,18 @@ templates that they instantiate. A batch that fails is divided until every kerne
 """
 
 import hashlib
-import json
 import re
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from pydantic import TypeAdapter
+
 from tileseer.compile import compiler
-from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources
+from tileseer.compile.base import CompileResult, CompileUnit, Resources
 from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
@@ -33,6 +34,7 @@ _REASONS = {
 """Of the outcomes that may be the machine's and not the kernel's: they count when they come twice, and are not kept."""
 VGPR_GRANULE = 8
 """Vector registers are given to a wave in steps of this many, also to a warp."""
+_RESULT = TypeAdapter(CompileResult)
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
@@ -87,7 +89,7 @@ class BatchToolchain(compiler.Builder, ABC):
         made = zip(missing, self._compiled([units[key] for key in missing]), strict=True) if missing else ()
         for key, result in made:
             if result.repeatable:
-                self.cache.put(key, _to_json(result))
+                self.cache.put(key, _RESULT.dump_json(replace(result, log="")))
             kept[key] = result
         return kept
 
@@ -148,7 +150,7 @@ class BatchToolchain(compiler.Builder, ABC):
 
     def _kept(self, key: str) -> CompileResult | None:
         content = self.cache.get(key)
-        return None if content is None else _from_json(content)
+        return None if content is None else _RESULT.validate_json(content)
 
 
 def first_error(log: str) -> str:
@@ -167,17 +169,3 @@ def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
         resources=Resources("code_object"), log=run.log, seconds=run.seconds, peak_mib=run.peak_mib,
         error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16], repeatable=run.outcome not in _REASONS,
     )  # fmt: skip
-
-
-def _to_json(result: CompileResult) -> bytes:
-    content = asdict(replace(result, log=""))
-    del content["repeatable"]
-    return json.dumps(content, sort_keys=True).encode()
-
-
-def _from_json(content: bytes) -> CompileResult:
-    fields = json.loads(content)
-    resources = fields.pop("resources")
-    mix = resources.pop("mix")
-    made = Resources(mix=InstructionMix(**mix) if mix else None, **resources)
-    return CompileResult(resources=made, **fields)

@@ -1,7 +1,7 @@
-"""The device that the settings ask for. A new one is one function here and one word in ``settings/benchmark.py``."""
+"""The device that the settings ask for. A new one is one case here and one word in ``settings/benchmark.py``."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tileseer.devices.harness.supervisor import Supervisor
 from tileseer.devices.harness.telemetry import Board, boards
 from tileseer.devices.recorded import RecordedDevice
 from tileseer.devices.simulated import SimulatedDevice
+from tileseer.devices.trace import traced
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
@@ -50,50 +51,38 @@ def claimed(source: Source, locking: LockSettings) -> Iterator[tuple[Device, flo
 
     On a machine with several GPUs it is the first one that is free.
     """
-    folder, limit = lock.lock_folder(locking.folder), locking.timeout_s
     device = source.settings.device
     found = {f"gpu-{board.uuid}": board for board in boards(device)} if device in GPU_BACKENDS else {}
     # Without the vendor's library there is one GPU, as far as we can know.
     names = list(found) or [f"{device}-{source.hardware.name}"]
-    with lock.any_of(names, folder, limit) as (name, waited), _MAKERS[device](source, found.get(name)) as made:
-        yield made, waited
+    with ExitStack() as stack:
+        free = lock.any_of(names, lock.lock_folder(locking.folder), locking.timeout_s)
+        name, waited = stack.enter_context(free)
+        yield traced(_made(source, found.get(name, Board()), stack)), waited
 
 
-@contextmanager
-def _simulated(source: Source, board: Board | None) -> Iterator[Device]:
-    s = source.settings
-    coefficients, launches = load_coefficients(source.coefficients), s.parameters.simulated_launches
-    yield SimulatedDevice(source.hardware, coefficients, s.seed, launches)
-
-
-@contextmanager
-def _recorded(source: Source, board: Board | None) -> Iterator[Device]:
-    path = Path(RECORDINGS, source.hardware.name, f"{source.operation}.parquet")
-    if not path.is_file():
-        raise UserError(f"{path}: there is no recording of {source.operation} on {source.hardware.name}")
-    yield RecordedDevice(path, source.hardware.name)
-
-
-@contextmanager
-def _gpu(source: Source, board: Board | None) -> Iterator[Device]:
-    backend, timing = source.settings.device, source.settings.parameters
+def _made(source: Source, board: Board, stack: ExitStack) -> Device:
+    """The device; ``stack`` ends what it needs while it is used."""
+    settings, product = source.settings, source.hardware.name
+    if settings.device == "simulated":
+        launches = settings.parameters.simulated_launches
+        return SimulatedDevice(source.hardware, load_coefficients(source.coefficients), settings.seed, launches)
+    if settings.device == "recorded":
+        path = Path(RECORDINGS, product, f"{source.operation}.parquet")
+        if not path.is_file():
+            raise UserError(f"{path}: there is no recording of {source.operation} on {product}")
+        return RecordedDevice(path, product)
     if source.driver is None:
         raise UserError(
-            f"benchmark.device is {backend}: give a measuring driver and the built kernels, --driver and --modules"
+            f"benchmark.device is {settings.device}: give a measuring driver and the built kernels, "
+            "--driver and --modules"
         )
     driver = str(source.driver.resolve())
-    with Supervisor(driver, board.environment if board else None) as supervisor:
-        yield GpuDevice(
-            name=source.hardware.name,
-            kind="measured",
-            driver=driver,
-            module_of=module_finder(source.modules),
-            supervisor=supervisor,
-            telemetry=board or Board(),
-            timing=timing,
-            seed=source.settings.seed,
-            details=Details(source.details),
-        )
+    supervisor = stack.enter_context(Supervisor(driver, board.environment))
+    return GpuDevice(
+        product, "measured", driver, module_finder(source.modules), supervisor, board, settings.parameters,
+        settings.seed, Details(source.details),
+    )  # fmt: skip
 
 
 def modules_of(builds: Sequence[pa.Table], modules: Sequence[Path]) -> dict[str, Path]:
@@ -116,11 +105,3 @@ def module_finder(modules: Mapping[str, Path]) -> Callable[[Row], str]:
         return str(path.resolve())
 
     return module_of
-
-
-_MAKERS: dict[str, Callable[[Source, Board | None], AbstractContextManager[Device]]] = {
-    "simulated": _simulated,
-    "recorded": _recorded,
-    "cuda": _gpu,
-    "hip": _gpu,
-}
