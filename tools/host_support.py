@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +15,7 @@ import pandas as pd
 
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.host_check import HostCompiler, Launches
+from tileseer.compile.host_check import HostChecks, HostCompiler, numbers, silence
 from tileseer.compile.trees import CK, HeaderTree
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -67,6 +68,15 @@ class Kinds(Table):
 
     archs: list[str]
     kernels: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """How the library would launch Q kernels for P problems, int64 [P, Q] each; -1 where it refuses the pair."""
+
+    blocks: np.ndarray
+    threads: np.ndarray
+    workspace_bytes: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -131,11 +141,22 @@ def main(argv: list[str] | None = None) -> None:
                 every = checks.verdicts(problems, split_k)
                 mine = np.zeros_like(every)
                 mine[:, chosen] = every[:, chosen]
-                launches = checks.launches(problems, mine, split_k)
+                launches = launches_of(checks, problems, mine, split_k)
                 few = Launches(*(getattr(launches, field.name)[:, chosen] for field in fields(Launches)))
                 names = [list(own)[index] for index in chosen]
                 rows += compare(names, [own[name] for name in names], problems, every[:, chosen], few, split_k, gpu)
     write_text(args.output, page(rows, asked, level, found.version.splitlines()[0]))
+
+
+def launches_of(checks: HostChecks, problems: Sequence[Problem], supported: np.ndarray, split_k: int = 1) -> Launches:
+    """Grid and workspace of the ``supported`` pairs, bool [P, Q]."""
+    found = np.full((3, *supported.shape), -1, np.int64)
+    three = (ctypes.c_long * 3)()
+    with silence():
+        for row, column in zip(*np.nonzero(supported), strict=True):
+            checks.library[f"launch_{column}"](numbers(problems[row]), split_k, three)
+            found[:, row, column] = three
+    return Launches(*found)
 
 
 def compare(

@@ -17,7 +17,7 @@ from typing import ClassVar
 from pydantic import TypeAdapter
 
 from tileseer.compile import compiler
-from tileseer.compile.base import CompileResult, CompileUnit, Resources
+from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
@@ -39,17 +39,13 @@ _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
 @dataclass(eq=False)
-class BatchToolchain(compiler.Builder, ABC):
+class BatchToolchain(compiler.Builder, Toolchain, ABC):
     """A toolchain for one arch against one tree of headers."""
 
     hardware: Hardware
 
     result_format: ClassVar[str]
     """Name and version of what is kept of a kernel."""
-
-    @abstractmethod
-    def identity(self) -> str:
-        """Compiler and flags."""
 
     @abstractmethod
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:

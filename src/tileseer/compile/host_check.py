@@ -41,40 +41,22 @@ _UNDECIDED = {
 
 
 @dataclass(frozen=True)
-class Launches:
-    """How the library would launch Q kernels for P problems, int64 [P, Q] each; -1 where it refuses the pair."""
-
-    blocks: np.ndarray
-    threads: np.ndarray
-    workspace_bytes: np.ndarray
-
-
 class HostChecks:
     """The loaded host code of some kernels; it stays loaded for the life of the process."""
 
-    def __init__(self, library: ctypes.CDLL, kernels: Sequence[GemmKernel]) -> None:
-        self._library, self._kernels = library, kernels
+    library: ctypes.CDLL
+    kernels: Sequence[GemmKernel]
 
     def verdicts(self, problems: Sequence[Problem], split_k: int = 1) -> np.ndarray:
         """Which of P problems each of Q kernels can run by its own checks, bool [P, Q]; data types are not asked."""
-        answers = np.zeros((len(problems), len(self._kernels)), bool)
-        rows = [_numbers(problem) for problem in problems]
-        with _silence():
-            for column, kernel in enumerate(self._kernels):
-                ask = self._library[f"supports_{column}"]
-                for row, (problem, numbers) in enumerate(zip(problems, rows, strict=True)):
-                    answers[row, column] = problem.ndim == kernel.ndim and ask(numbers, split_k) == 1
+        answers = np.zeros((len(problems), len(self.kernels)), bool)
+        rows = [numbers(problem) for problem in problems]
+        with silence():
+            for column, kernel in enumerate(self.kernels):
+                ask = self.library[f"supports_{column}"]
+                for row, (problem, sizes) in enumerate(zip(problems, rows, strict=True)):
+                    answers[row, column] = problem.ndim == kernel.ndim and ask(sizes, split_k) == 1
         return answers
-
-    def launches(self, problems: Sequence[Problem], supported: np.ndarray, split_k: int = 1) -> Launches:
-        """Grid and workspace of the ``supported`` pairs, bool [P, Q] as ``verdicts`` returns them."""
-        found = np.full((3, *supported.shape), -1, np.int64)
-        three = (ctypes.c_long * 3)()
-        with _silence():
-            for row, column in zip(*np.nonzero(supported), strict=True):
-                self._library[f"launch_{column}"](_numbers(problems[row]), split_k, three)
-                found[:, row, column] = three
-        return Launches(*found)
 
 
 class HostPassError(UserError):
@@ -147,7 +129,7 @@ class HostCompiler(Builder):
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Discard what the library prints for every refusal: the verdict says it."""
     kept = [os.dup(stream) for stream in (1, 2)]
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -162,8 +144,8 @@ def _silence() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _numbers(problem: Problem) -> ctypes.Array[ctypes.c_long]:
+def numbers(problem: Problem) -> ctypes.Array[ctypes.c_long]:
     """A problem as the compiled checks read it: G, N, K and C of a group, then the axes."""
     shape = [problem.G, problem.N, problem.K // problem.G, problem.C // problem.G]
-    numbers = shape + [getattr(problem, name) for name in _AXES]
-    return (ctypes.c_long * len(numbers))(*numbers)
+    sizes = shape + [getattr(problem, name) for name in _AXES]
+    return (ctypes.c_long * len(sizes))(*sizes)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tileseer.compile.base import CompileResult, CompileUnit, Resources
 from tileseer.families.coefficients import Coefficients
@@ -9,12 +10,12 @@ from tileseer.families.registry import of_kernels
 from tileseer.gpu.hardware import Hardware
 
 
+@dataclass(frozen=True)
 class NoToolchain:
     """Estimates registers, LDS and occupancy by the formulas of the kernels' family."""
 
-    def __init__(self, hardware: Hardware, coefficients: Coefficients) -> None:
-        self._hardware = hardware
-        self._coefficients = coefficients
+    hardware: Hardware
+    coefficients: Coefficients
 
     def identity(self) -> str:
         """Name of the toolchain: an estimate does not change what a kernel is."""
@@ -25,19 +26,13 @@ class NoToolchain:
         kernels = [unit.kernel for unit in units]
         family = of_kernels([kernel.name for kernel in kernels])
         table = family.part("kernel").frame(kernels)
-        found = family.part("resources").estimate(table, self._hardware, self._coefficients)
+        found = family.part("resources").estimate(table, self.hardware, self.coefficients)
         rows = zip(*(found[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)
-        return [_estimated(*row) for row in rows]
-
-
-def _estimated(fault: str, vgprs: float, lds_bytes: int, occupancy: float) -> CompileResult:
-    return CompileResult(
-        status="resource_limit" if fault else "ok",
-        reason=fault,
-        resources=Resources("estimated", _known(vgprs), int(lds_bytes), _known(occupancy)),
-        log="",
-        seconds=0.0,
-    )
+        results = []
+        for fault, vgprs, lds_bytes, occupancy in rows:
+            needs = Resources("estimated", _known(vgprs), int(lds_bytes), _known(occupancy))
+            results.append(CompileResult("resource_limit" if fault else "ok", fault, needs, log="", seconds=0.0))
+        return results
 
 
 def _known(value: float) -> float | None:

@@ -35,12 +35,7 @@ def read(path: Path, kind: type[Content]) -> Content:
 
 def write(path: Path, content: BaseModel, sealed: bool = True) -> None:
     """Write a document as JSON, whole or not at all."""
-    write_text(path, text(content), sealed=sealed)
-
-
-def text(content: BaseModel) -> str:
-    """A document as it is written."""
-    return json_text(content.model_dump(mode="json"))
+    write_text(path, json_text(content.model_dump(mode="json")), sealed=sealed)
 
 
 def json_text(content: Any) -> str:

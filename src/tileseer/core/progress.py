@@ -6,7 +6,6 @@ On a terminal it is one line that changes; elsewhere, in a log, a plain line now
 import sys
 import time
 from datetime import timedelta
-from types import TracebackType
 from typing import Self, TextIO
 
 from rich.console import Console
@@ -44,9 +43,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

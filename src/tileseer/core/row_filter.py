@@ -173,13 +173,10 @@ class _Reader:
             return self.field(tree)
         if not words:
             return self.number(tree)
-        word = self.word(tree, words)
+        if not (isinstance(tree, ast.Name) and tree.id in words):
+            raise self.at(tree, f"this is not one of {', '.join(words)}")
+        word = tree.id
         return lambda row: word
-
-    def word(self, tree: ast.expr, words: tuple[str, ...]) -> str:
-        if isinstance(tree, ast.Name) and tree.id in words:
-            return tree.id
-        raise self.at(tree, f"this is not one of {', '.join(words)}")
 
     def number(self, tree: ast.expr) -> _Value:
         """A number, a field of numbers, or arithmetic on them."""

@@ -73,8 +73,7 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
     kinds = _kinds(function)
     text = ""
     if "settings" in values:
-        text = _text(values["settings"])
-        values["settings"] = _sections(text, values["settings"])
+        text, values["settings"] = _read_settings(values["settings"])
     cache = json.loads(os.environ.get(MACHINE, "{}")).get("cache", {"max_gib": 0})
     store = StageStore(open_cache(cache.get("folder"), cache["max_gib"])) if cache["max_gib"] else None
     outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
@@ -117,25 +116,20 @@ def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _text(settings: str) -> str:
-    """JSON of the option ``--settings``; a ``UserError`` if it is not the file that the job was planned with."""
-    if settings.lstrip().startswith("{"):
-        return settings
-    content = Path(settings).read_bytes()
-    expected = os.environ.get(EXPECTED)
-    if expected and hashlib.sha256(content).hexdigest() != expected:
-        raise UserError(f"{settings}: another run in this folder has changed the settings since; run again")
-    return content.decode()
-
-
-def _sections(text: str, given: str) -> Settings:
+def _read_settings(given: str) -> tuple[str, Settings]:
+    """JSON of the option ``--settings`` and its sections; a ``UserError`` if the job was planned with another file."""
+    text = given
+    if not given.lstrip().startswith("{"):
+        content, expected = Path(given).read_bytes(), os.environ.get(EXPECTED)
+        if expected and hashlib.sha256(content).hexdigest() != expected:
+            raise UserError(f"{given}: another run in this folder has changed the settings since; run again")
+        text = content.decode()
     try:
-        content = json.loads(text)
+        sections = json.loads(text)
     except ValueError as error:
         where = "--settings" if given == text else f"--settings: {given}"
         raise UserError(f"{where}: this is no JSON: {error}") from error
-    sections: Settings = content.get("settings", content)
-    return sections
+    return text, sections.get("settings", sections)
 
 
 def _made_from(kinds: Mapping[str, str], values: Mapping[str, Any], parts: Mapping[str, Part]) -> list[str]:

@@ -29,11 +29,13 @@ def content(script: Path, settings: Mapping[str, Any], reads: Iterable[str], kno
     """
     source = PACKAGE.parent
     used, packages = modules.used_by(script, source), modules.packages_used_by(script, source)
+    # The order and the folder that the files lie in do not count.
+    code = sorted(f"{path.name} {_digest(path)}\n" for path in (script, *used))
     made = {
         "stage": script.stem,
         "settings": settings,
         "known": known,
-        "code": digest_of_all([script, *used]),
+        "code": hashlib.sha256("".join(code).encode()).hexdigest(),
         "reads": {path: _digest(Path(path)) for path in sorted(reads)},
         "packages": {name: version for name in sorted(packages) if (version := _version(name))},
         "python": ".".join(map(str, sys.version_info[:2])),
@@ -62,11 +64,6 @@ def command_line(script: str, options: Iterable[tuple[str, Any]], wildcards: Any
             texts = [text.replace(f"{{{wildcard}}}", its_value) for text in texts]
         words += ["--" + name.replace("_", "-"), *texts] if texts else []
     return shlex.join(words)
-
-
-def digest_of_all(paths: Iterable[Path]) -> str:
-    """One digest of the names and contents of files; the order and the folder they lie in do not count."""
-    return hashlib.sha256("".join(sorted(f"{path.name} {_digest(path)}\n" for path in paths)).encode()).hexdigest()
 
 
 @cache

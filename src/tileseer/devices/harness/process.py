@@ -109,15 +109,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._process.wait(KILL_WAIT_S)
         status = self._process.returncode
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        printed = self.printed().strip().splitlines()
+        self._printed.seek(max(0, self._printed.seek(0, os.SEEK_END) - PRINTED_TAIL))
+        printed = self._printed.read().decode(errors="backslashreplace").strip().splitlines()
         last = f": {printed[-1][:200]}" if printed else ""
         return Fault("crash", f"{how} in phase {self._phase}{last}")
-
-    def printed(self) -> str:
-        """End of what the worker and its kernels printed."""
-        size = self._printed.seek(0, os.SEEK_END)
-        self._printed.seek(max(0, size - PRINTED_TAIL))
-        return self._printed.read().decode(errors="backslashreplace")
 
     def close(self) -> None:
         """End the worker with all that it started."""

@@ -38,11 +38,8 @@ class Session:
             library = self._load(request["libraries"])
         except OSError as error:
             return {"code": abi.BAD_ARGUMENT, "error": str(error)}
-        do = {
-            "device": self._device, "kernels": self._kernels, "measure": self._measure, "probe": self._probe,
-            "supports": self._supports,
-        }  # fmt: skip
-        return do[request["do"]](library, request)
+        do: Callable[[abi.Library, Request], Reply] = getattr(self, f"_{request['do']}")
+        return do(library, request)
 
     def _load(self, paths: list[str]) -> abi.Library:
         """Load the driver (first path) and modules (the others), each once."""
