@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.compile import compiler, cutlass_tree
+from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.compile.nvcc import NvccToolchain
+from tileseer.compile.trees import CUTLASS
 from tileseer.conv import problem
 from tileseer.conv.operation import Operation
 from tileseer.core.cache import Cache, default_folder
@@ -28,7 +29,7 @@ from tileseer.families.cutlass.kernel import frame, parse
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import problem_sets
-from tileseer.settings.compile import CompileSettings, CutlassSettings
+from tileseer.settings.compile import CompileSettings
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
@@ -42,7 +43,7 @@ NAMES = (
 def libraries(tmp_path_factory):
     """Units, results, and the paths of driver and module."""
     try:
-        found, tree = compiler.find(SETTINGS), cutlass_tree.tree(CutlassSettings())
+        found, tree = compiler.find(SETTINGS), CUTLASS.tree(None)
     except UserError as error:
         if "TILESEER_NEEDS_NVCC" in os.environ:
             raise

@@ -13,7 +13,7 @@ import faulty_hipcc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_hipcc import Machine, name, units
+from test_hipcc import Machine, units
 
 from tileseer.compile import machine_code
 
@@ -62,7 +62,7 @@ def test_a_fault_in_one_call_leaves_no_trace(machine, how, call):
 @pytest.mark.parametrize("how", ["crash", "kill -9", "hang", "nothing", "another kernel"])
 def test_a_fault_that_comes_again_costs_one_kernel_and_is_not_kept(machine, how):
     right = undisturbed(machine)
-    let(machine, how=how, kernel=name(units(*TEXTS)[1].kernel))
+    let(machine, how=how, kernel=units(*TEXTS)[1].kernel.name)
     made = compiled(machine)
     assert made[0] == right[0]
     assert made[1].status == {"hang": "compile_timeout", "kill -9": "compile_memory"}.get(how, "compile_error")
