@@ -1,6 +1,7 @@
 import os
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -100,7 +101,7 @@ def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
     path = tmp_path / "j.csv"
     path.write_text("kernel,latency\n")
-    for use in (journal.read, Journal, journal_index.of):
+    for use in (journal.read, Journal, lambda path: journal_index.of(path, np.array([], "S16"))):
         with pytest.raises(UserError, match=r"j\.csv: line 1"):
             use(path)
     assert path.read_text() == "kernel,latency\n"

@@ -3,7 +3,6 @@
 import os
 from collections import Counter
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,8 +101,7 @@ def test_lines_that_are_no_measurement_are_passed_over(tmp_path):
 def test_exactly_the_lines_of_the_asked_kernels_are_read_in_their_order(order, asked, tmp_path_factory):
     path = tmp_path_factory.mktemp("order") / "j.csv"
     append(path, *(measurement(n, problem_idx=place) for place, n in enumerate(order)))
-    found = journal_index.of(path)
-    lines = found.of(pa.array([KERNELS[n] for n in sorted(asked)], pa.string()).to_numpy(False).astype("S"))
+    lines = journal_index.of(path, np.array([KERNELS[n] for n in sorted(asked)], "S16"))
     read = journal.read_lines(path, lines.tolist()).to_pylist()
     whole = journal.read(path)[0].to_pylist()
     assert sorted(row["problem_idx"] for row in read) == [place for place, n in enumerate(order) if n in asked]

@@ -14,12 +14,7 @@ def main(
 
     support: support tables, one a chunk
     build: build tables, one a chunk
-    product: GPU product in the hardware table
-    coefficients: of the simulated device
-    journal: CSV that measurements are appended to
     aliases: kernels that are not measured, because another one is for them
-    driver: measuring driver, for a real GPU
-    modules: kernel libraries, one a build table
     """
     from tileseer.active import stage
     from tileseer.benchmark.session import Session

@@ -11,10 +11,8 @@ def main(
 ) -> str:  # fmt: skip
     """Train the reference's model of one operation on the rows that ours learns from: a baseline for validation.
 
-    product: product of the hardware table that the times belong to
     output: folder of the model and its spec
     trees: without it, as many as the reference has
-    threads: the model does not depend on it
     """
     from tileseer.baseline import reference_trainer
     from tileseer.core import documents

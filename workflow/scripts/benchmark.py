@@ -13,12 +13,7 @@ def main(
 ) -> str:  # fmt: skip
     """Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated.
 
-    product: GPU product in the hardware table
-    coefficients: of the simulated device
-    journal: CSV that measurements are appended to
     aliases: kernels that are not measured, because another one is for them
-    driver: measuring driver, for a real GPU
-    modules: kernel libraries, one a build table
     repeats: journal of repeat measurements
     chosen: pairs of training problems to measure; without it, all
     recording: table that the recorded device replays

@@ -13,10 +13,8 @@ def main(
     """Compile one chunk of kernels, or estimate what they would cost; one Parquet row a kernel.
 
     headers: bundle of the chunk
-    product: GPU product in the hardware table
     native: folder of the launchers (workflow/native)
     costs: CPU seconds and memory of the builds
-    plan: what each chunk holds (TSV)
     """
     from tileseer.compile import stage
     from tileseer.core import parquet

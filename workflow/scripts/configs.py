@@ -12,7 +12,6 @@ def main(
     """Enumerate the kernels of one arch and operation: one Parquet row a kernel, and the plan of chunks.
 
     rejected: refused combinations (TSV)
-    plan: what each chunk holds (TSV)
     """
     from tileseer.configs import stage
     from tileseer.conv.operation import Operation

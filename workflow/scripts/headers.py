@@ -11,12 +11,7 @@ def main(
 ) -> str:  # fmt: skip
     """Emit the C++ files of one chunk of kernels as one bundle.
 
-    configs: kernel table (Parquet)
-    templates: folder of C++ templates
-    api: table of CK Tile names (config/ck_api.yaml)
     bundle: tar to write
-    level: level of the CK Tile API; without it, the newest
-    plan: what each chunk holds (TSV)
     """
     from tileseer.configs import kernel_table
     from tileseer.core import bundle as bundles

@@ -11,9 +11,7 @@ def main(
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 
-    product: product of the hardware table that the times belong to
     output: folder of the model and of what is published with it
-    threads: the model does not depend on it
     """
     from tileseer.dataset import schema
     from tileseer.gpu import hardware as products

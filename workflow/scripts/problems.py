@@ -9,7 +9,6 @@ def main(operation: str, ndims: list[int], problems: Output, uses: Output, setti
     """Collect the problems of one operation: those to train on, and layers of unseen networks to validate on.
 
     ndims: numbers of spatial dimensions
-    uses: which run of a network needs which problem
     """
     from tileseer.conv.operation import Operation
     from tileseer.core import parquet

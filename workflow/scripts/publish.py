@@ -15,8 +15,8 @@ def main(
 ) -> str:  # fmt: skip
     """Publish the trained and validated models of one arch as the directory that a client loads.
 
-    training: folders that the model stage wrote
     validation: reports of the validation stage, any order
+    training: folders that the model stage wrote
     serving: folders of the serving stage, any order
     models: model directory to write
     operations: those that made_from is about

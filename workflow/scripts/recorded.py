@@ -12,7 +12,6 @@ def main(
     """Replay what a real GPU measured: one operation of a recording as a dataset.
 
     recording: folder with recording.json
-    product: product of the hardware table that the times belong to
     tables: files of the recording that this operation reads
     """
     from tileseer.conv.operation import Operation

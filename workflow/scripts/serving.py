@@ -12,13 +12,10 @@ def main(
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: small model, C++ header, known problems and kernel list.
 
-    training: folder that the model stage wrote
     template: template of the C++ header
     api: table of CK Tile names, for the registry keys
     coefficients: of the resource estimates
     output: folder of the files
-    layers: table of layers that says the families of networks
-    threads: the files do not depend on it
     """
     from tileseer.serving import stage
 

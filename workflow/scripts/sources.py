@@ -11,11 +11,7 @@ def main(
 ) -> str:  # fmt: skip
     """Unpack all C++ of one operation into a folder, with what a build needs around the kernels.
 
-    configs: kernel table (Parquet)
     bundles: bundles of all chunks
-    templates: folder of C++ templates
-    api: table of CK Tile names (config/ck_api.yaml)
-    level: level of the CK Tile API; without it, the newest
     """
     from tileseer.configs import kernel_table
     from tileseer.core import bundle, parquet

@@ -12,7 +12,6 @@ def main(
 ) -> str:  # fmt: skip
     """Decide on the CPU which pairs of one chunk's kernels and the problems can run: by our rules, or by the library.
 
-    product: GPU product in the hardware table
     headers: bundle of the chunk; for the library's checks, as native and disagreements
     native: folder of hip_stand_in.cpp
     disagreements: where the library and our rules differ

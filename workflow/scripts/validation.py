@@ -12,13 +12,8 @@ def main(
 ) -> str:  # fmt: skip
     """Score a trained model on the validation split of its dataset: problems that it has never seen.
 
-    training: folder that the model stage wrote
-    coefficients: of the simulated device
-    uses: which run of a network needs which problem
     baseline: folder that the baseline stage wrote, to compare with
     chosen: pairs that active measuring chose, for its learning curve
-    layers: table of layers that says the families of networks
-    threads: the report does not depend on it
     """
     from tileseer.core import documents
     from tileseer.settings.model import ValidationSettings

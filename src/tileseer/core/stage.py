@@ -46,6 +46,25 @@ EXPECTED = "TILESEER_STAGE"
 TALLY = "TILESEER_TALLY"
 """File that counts what the jobs of a run did."""
 
+HELPS = {
+    "settings": "sections of config.yaml as JSON, or a file of them",
+    "api": "table of CK Tile names (config/ck_api.yaml)",
+    "coefficients": "of the simulated device",
+    "configs": "kernel table (Parquet)",
+    "driver": "measuring driver, for a real GPU",
+    "journal": "CSV that measurements are appended to",
+    "layers": "table of layers that says the families of networks",
+    "level": "level of the CK Tile API; without it, the newest",
+    "modules": "kernel libraries, one a build table",
+    "plan": "what each chunk holds (TSV)",
+    "product": "product of the GPU in the hardware table",
+    "templates": "folder of C++ templates",
+    "threads": "no result depends on it",
+    "training": "folder that the model stage wrote",
+    "uses": "which run of a network needs which problem",
+}
+"""Options of several scripts. Others, and what differs, stand in the docstring of a script."""
+
 Part = Callable[[Mapping[str, Any]], str]
 
 
@@ -98,7 +117,7 @@ def _kinds(function: Callable[..., str]) -> dict[str, str]:
 
 def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
     description, _, rest = (function.__doc__ or "").partition("\n\n")
-    helps = dict(re.findall(r"^\s*(\w+): (.*)$", rest, re.M))
+    helps = HELPS | dict(re.findall(r"^\s*(\w+): (.*)$", rest, re.M))
     parser = argparse.ArgumentParser(description=description)
     kinds = _kinds(function)
     defaults = function.__defaults__ or ()
@@ -110,9 +129,8 @@ def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
         given: dict[str, Any] = {"default": default_of[name]} if name in default_of else {"required": True}
         if several:
             given["nargs"] = "*" if name in default_of else "+"
-        said = helps.get(name) or {"Settings": "sections of config.yaml as JSON, or a file of them"}.get(kind)
         option = "--" + name.replace("_", "-")
-        parser.add_argument(option, dest=name, type=types.get(element, Path), help=said, **given)
+        parser.add_argument(option, dest=name, type=types.get(element, Path), help=helps.get(name), **given)
     return parser
 
 
