@@ -17,7 +17,7 @@ def main(
     aliases: kernels that are not measured, because another one is for them
     """
     from tileseer.active import stage
-    from tileseer.benchmark.session import Session
+    from tileseer.benchmark.run import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
     return stage.choose(session, support, build, problems, aliases, modules, chosen)

@@ -20,7 +20,7 @@ def main(
     shares: jobs that share the budget
     """
     from tileseer.benchmark import stage
-    from tileseer.benchmark.session import Session
+    from tileseer.benchmark.run import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
     return stage.measure(session, chunk, support, build, problems, aliases, chosen, modules, shares, repeats, receipt)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tileseer.active import choice
 from tileseer.active.choice import Pool, Round
 from tileseer.benchmark import chosen_pairs, journal, receipt, run
-from tileseer.benchmark.session import Session
+from tileseer.benchmark.run import Session
 from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
 from tileseer.devices import registry

@@ -1,8 +1,8 @@
-"""Measure the pairs of one chunk that the journal does not hold yet."""
+"""Measure the pairs that a journal does not hold yet."""
 
 import hashlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +13,38 @@ from tileseer.benchmark import journal, journal_index, receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal
 from tileseer.conv.implicit_gemm import implicit_gemm
+from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core.progress import Progress
+from tileseer.core.stage import Settings
+from tileseer.devices import registry
 from tileseer.devices.base import STATUSES, Device, Times
+from tileseer.gpu import hardware as products
+from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
+
+
+class Session:
+    """One job that measures, from the options of its script."""
+
+    def __init__(
+        self, arch: str, operation: str, settings: Settings, hardware: Path, product: str, coefficients: Path,
+        journal: Path, driver: Path | None,
+    ) -> None:  # fmt: skip
+        self.arch, self.operation, self.journal = arch, Operation.parse(operation), journal
+        self.settings = BenchmarkSettings.of(settings, "benchmark")
+        self.locking = LockSettings.of(settings, "lock")
+        self._source = registry.Source(
+            settings=self.settings,
+            hardware=products.get(hardware, product),
+            coefficients=coefficients,
+            driver=driver,
+            operation=operation,
+            details=journal.with_suffix(".details.jsonl"),
+        )
+
+    def source_of(self, tables: list[pa.Table], modules: list[Path]) -> registry.Source:
+        """Source of the device for the kernels of some build tables and their modules, one a table."""
+        return replace(self._source, modules=registry.modules_of(tables, modules))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from tileseer.benchmark import budget, chosen_pairs, journal, receipt, repeats, run
-from tileseer.benchmark.session import Session
+from tileseer.benchmark.run import Session
 from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
 from tileseer.core.stage_store import Unfinished

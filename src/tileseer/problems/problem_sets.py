@@ -95,7 +95,8 @@ def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed:
         numbers = stream.sample(range(size), size)
     # Lazily: of a large product few are looked at.
     possible = (_problem(_combination(axes, number), section, operation, where) for number in numbers)
-    valid = (problem for problem in possible if problem is not None and _within(problem, limits))
+    most_flop, most_bytes = limits.max_gflop * 1e9, limits.max_tensor_mib * 2**20
+    valid = (p for p in possible if p is not None and p.flop <= most_flop and 2 * p.largest_tensor <= most_bytes)
     drawn = list(itertools.islice(valid, section.count))
     if section.count is not None and len(drawn) < section.count:
         raise UserError(f"{where}: count is {section.count}, but only {len(drawn)} combinations are valid")
@@ -145,11 +146,6 @@ def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operati
         return Problem.from_dims(operation.variant, operation.dtype, **full)
     except UserError as error:
         raise UserError(f"{where}: {error}") from error
-
-
-def _within(problem: Problem, limits: Limits) -> bool:
-    largest = 2 * problem.largest_tensor
-    return problem.flop <= limits.max_gflop * 1e9 and largest <= limits.max_tensor_mib * 2**20
 
 
 def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[Entry]:

@@ -1,6 +1,6 @@
 """The problems of one operation: what is trained on, and which runs of unseen networks it is judged on."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,11 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     tables = {name: layers.read(Path(name)) for name in (settings.networks, settings.validation)}
     for name, table in tables.items():
         layers.assert_splits(table, name)
-    wanted = _filter(settings.filter)
+    asked = row_filter.parse(settings.filter, KINDS, "problems.filter") if settings.filter else None
+
+    def wanted(entry: Entry) -> bool:
+        return asked is None or asked.keeps(vars(entry.problem))
+
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
     chosen_runs = problem_sets.sample_runs(
@@ -77,13 +81,6 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
     nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
     return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
-
-
-def _filter(text: str) -> Callable[[Entry], bool]:
-    if not text:
-        return lambda entry: True
-    asked = row_filter.parse(text, KINDS, "problems.filter")
-    return lambda entry: asked.keeps(vars(entry.problem))
 
 
 def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:

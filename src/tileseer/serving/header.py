@@ -52,7 +52,7 @@ def render(
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,
-        "candidates": _candidates(ordered, order, pruned[order]),
+        "candidates": list(zip(ordered["kernel"], ordered["split_k"], order, map(literal, pruned[order]), strict=True)),
         "offset": [literal(value) for value in cascade.offset],
         "short_lists": cascade.short_lists,
         "known": list(zip(known_dims, position[known["row"].to_numpy()].tolist(), strict=True)),
@@ -137,9 +137,3 @@ def _below(threshold: float) -> np.float32:
     """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
     near = np.float32(threshold)
     return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
-
-
-def _candidates(ordered: pd.DataFrame, order: np.ndarray, pruned: np.ndarray) -> list[tuple[str, int, int, str]]:
-    """Kernel, split-K, row of candidates.parquet, and whether the kernel is in the pruned set."""
-    columns = ordered["kernel"].tolist(), ordered["split_k"].tolist(), order.tolist(), pruned.tolist()
-    return [(kernel, split_k, row, literal(own)) for kernel, split_k, row, own in zip(*columns, strict=True)]

@@ -18,11 +18,9 @@ from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
 from tileseer.validation.schema import (
     Ahead,
-    Distance,
     Oracle,
     PipelineCount,
     ReferenceTrainer,
-    Run,
     Stratum,
     Validation,
 )
@@ -62,7 +60,11 @@ def evaluate(
     if reference is not None:
         parts["reference_trainer"] = _against(scored, ranking.score(measurements, reference, supported))
     if uses is not None:
-        parts["end_to_end"], parts["by_distance"] = _networks(scored, floor, uses)
+        keys = problems["problem_key"]
+        gflop = np.array([problem.flop for problem in from_frame(problems)]) / 1e9
+        best = efficiency.problem_best(measurements)[scored.rows]
+        parts["end_to_end"] = end_to_end.of_runs(uses, keys, gflop, best, scored.picked, floor.selectors())
+        parts["by_distance"] = end_to_end.by_distance(uses, keys, lambda part: _stratum(scored, floor, part))
     return Validation(
         operation=measurements.operation,
         arch=measurements.arch,
@@ -121,17 +123,6 @@ def _stratum(scored: Scored, floor: Floor, part: np.ndarray) -> Stratum:
         interval=bootstrap.intervals(picked),
         within_2_percent=ranking.within(picked),
         noise_floor=floor.summary(part),
-    )
-
-
-def _networks(scored: Scored, floor: Floor, uses: pd.DataFrame) -> tuple[list[Run], list[Distance]]:
-    """What the picks cost whole runs of networks, and their efficiency by distance to the training problems."""
-    keys = scored.problems["problem_key"]
-    gflop = np.array([problem.flop for problem in from_frame(scored.problems)]) / 1e9
-    best = efficiency.problem_best(scored.measurements)[scored.rows]
-    return (
-        end_to_end.of_runs(uses, keys, gflop, best, scored.picked, floor.selectors()),
-        end_to_end.by_distance(uses, keys, lambda part: _stratum(scored, floor, part)),
     )
 
 

@@ -104,7 +104,9 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
     settings = settings.model_copy(update={"search_trials": 0})
     train_problems = (measurements.problems["split"] == "train").to_numpy()
     train = train_problems[measurements.problem]
-    drawn = _drawn(measurements)
+    problem = draws.of_names(measurements.problems["problem_key"])[measurements.problem]
+    candidate = draws.of_names(measurements.candidates["candidate"])[measurements.candidate]
+    drawn = draws.shares(draws.of_pairs(problem, candidate))
     known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
 
     def learnt(few: Measurements, weights: Sequence[float]) -> Learnt:
@@ -114,7 +116,8 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
     for share in PRIOR_SHARES:
         keep = ~train | (drawn < share)
         few = measurements.only(keep)
-        if share and _groups(few, settings) < settings.folds:
+        ran = few.problem[train[keep] & (few.status == efficiency.OK)]
+        if share and few.problems[settings.cv_group].iloc[ran].nunique() < settings.folds:
             continue
         if share == 0:
             alone = _prior_alone(measurements, known, hardware)
@@ -129,31 +132,15 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
     """The round in which each row was chosen, int [n]; -1 for rows that were not."""
-    names = ["kernel_id", "split_k", "problem_key"]
-    frame = chosen.to_pandas()
-    keys = pd.MultiIndex.from_frame(frame[names].astype({"kernel_id": str, "split_k": "int64", "problem_key": str}))
-    candidates = measurements.candidates
-    rows = pd.MultiIndex.from_arrays(
-        [
-            candidates["kernel_id"].astype(str).to_numpy()[measurements.candidate],
-            candidates["split_k"].to_numpy(np.int64)[measurements.candidate],
-            measurements.problems["problem_key"].astype(str).to_numpy()[measurements.problem],
-        ]
+    problems, candidates = measurements.problems, measurements.candidates
+    rows = pd.DataFrame(
+        {
+            "kernel_id": candidates["kernel_id"].to_numpy(str)[measurements.candidate],
+            "split_k": candidates["split_k"].to_numpy()[measurements.candidate],
+            "problem_key": problems["problem_key"].to_numpy(str)[measurements.problem],
+        }
     )
-    at = keys.get_indexer(rows)
-    return np.where(at >= 0, frame["round"].to_numpy()[at], -1)
-
-
-def _drawn(measurements: Measurements) -> np.ndarray:
-    """A number in 0..1 of each row, float64 [n], that depends on the names of problem and candidate only."""
-    problem = draws.of_names(measurements.problems["problem_key"])[measurements.problem]
-    candidate = draws.of_names(measurements.candidates["candidate"])[measurements.candidate]
-    return draws.shares(draws.of_pairs(problem, candidate))
-
-
-def _groups(few: Measurements, settings: TrainingParameters) -> int:
-    train = (few.problems["split"] == "train").to_numpy()[few.problem] & (few.status == efficiency.OK)
-    return int(few.problems[settings.cv_group].iloc[few.problem[train]].nunique())
+    return rows.merge(chosen.to_pandas(), "left")["round"].fillna(-1).to_numpy(int)
 
 
 def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> int:

@@ -1,8 +1,8 @@
 """One convolution as a network ran it, and how it becomes a row of the table of layers, or why not."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from tileseer.conv.layers import Layer
 from tileseer.conv.operation import VARIANTS
@@ -90,19 +90,16 @@ class Observed:
 
 def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
     """Distinct layers of a run in order of execution, and how many were left out for which reason."""
-    first: dict[tuple[object, ...], str] = {}
-    count: Counter[tuple[object, ...]] = Counter()
+    found: dict[tuple[object, ...], Layer] = {}
     left_out: Counter[str] = Counter()
     for conv in observed:
         if fault := conv.fault():
             left_out[fault] += 1
             continue
-        key = (conv.dims(), conv.directions, LAYOUTS[len(conv.image)])
-        first.setdefault(key, conv.layer)
-        count[key] += 1
-    return [_layer(network, run, name, key, count[key]) for key, name in first.items()], left_out
-
-
-def _layer(network: str, run: str, name: str, key: Sequence[object], occurrences: int) -> Layer:
-    dims, directions, layout = key
-    return Layer(network, run, name, dims, occurrences, directions, layout)  # type: ignore[arg-type]
+        layer = Layer(
+            network, run, conv.layer, conv.dims(), directions=conv.directions, layout=LAYOUTS[len(conv.image)]
+        )
+        key = (layer.dims, layer.directions, layer.layout)
+        before = found.get(key)
+        found[key] = replace(before, occurrences=before.occurrences + 1) if before else layer
+    return list(found.values()), left_out
