@@ -87,15 +87,15 @@ def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> 
         if number + 1 == settings.rounds or left <= 0:
             break
         score = _scores(pool, matrix, tflops, settings.seed)
-        before, picks = (
-            picks,
-            cross_validation.picks(pool.problem, np.where(np.isnan(tflops) & (round_of >= 0), -np.inf, score)),
-        )
+        failed = np.isnan(tflops) & (round_of >= 0)
+        before, picks = picks, cross_validation.picks(pool.problem, np.where(failed, -np.inf, score))
         if before is not None:
             changed = float(np.mean(score[picks] - score[before] > AS_GOOD))
             if changed <= settings.stable:
                 break
-        chosen = _most_promising(pool, score, round_of, left // (settings.rounds - number - 1))
+        unmeasured = np.flatnonzero(round_of == UNMEASURED)
+        pairs = left // (settings.rounds - number - 1)
+        chosen = unmeasured[_first_of_each(pool.problem[unmeasured], -score[unmeasured], pairs)]
         if not len(chosen):
             break
     return rounds
@@ -107,15 +107,6 @@ def design(pool: Pool, pairs: float, seed: int) -> np.ndarray:
     Every problem has some, or the model knows nothing of its level; the draw spreads them over the candidates.
     """
     return _first_of_each(pool.problem, _draw(pool, seed), pairs)
-
-
-def _most_promising(pool: Pool, score: np.ndarray, round_of: np.ndarray, pairs: int) -> np.ndarray:
-    """About ``pairs`` unmeasured pairs, rising, the same share of each problem's: those of the highest score."""
-    open_ = round_of == UNMEASURED
-    if not open_.any():
-        return np.array([], np.int64)
-    left = np.flatnonzero(open_)
-    return left[_first_of_each(pool.problem[left], -score[left], pairs)]
 
 
 def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.ndarray:

@@ -68,12 +68,12 @@ class Rows:
         """Yield all rows (``SCHEMA``) by problem, kernel and split-K, ``ROW_GROUP`` at a time, at least once."""
         builds = pa.concat_tables(self._builds).combine_chunks()
         sources = [
-            (_typed(builds, np.concatenate(self._has_build)), "build"),
-            (_typed(self._problems, self._has_problem), "problem"),
+            (typed(builds, np.concatenate(self._has_build)), "build"),
+            (typed(self._problems, self._has_problem), "problem"),
         ]
         for name, known in self._words.items():
             words = pa.table({name: pa.array(known, pa.string())})
-            sources.append((_typed(words, np.ones(len(known), bool)), name))
+            sources.append((typed(words, np.ones(len(known), bool)), name))
         kernel = pc.rank(builds["kernel"], tiebreaker="dense")
         order = [(name, "ascending") for name in ("problem", "kernel", "split_k")]
         left = ROW.empty_table()
@@ -106,7 +106,7 @@ def _numbers(words: pa.Array, known: dict[str, int]) -> np.ndarray:
     return np.array(numbers, np.int32)[encoded.indices.to_numpy()]
 
 
-def _typed(table: pa.Table, present: np.ndarray) -> pa.Table:
+def typed(table: pa.Table, present: np.ndarray) -> pa.Table:
     """Table in the types of ``SCHEMA``: names over an alphabetical dictionary of those that are present."""
     columns = {}
     for name in table.column_names:

@@ -23,8 +23,9 @@ from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
+from tileseer.dataset.dataset_rows import typed
 from tileseer.dataset.provenance import DatasetProvenance, Recording
-from tileseer.dataset.schema import CODE, NAME, SCHEMA
+from tileseer.dataset.schema import BUILD, CODE, SCHEMA
 from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
 from tileseer.families.registry import of_kernels
@@ -115,7 +116,7 @@ def _rows(
     drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
     columns: dict[str, np.ndarray] = {
         **{str(name): column.to_numpy()[p] for name, column in problems.items()},
-        **{name: candidates[name].to_numpy()[q] for name in _OF_CANDIDATE},
+        **{name: candidates[name].to_numpy()[q] for name in (*BUILD, "split_k") if name not in CODE},
         "alias_of": np.full(len(p), ""),
         "status": status,
         "reason": reason,
@@ -127,10 +128,8 @@ def _rows(
         "sentinel": np.where(known, drift[at], np.nan),
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
-    return pa.table([_column(columns[field.name], field) for field in SCHEMA], schema=SCHEMA)
-
-
-_OF_CANDIDATE = ("kernel", "kernel_id", "split_k", "resources_from", "vgprs", "lds_bytes", "occupancy")
+    table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in SCHEMA.names})
+    return typed(table, np.ones(len(p), bool)).cast(SCHEMA)
 
 
 def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame) -> np.ndarray:
@@ -145,11 +144,3 @@ def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFr
     position = np.full((len(problems), len(candidates)), -1, np.int64)
     position[problem[pairs["problem"].to_numpy()], candidate] = np.arange(len(pairs))
     return position
-
-
-def _column(values: np.ndarray, field: pa.Field) -> pa.Array:
-    if field.type == NAME:
-        # Sorted, so that the file does not depend on which name came first.
-        words, codes = np.unique(values.astype(str), return_inverse=True)
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(words.tolist(), pa.string()))
-    return pa.array(values, from_pandas=True).cast(field.type)

@@ -1,17 +1,14 @@
 """Sets of candidates that hold a near-best one with a chosen confidence, by conformal prediction for new groups.
 
-For each training problem, a model that has not seen the problem's layer family says how far below its pick the first
-candidate stands that is within the tolerance of the best (``gap``, in ``model.units`` of the problem). A set
-of all candidates within a depth holds a near-best one of the problems whose gap is at most that depth.
+A model that has not seen a training problem's layer family says how far below its pick the first candidate stands that
+is near the best (``gap``, in ``model.units`` of the problem). A set of all candidates within a depth holds a near-best
+one of the problems whose gap is at most that depth.
 
-Layers of one network are alike, and what is asked about is a layer of a network that is new. So the groups are
-exchangeable, not the problems: each of n groups has the weight 1 / (n + 1), shared by its problems, and the new one has
-the rest, with a gap that may be anything. The depth for a confidence is the smallest below which so much weight lies
-(conformal prediction for two-layer hierarchical models). Groups are families of networks where the training problems
-have enough of them, else layer families. 2D and 3D have gaps of their own where there are enough groups.
-
-The gaps are those of the cross-validation's models, which are weaker than the published one, so sets are rather too
-large. The coverage on networks that no model has seen is measured and published beside the promise.
+Layers of one network are alike, and what is asked about is a layer of a network that is new. So groups are
+exchangeable, not problems: families of networks where there are enough of them, else layer families. Each of n groups
+has the weight 1 / (n + 1), shared by its problems, and the new one has the rest, with a gap that may be anything
+(conformal prediction for two-layer hierarchical models). The gaps are of cross-validation's models, which are weaker
+than the published one, so sets are rather too large; the coverage is measured and published beside the promise.
 """
 
 import math

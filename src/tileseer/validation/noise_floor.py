@@ -1,12 +1,9 @@
 """What an efficiency could be at best: the figures of selectors that know more than any model can.
 
-An efficiency is a pick's time against the best time of its problem, and the best of many noisy times is a lucky one
-(the winner's curse). So even a selector that knows every true time scores below 100 %. It is shown beside every
-figure, and each figure is given against the best *true* time as well.
-
-Where true times come from: of the simulated device the formula with its reproducible deviation gives them exactly.
-Of other devices only the spread of the timed launches is known; then the measured times stand for the true ones and
-noise of that spread is drawn around them again (a parametric bootstrap).
+The best of many noisy times is a lucky one (the winner's curse), so even a selector that knows every true time scores
+below 100 %. It is shown beside every figure, and each figure is given against the best *true* time as well. Of the
+simulated device the formula with its reproducible deviation gives true times exactly. Of other devices the measured
+times stand for them, and noise of the spread of the launches is drawn around them again (a parametric bootstrap).
 """
 
 from dataclasses import dataclass

@@ -27,21 +27,11 @@ class _Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _CONVOLUTION:
-            self.found.append(self._observed(*args))
+            self.found.append(self._observed(args))
         return func(*args, **(kwargs or {}))
 
-    def _observed(
-        self,
-        image: torch.Tensor,
-        weight: torch.Tensor,
-        bias: torch.Tensor | None,
-        stride: list[int],
-        pad: list[int],
-        dilation: list[int],
-        transposed: bool,
-        output_pad: list[int],
-        groups: int,
-    ) -> Observed:
+    def _observed(self, args: Any) -> Observed:
+        image, weight, _, stride, pad, dilation, transposed, output_pad, groups = args
         axes = weight.dim() - 2
         filters = weight.shape[1] * groups if transposed else weight.shape[0]
         return Observed(
