@@ -4,14 +4,13 @@ The pairs of a part are those of the support table, its measurements the rows of
 journal is read once; the rows of each part wait in a file of their own.
 """
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from tileseer.dataset.spill import Spill
 
 BASE_MIB = 256
 """Python, its libraries, and what there is of every chunk."""
@@ -22,6 +21,26 @@ PAIR_BYTES = 2048
 def pairs_at_once(memory_mib: int) -> int:
     """Pairs of a part with which the dataset stage takes at most ``memory_mib``."""
     return max(1, ((memory_mib - BASE_MIB) << 20) // PAIR_BYTES)
+
+
+class Spill:
+    """Rows of one schema in numbered parts, which wait in files without names until each is read."""
+
+    def __init__(self, parts: int, schema: pa.Schema, folder: Path) -> None:
+        self._files = [tempfile.TemporaryFile(dir=folder) for _ in range(parts)]  # noqa: SIM115
+        self._writers = [pa.ipc.new_stream(file, schema) for file in self._files]
+
+    def add(self, rows: pa.Table, part: np.ndarray) -> None:
+        """Append each row to its part, int [n]; -1 drops it."""
+        for number in np.unique(part[part >= 0]):
+            self._writers[number].write_table(rows.filter(pa.array(part == number)))
+
+    def read(self, part: int) -> pa.Table:
+        """Rows of a part in the order in which they were added, once."""
+        self._writers[part].close()
+        with self._files[part] as file:
+            file.seek(0)
+            return pa.ipc.open_stream(file).read_all()
 
 
 def parts(

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tileseer.dataset.chunk_parts import Spill
 from tileseer.dataset.schema import BUILD, NAME, PROBLEM, SCHEMA
-from tileseer.dataset.spill import Spill
 
 ROW_GROUP = 1 << 20
 """Rows of a row group of the dataset."""
