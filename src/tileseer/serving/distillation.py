@@ -43,23 +43,19 @@ def augmentation(dims: np.ndarray, count: int, seed: int) -> np.ndarray:
     rows[:, _AT["N"]] = np.maximum(np.rint(rows[:, _AT["N"]] * factor(BATCH)), 1)
     image = factor(IMAGE)
     for name in ("Di", "Hi", "Wi"):
-        size = rows[:, _AT[name]]
-        rows[:, _AT[name]] = np.where(size > 1, np.maximum(np.rint(size * image), 1), size)
+        old = rows[:, _AT[name]]
+        rows[:, _AT[name]] = np.where(old > 1, np.maximum(np.rint(old * image), 1), old)
     groups = rows[:, _AT["G"]]
     for name in ("C", "K"):
         own = rows[:, _AT[name]] // groups
         unit = np.where(own % UNIT == 0, UNIT, 1)
         changed = np.maximum(np.rint(own * factor(CHANNELS) / unit), 1).astype(np.int64) * unit
         rows[:, _AT[name]] = groups * np.where(own > 1, changed, own)
-    return rows[_fits(rows)]
-
-
-def _fits(rows: np.ndarray) -> np.ndarray:
-    fits = np.ones(len(rows), bool)
-    for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
+    fits = np.ones(count, bool)
+    for size, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
         reach = rows[:, _AT[f"dilation_{axis}"]] * (rows[:, _AT[extent]] - 1) + 1
-        fits &= rows[:, _AT[image]] + 2 * rows[:, _AT[f"pad_{axis}"]] >= reach
-    return fits
+        fits &= rows[:, _AT[size]] + 2 * rows[:, _AT[f"pad_{axis}"]] >= reach
+    return rows[fits]
 
 
 def distill(

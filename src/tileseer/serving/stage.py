@@ -26,18 +26,8 @@ from tileseer.families.registry import of_arch
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
-from tileseer.serving import distillation, guarantee, header, kernel_set, known_problems
+from tileseer.serving import distillation, guarantee, header, kernel_set, known_problems, schema
 from tileseer.serving.cascade import Cascade, by_name
-from tileseer.serving.schema import (
-    Cost,
-    Efficiencies,
-    Guarantee,
-    KernelEntry,
-    Kernels,
-    Losses,
-    NoEstimates,
-    Serving,
-)
 from tileseer.settings.model import ServingParameters, ServingSettings
 from tileseer.validation import ranking
 
@@ -50,9 +40,9 @@ class Served:
     """LightGBM text."""
     header: str
     known: pa.Table
-    kernels: Kernels
-    figures: Serving
-    estimates: Coefficients | NoEstimates
+    kernels: schema.Kernels
+    figures: schema.Serving
+    estimates: Coefficients | schema.NoEstimates
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
@@ -142,7 +132,7 @@ def build(
         ),
         known=known,
         kernels=kernels,
-        figures=Serving(
+        figures=schema.Serving(
             **origin.model_dump(),
             feature_set=served.family.features,
             trees=quick.num_trees(),
@@ -151,14 +141,14 @@ def build(
             validation=_cost(unseen, dims, scores, runs, served, own, achieved),
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
-        estimates=coefficients if served.family.part("resources").FORMULAS else NoEstimates(),
+        estimates=coefficients if served.family.part("resources").FORMULAS else schema.NoEstimates(),
     )
 
 
 def _kernels(
     measurements: Measurements, origin: Origin, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path,
     settings: ServingParameters,
-) -> Kernels:  # fmt: skip
+) -> schema.Kernels:  # fmt: skip
     """The kernels of the pool and the pruned set."""
     number, names = pd.factorize(pool["kernel"], sort=True)
     by_kernel = kernel_set.by_kernel(achieved, number, len(names))
@@ -166,7 +156,7 @@ def _kernels(
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
     entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, measurements.arch)
-    return Kernels(
+    return schema.Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
         "measured best against measured best; `oracle_within_pruned` is that share, in percent",
@@ -178,14 +168,14 @@ def _kernels(
             for name, rows in parts.items()
         },
         pruned=[str(names[number]) for number in chosen],
-        kernels=[KernelEntry(**entry) for entry in entries],
+        kernels=[schema.KernelEntry(**entry) for entry in entries],
     )
 
 
 def _cost(
     rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, served: Cascade,
     own: np.ndarray, achieved: np.ndarray,
-) -> Cost:  # fmt: skip
+) -> schema.Cost:  # fmt: skip
     """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
     everything = np.arange(len(rows))
 
@@ -196,12 +186,12 @@ def _cost(
     quick, _ = served.pick(dims[rows])
     few, _ = served.pick(dims[rows], own)
     full, small, pruned = reached(best), reached(quick), reached(few)
-    return Cost(
+    return schema.Cost(
         n_problems=len(rows),
-        efficiency=Efficiencies(
+        efficiency=schema.Efficiencies(
             full_model=Summary.of(full), served_model=Summary.of(small), served_from_pruned_set=Summary.of(pruned)
         ),
-        loss_of_mean=Losses(
+        loss_of_mean=schema.Losses(
             served_model=efficiency.percent(full.mean() - small.mean()),
             served_from_pruned_set=efficiency.percent(full.mean() - pruned.mean()),
         ),
@@ -212,14 +202,14 @@ def _cost(
 def _guarantee(
     problems: pd.DataFrame, rows: np.ndarray, out_of_fold: pd.DataFrame, networks: Mapping[str, str],
     scores: np.ndarray, achieved: np.ndarray,
-) -> Guarantee:  # fmt: skip
+) -> schema.Guarantee:  # fmt: skip
     """Calibration of ``select --confidence`` and its coverage on the validation problems ``rows``."""
     groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)
     calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
     gaps = guarantee.calibrate(calibrating)
     unseen = problems.iloc[rows]
     families_of_networks = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
-    return Guarantee(
+    return schema.Guarantee(
         meaning="the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
         "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
         "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",

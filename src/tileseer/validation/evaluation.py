@@ -13,17 +13,9 @@ from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
-from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, ties
+from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, schema, ties
 from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
-from tileseer.validation.schema import (
-    Ahead,
-    Oracle,
-    PipelineCount,
-    ReferenceTrainer,
-    Stratum,
-    Validation,
-)
 
 FEW_CHANNELS = 16
 
@@ -37,7 +29,7 @@ def evaluate(
     model: Model | None = None,
     reference: np.ndarray | None = None,
     uses: pd.DataFrame | None = None,
-) -> Validation:
+) -> schema.Validation:
     """Validation report of a ranking.
 
     ``scores`` and ``supported`` are those of ``ranking.score``. ``coefficients`` are those of the simulated device, if
@@ -65,7 +57,7 @@ def evaluate(
         best = efficiency.problem_best(measurements)[scored.rows]
         parts["end_to_end"] = end_to_end.of_runs(uses, keys, gflop, best, scored.picked, floor.selectors())
         parts["by_distance"] = end_to_end.by_distance(uses, keys, lambda part: _stratum(scored, floor, part))
-    return Validation(
+    return schema.Validation(
         operation=measurements.operation,
         arch=measurements.arch,
         device=measurements.device,
@@ -110,14 +102,14 @@ def layer_kinds(problems: pd.DataFrame) -> pd.Series:
     return pd.Series(np.select(list(kinds.values()), list(kinds), default="other filters"), index=problems.index)
 
 
-def _strata(scored: Scored, floor: Floor, labels: pd.Series) -> dict[str, Stratum]:
+def _strata(scored: Scored, floor: Floor, labels: pd.Series) -> dict[str, schema.Stratum]:
     return {str(label): _stratum(scored, floor, (labels == label).to_numpy()) for label in sorted(set(labels))}
 
 
-def _stratum(scored: Scored, floor: Floor, part: np.ndarray) -> Stratum:
+def _stratum(scored: Scored, floor: Floor, part: np.ndarray) -> schema.Stratum:
     """Figures of some of the scored problems, bool [R]."""
     picked = scored.picked[part]
-    return Stratum(
+    return schema.Stratum(
         n_problems=int(part.sum()),
         efficiency=Summary.of(picked),
         interval=bootstrap.intervals(picked),
@@ -126,12 +118,12 @@ def _stratum(scored: Scored, floor: Floor, part: np.ndarray) -> Stratum:
     )
 
 
-def _oracle(scored: Scored) -> Oracle:
+def _oracle(scored: Scored) -> schema.Oracle:
     """How much of what could be chosen was measured: the best of few says little."""
     ran = scored.achieved > 0
     coverage = (ran & scored.pool).sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
     best_offered = np.where(scored.pool, scored.achieved, -1.0).argmax(axis=1)
-    return Oracle(
+    return schema.Oracle(
         meaning="share of the candidates that a selector may choose that were timed with success, by problem",
         mean_coverage=efficiency.percent(coverage.mean()),
         least_coverage=efficiency.percent(coverage.min()),
@@ -139,23 +131,23 @@ def _oracle(scored: Scored) -> Oracle:
     )
 
 
-def _pipelines(scored: Scored) -> dict[str, PipelineCount]:
+def _pipelines(scored: Scored) -> dict[str, schema.PipelineCount]:
     """How often a kernel of each pipeline is picked, and how often one is the best."""
     pipelines = scored.measurements.candidates["pipeline"].to_numpy()
     picked, best = pipelines[scored.picks], pipelines[scored.best]
     return {
-        str(name): PipelineCount(picked=int((picked == name).sum()), best=int((best == name).sum()))
+        str(name): schema.PipelineCount(picked=int((picked == name).sum()), best=int((best == name).sum()))
         for name in sorted(set(picked) | set(best))
     }
 
 
-def _against(ours: Scored, theirs: Scored) -> ReferenceTrainer:
+def _against(ours: Scored, theirs: Scored) -> schema.ReferenceTrainer:
     """Figures of the reference's trainer on the same problems and pool, and how far it is behind."""
     ahead = ours.picked - theirs.picked
-    return ReferenceTrainer(
+    return schema.ReferenceTrainer(
         meaning="97 features, log1p(TFLOPS) and the reference's hyperparameters, trained on the same rows",
         **ranking.metrics(theirs.ranked),
-        ahead=Ahead(
+        ahead=schema.Ahead(
             meaning="mean efficiency of our picks minus that of theirs, in points; paired over problems",
             mean=efficiency.percent(ahead.mean()),
             interval=bootstrap.of_mean(ahead),
