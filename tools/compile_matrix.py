@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tileseer.compile import compiler, trees
-from tileseer.compile.base import CompileResult, CompileUnit
+from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
@@ -119,9 +119,7 @@ def _resources(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]
     step = max(1, len(built) // SHOWN)
     for kind, r in list(built.items())[::step][:SHOWN]:
         values = [r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.occupancy, r.code_bytes]
-        m = r.mix
-        if m is not None:
-            values += [m.mfma, m.buffer_loads, m.buffer_stores, m.lds_reads, m.lds_writes, m.barriers]
+        values += [(r.mix or {})[kind] for kind in INSTRUCTIONS if kind != "total"]
         lines.append(f"| {kind} | {' | '.join(f'{value:g}' for value in values if value is not None)} |")
     return lines
 

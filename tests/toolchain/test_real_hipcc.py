@@ -76,9 +76,7 @@ def test_kernels_compile_and_their_code_object_is_read(machine, arch):
         assert r.lds_bytes >= 2 * 64 * 64 * 2
         assert 0 < r.vgprs + r.agprs <= 512
         assert r.occupancy >= 1
-        assert r.mix.mfma > 0
-        assert r.mix.barriers > 0
-        assert r.mix.buffer_loads > 0
+        assert min(r.mix[kind] for kind in ("mfma", "barriers", "buffer_loads")) > 0
 
 
 def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_path):

@@ -19,19 +19,9 @@ class CompileUnit:
     """Why the kernel library has no form for the kernel; empty if it has one."""
 
 
-@dataclass(frozen=True)
-class InstructionMix:
-    """How many instructions of a kind a kernel's code has; loops count once."""
-
-    mfma: int
-    """Matrix instructions: MFMA, WMMA, or their like elsewhere."""
-    buffer_loads: int
-    """Loads from global memory to registers or LDS."""
-    buffer_stores: int
-    lds_reads: int
-    lds_writes: int
-    barriers: int
-    total: int
+INSTRUCTIONS = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
+"""Kinds of instructions that are counted: MFMA, WMMA, or their like elsewhere; loads from global memory to registers or
+LDS; and so on."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,8 @@ class Resources:
     threads: int | None = None
     """Threads of a block."""
     code_bytes: int | None = None
-    mix: InstructionMix | None = None
+    mix: dict[str, int] | None = None
+    """How many of each kind of ``INSTRUCTIONS`` the code has; loops count once."""
 
 
 @dataclass(frozen=True)

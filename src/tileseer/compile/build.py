@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tileseer.compile.base import CompileResult, CompileUnit, InstructionMix, Resources, Toolchain
+from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registration import LACK, header_file
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         ("occupancy", pa.float64()),
         ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
-        *((f"n_{field}", pa.int32()) for field in InstructionMix.__dataclass_fields__),
+        *((f"n_{kind}", pa.int32()) for kind in INSTRUCTIONS),
     ]
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a

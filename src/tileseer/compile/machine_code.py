@@ -18,7 +18,7 @@ import msgpack
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
-from tileseer.compile.base import InstructionMix, Resources
+from tileseer.compile.base import INSTRUCTIONS, Resources
 
 METADATA_NOTE = 32
 """``NT_AMDGPU_METADATA``."""
@@ -95,7 +95,7 @@ def amd_kernels(content: bytes) -> dict[str, Code]:
         return {row[".name"]: _amd_kernel(row, elf, symbols) for row in _metadata(elf)}
 
 
-def instruction_mixes(assembly: str) -> dict[str, InstructionMix]:
+def instruction_mixes(assembly: str) -> dict[str, dict[str, int]]:
     """Instructions of each kind in the functions of an assembly listing of AMD, by symbol."""
     counts: dict[str, Counter[str]] = {}
     current: Counter[str] | None = None
@@ -108,8 +108,7 @@ def instruction_mixes(assembly: str) -> dict[str, InstructionMix]:
         elif current is not None and (match := _INSTRUCTION.match(line)):
             current["total"] += 1
             current.update(name for name, pattern in _CLASSES if pattern.match(match[1]))
-    fields = InstructionMix.__dataclass_fields__
-    return {symbol: InstructionMix(**{field: mix[field] for field in fields}) for symbol, mix in counts.items()}
+    return {symbol: {kind: mix[kind] for kind in INSTRUCTIONS} for symbol, mix in counts.items()}
 
 
 def ptxas_usages(log: str) -> dict[str, Resources]:
