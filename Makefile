@@ -108,7 +108,7 @@ lock:
 
 # Write what is generated: the JSON schemas and the tables of docs/configuration.md and docs/features.md.
 schema: $(READY_DEV)
-	$(RUN) python -m tileseer.settings.config > config/schema/config.schema.json
+	$(RUN) python tools/config_schema.py > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py
 	$(RUN) python tools/features_page.py
 	$(RUN) python tools/schemas.py

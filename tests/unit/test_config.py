@@ -5,9 +5,10 @@ import pytest
 import yaml
 from stages_by_hand import main_of
 
+from config_schema import json_schema
 from tileseer.core.errors import UserError
 from tileseer.settings.benchmark import TIMINGS, BenchmarkSettings, Timing
-from tileseer.settings.config import Config, check, json_schema
+from tileseer.settings.config import Config, check
 from tileseer.settings.model import ModelSettings, TrainingParameters
 from tileseer.settings.section import Section
 

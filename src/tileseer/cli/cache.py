@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from tileseer.cli import options
@@ -35,22 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the action on the cache of the configuration or of ``--folder``."""
-    settings = _settings()
+    settings = check(parsed(CONFIG), str(CONFIG)).cache if CONFIG.exists() else CacheSettings()
     folder = os.path.abspath(args.folder) if args.folder else settings.folder
     if args.folder and os.path.exists(args.folder) and not os.path.isdir(args.folder):
         raise UserError(f"--folder: {args.folder} is no folder")
     cache = open_cache(folder, settings.max_gib)
     return {"stats": _stats, "gc": _gc, "verify": _verify}[args.action](cache, args)
-
-
-def _settings() -> CacheSettings:
-    """The section of the configuration in this folder; defaults where there is none."""
-    if not CONFIG.exists():
-        return CacheSettings()
-    content = parsed(CONFIG)
-    if not isinstance(content, dict):
-        raise UserError(f"{CONFIG}: must be a map of sections")
-    return check(content, str(CONFIG)).cache
 
 
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
@@ -82,12 +73,8 @@ def _mib(size: int) -> str:
 
 
 def _size(text: str) -> float:
-    wrong = argparse.ArgumentTypeError(f"{text!r} is no number from 0")
-    try:
-        value = float(text)
-    except ValueError:
-        raise wrong from None
-    # ``not >=`` so that nan is refused as well.
-    if not 0 <= value < float("inf"):
-        raise wrong
-    return value
+    with suppress(ValueError):
+        # Infinity and nan are none.
+        if 0 <= float(text) < float("inf"):
+            return float(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no number from 0")

@@ -1,7 +1,10 @@
 """``tileseer explain``: why something is as it is. ``explain config`` shows what every rule says of a kernel."""
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from tileseer.cli import options
@@ -92,13 +95,9 @@ def _kernel(args: argparse.Namespace) -> named.AnyKernel:
     return named.single(values, [args.variant], [args.ndim or DEFAULT_NDIM], [args.datatype])[0]
 
 
-def _lines(verdicts: list[Verdict]) -> list[str]:
+def _lines(verdicts: list[Verdict]) -> Iterator[str]:
     width = max(len(verdict.rule) for verdict in verdicts)
-    lines, group = [], ""
-    for verdict in verdicts:
-        if verdict.group != group:
-            group = verdict.group
-            lines.append(f"{group}:")
-        mark = "pass" if verdict.passed else "FAIL"
-        lines.append(f"  {mark}  {verdict.rule:<{width}}  {verdict.reason}".rstrip())
-    return lines
+    for group, rows in groupby(verdicts, key=attrgetter("group")):
+        yield f"{group}:"
+        for row in rows:
+            yield f"  {'pass' if row.passed else 'FAIL'}  {row.rule:<{width}}  {row.reason}".rstrip()

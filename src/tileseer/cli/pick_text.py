@@ -57,7 +57,7 @@ def _nearest_lines(found: Explanation) -> list[str]:
         + (": " + "; ".join(found.outside_training) if found.outside_training else "")
     ]
     rows = [
-        [_cell(row.out_of_fold_efficiency), _dims(row.problem), row.fastest or "-"]
+        [_cell(row["out_of_fold_efficiency"]), _dims(row["problem"]), row["fastest"] or "-"]
         for row in found.nearest_training_problems
     ]
     return text + table_lines(["out of fold, %", "nearest training problem", "fastest there"], rows)

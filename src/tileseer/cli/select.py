@@ -15,6 +15,10 @@ EXAMPLES = (
     "tileseer select results/models/gfx950 --variant bwd_data --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
 )
+FORMS = {
+    "rank": "{}", "predicted_efficiency": "{:.1f} %", "score": "{:.4f}", "split_k": "{}", "kernel": "{}"
+}  # fmt: skip
+"""The columns of the table, each with the form of its cells."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +65,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(ranked: pd.DataFrame) -> list[str]:
-    columns = [name for name in ("rank", "predicted_efficiency", "score", "split_k", "kernel") if name in ranked]
-    rows = [[_cell(name, value) for name, value in zip(columns, row, strict=True)] for row in ranked[columns].values]
+    columns = [name for name in FORMS if name in ranked]
+    rows = [[FORMS[name].format(row[name]) for name in columns] for row in ranked.to_dict("records")]
     return options.table_lines(columns, rows)
-
-
-def _cell(name: str, value: object) -> str:
-    if name == "predicted_efficiency":
-        return f"{value:.1f} %"
-    return f"{value:.4f}" if name == "score" else str(value)

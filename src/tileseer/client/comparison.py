@@ -25,7 +25,6 @@ from tileseer.families import candidates
 from tileseer.model import model_files
 from tileseer.model.schema import FeatureSpec
 from tileseer.problems.foreign_problems import DEFAULTS
-from tileseer.publish import index
 from tileseer.validation import bootstrap, ranking
 
 FALSE_DISCOVERIES = 0.05
@@ -116,10 +115,6 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
     measurements = load(measured)
     operation = measurements.operation
-    for path in (path_a, path_b):
-        known = index.verify(path).operations
-        if operation not in known:
-            raise UserError(f"{measured} is of {operation}, but {path / model_files.INDEX} has {', '.join(known)}")
     model_a, model_b = (Selector.load(path, operation) for path in (path_a, path_b))
     scored_a, scored_b = (
         ranking.score(measurements, *ranking.rank_pool(measurements, model)) for model in (model_a, model_b)

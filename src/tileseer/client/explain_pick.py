@@ -10,7 +10,6 @@ from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
-from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
@@ -23,14 +22,6 @@ from tileseer.validation import explain
 NEAREST = 5
 """Measured problems that are shown."""
 Rows = list[dict[str, Any]]
-
-
-class Neighbour(Document):
-    """A training problem, its fastest candidate, and the efficiency of a pick by a model that has not seen it."""
-
-    problem: dict[str, int]
-    fastest: str | None
-    out_of_fold_efficiency: float | None
 
 
 class Explanation(Origin):
@@ -51,7 +42,8 @@ class Explanation(Origin):
     distance_percentile: float | None
     """How unlike the training problems the problem is; None where the model keeps none."""
     outside_training: list[str]
-    nearest_training_problems: list[Neighbour]
+    nearest_training_problems: list[dict[str, Any]]
+    """A problem, its fastest candidate, and the efficiency of a pick by a model that has not seen it."""
 
 
 def explanation(
@@ -162,13 +154,11 @@ def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None)
     for row in novelty.most_like(0, NEAREST):
         like = training.iloc[row]
         found = picked.get(like["problem_key"])
-        rows.append(
-            Neighbour(
-                problem={name: int(like[name]) for name in DIMS},
-                fastest=str(like["fastest"]) if "fastest" in training else None,
-                out_of_fold_efficiency=None if found is None else round(100 * float(found), 4),
-            )
-        )
+        rows.append({
+            "problem": {name: int(like[name]) for name in DIMS},
+            "fastest": str(like["fastest"]) if "fastest" in training else None,
+            "out_of_fold_efficiency": None if found is None else round(100 * float(found), 4),
+        })  # fmt: skip
     return {
         "distance_percentile": round(float(novelty.percentile[0]), 1),
         "outside_training": novelty.outside(0),

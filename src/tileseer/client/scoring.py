@@ -214,20 +214,18 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     )
     known = selector.pool.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
-    resources = of_arch(selector.spec.arch).part("resources")
-    if resources.FORMULAS:
+    formulas = of_arch(selector.spec.arch).part("resources")
+    if formulas.FORMULAS:
         coefficients = documents.read(selector.folder / model_files.ESTIMATES, Coefficients)
-        estimate = resources.estimate(table, selector.hardware, coefficients)
+        estimate = formulas.estimate(table, selector.hardware, coefficients)
     else:
         estimate = _of_most_alike(table, selector)
     own = known.reindex(table["candidate"])
-    for column in candidates.RESOURCES:
-        table[column] = np.where(in_pool, own[column].to_numpy(float), estimate[column].to_numpy(float))
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
     known_code = set(features.CODE).intersection(features.feature_set(selector.spec.feature_set).names)
-    for column in sorted(known_code):
-        table[column] = np.where(in_pool, own[column].to_numpy(float), np.nan)
-    table[OFFSET] = np.where(in_pool, own[OFFSET].to_numpy(float), 0.0)
+    resources = {name: estimate[name].to_numpy(float) for name in candidates.RESOURCES}
+    for column, outside in {**resources, **dict.fromkeys(sorted(known_code), np.nan), OFFSET: 0.0}.items():
+        table[column] = np.where(in_pool, own[column].to_numpy(float), outside)
     return table, in_pool
 
 

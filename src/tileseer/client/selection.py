@@ -62,7 +62,13 @@ class Selector(Model):
         Checked are every hash, that the files belong to one operation and arch (``arch``, if it is given), that this
         release has the features that the models ask for, and the columns of the tables.
         """
-        listed, folder = index.folder_of(models, operation)
+        listed = index.verify(models)
+        if operation not in listed.operations:
+            known = ", ".join(listed.operations)
+            raise UserError(
+                f"{models / model_files.INDEX}: there is no model of operation {operation!r}; it has {known}"
+            )
+        folder = models / listed.operations[operation].folder
         if arch is not None and arch != listed.arch:
             raise UserError(f"{models}: the models are for {listed.arch}, not for {arch}; give the directory of {arch}")
         serving = documents.read(folder / model_files.SERVING, Serving)
@@ -74,16 +80,12 @@ class Selector(Model):
             same_origin(folder / name, part, wanted, model_files.INDEX, "publish them again", Origin.model_fields)
         names = features.feature_set(serving.feature_set).names
         trees = read_trees(folder / model_files.SERVED_MODEL, serving.feature_set, names)
-        pool, hardware = model.pool, model.hardware
         return cls(
-            spec=model.spec,
-            booster=model.booster,
-            pool=pool,
-            hardware=hardware,
+            **vars(model),
             folder=folder,
-            served=Cascade.of(Operation.parse(operation), hardware, trees, serving.short_lists, pool),
-            pruned=pool["kernel"].isin(kernels.pruned).to_numpy(),
-            known=_known(folder / model_files.KNOWN, pool),
+            served=Cascade.of(Operation.parse(operation), model.hardware, trees, serving.short_lists, model.pool),
+            pruned=model.pool["kernel"].isin(kernels.pruned).to_numpy(),
+            known=_known(folder / model_files.KNOWN, model.pool),
             gaps=serving.guarantee.gaps,
         )
 
@@ -162,11 +164,8 @@ def _known(path: Path, pool: pd.DataFrame) -> pd.DataFrame:
     known = read_table(path, known_problems.SCHEMA.names)
     names = pool["candidate"].to_numpy(object)
     row = known["row"].to_numpy()
-    if (
-        row.dtype.kind not in "iu"
-        or ((row < 0) | (row >= len(names))).any()
-        or (names[row] != known["candidate"]).any()
-    ):
+    rows = row.dtype.kind in "iu" and ((row >= 0) & (row < len(names))).all()
+    if not rows or (names[row] != known["candidate"]).any():
         raise UserError(
             f"{path}: its rows are not those of {model_files.CANDIDATES} beside it; publish the models again"
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tileseer.benchmark import chosen_pairs
@@ -177,13 +176,7 @@ def _from_journals(results: Path, file: Path) -> str:
     with tempfile.TemporaryDirectory() as folder, chdir(results.resolve().parent):
         again = Path(folder, file.name)
         _, quarantined = assembly.write(chunks, problems, arch, operation, again, chosen, known)
-        same = _same(parquet.read(again), parquet.read(made))
+        same = parquet.read(again).combine_chunks().equals(parquet.read(made).combine_chunks())
     if not same:
         raise UserError(f"{file}: the journals give other rows; delete it and run again")
     return f"the {len(chunks)} journals give the same rows; {len(quarantined)} lines in quarantine"
-
-
-def _same(a: pa.Table, b: pa.Table) -> bool:
-    return a.schema.equals(b.schema) and all(
-        a[name].combine_chunks().equals(b[name].combine_chunks()) for name in a.schema.names
-    )

@@ -56,16 +56,6 @@ def verify(models: Path) -> Index:
     return index
 
 
-def folder_of(models: Path, operation: str) -> tuple[Index, Path]:
-    """The verified index of a model directory and the folder of one operation."""
-    index = verify(models)
-    if operation not in index.operations:
-        raise UserError(
-            f"{models / INDEX}: there is no model of operation {operation!r}; it has {', '.join(index.operations)}"
-        )
-    return index, models / index.operations[operation].folder
-
-
 def hashes(models: Path) -> dict[str, str]:
     """SHA-256 of every file but the index, by its path inside ``models``."""
     # Hidden files are no part of a model: Snakemake leaves a time stamp in every folder that a job makes.

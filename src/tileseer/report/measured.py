@@ -170,12 +170,9 @@ def _groups(measurements: Measurements, candidates: pd.DataFrame, winners: np.nd
 
 
 def _statuses(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    pipelines = sorted(set(candidates["pipeline"]))
-    row = candidates["pipeline"].map({name: i for i, name in enumerate(pipelines)}).to_numpy()
-    flat = row[measurements.candidate] * len(STATUSES) + measurements.status
-    counts = np.bincount(flat, minlength=len(pipelines) * len(STATUSES)).reshape(len(pipelines), len(STATUSES))
-    found = pd.DataFrame(counts, index=pipelines, columns=list(STATUSES))
-    return found[[name for name in STATUSES if found[name].any()]]
+    pipelines = candidates["pipeline"].to_numpy()[measurements.candidate]
+    statuses = pd.Categorical.from_codes(measurements.status, pd.Index(STATUSES))
+    return pd.crosstab(pipelines, statuses)
 
 
 def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:

@@ -5,8 +5,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import jinja2
-
+from tileseer.core import templates
 from tileseer.core.templates import mistakes_named
 from tileseer.report import figures, tables
 from tileseer.report.results import Results
@@ -52,37 +51,25 @@ SECTIONS = (
 """The page in reading order. A new figure is a function in ``figures``, an entry here and its words in the template."""
 
 
-@dataclass(frozen=True)
-class DeviceNote:
-    """What a reader has to know about times of one kind."""
-
-    label: str
-    limits: tuple[str, ...] = ()
-
-
-DEVICE_NOTES = {
-    "simulated": DeviceNote(
+DEVICE_NOTES: dict[str, tuple[str, ...]] = {
+    "simulated": (
         "simulated – no GPU was measured",
-        (
-            "Times come from a formula with reproducible deviation and noise, not from a GPU. They serve to develop "
-            "and test the workflow; no TFLOPS or speed-up here is a statement about a product.",
-            "The formula was fitted to one case only: MI355X, bf16, forward, 2D, one group, ten small tiles, "
-            "pipelines compv3 and compv4.",
-            "Everything else is assumed: both backward directions, 3D, all other GPUs and data types, all other "
-            "pipelines, group merging and split-K. Large tiles come out slower than they are.",
-            "Efficiencies say how well a model learns this formula. They are no forecast of the efficiency on a GPU.",
-        ),
+        "Times come from a formula with reproducible deviation and noise, not from a GPU. They serve to develop "
+        "and test the workflow; no TFLOPS or speed-up here is a statement about a product.",
+        "The formula was fitted to one case only: MI355X, bf16, forward, 2D, one group, ten small tiles, "
+        "pipelines compv3 and compv4.",
+        "Everything else is assumed: both backward directions, 3D, all other GPUs and data types, all other "
+        "pipelines, group merging and split-K. Large tiles come out slower than they are.",
+        "Efficiencies say how well a model learns this formula. They are no forecast of the efficiency on a GPU.",
     ),
-    "recorded": DeviceNote(
+    "recorded": (
         "recorded – times replayed from a stored table",
-        (
-            "No GPU was used for this report: the times were measured before, and are as good as the table that they "
-            "were read from. Provenance says how it was made, as far as that is known.",
-        ),
+        "No GPU was used for this report: the times were measured before, and are as good as the table that they "
+        "were read from. Provenance says how it was made, as far as that is known.",
     ),
-    "measured": DeviceNote("measured on a GPU"),
+    "measured": ("measured on a GPU",),
 }
-"""By ``DEVICE_KINDS``."""
+"""By ``DEVICE_KINDS``: the label of times of this kind, and what a reader has to know about them."""
 
 
 def render(results: Results, template: Path) -> str:
@@ -93,14 +80,7 @@ def render(results: Results, template: Path) -> str:
     with mistakes_named(template):
         script = (template.parent / SCRIPT).read_text(encoding="utf-8")
     scripts = (_inline(figures.library()), _inline(script))
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(template.parent),
-        undefined=jinja2.StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = templates.environment(template.parent).overlay(autoescape=True)
     environment.filters["number"] = number
     with mistakes_named(template):
         return environment.get_template(template.name).render(

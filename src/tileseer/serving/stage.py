@@ -73,7 +73,7 @@ def serve(
         template,
         api,
         load_coefficients(coefficients),
-        ServingSettings.of(settings, "serving").parameters,
+        ServingSettings.of(settings, "serving").overrides,
         threads,
         layer_tables.families(layer_tables.read(layers)) if layers else {},
     )

@@ -108,7 +108,7 @@ class BenchmarkSettings(Section):
     @property
     def parameters(self) -> Timing:
         """The parameters of timing that preset and overrides lead to."""
-        return TIMINGS[self.timing].overridden(self.timing_overrides)
+        return TIMINGS[self.timing].model_copy(update=self.timing_overrides.model_dump(exclude_unset=True))
 
 
 class LockSettings(Section):

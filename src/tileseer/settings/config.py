@@ -1,6 +1,5 @@
 """The whole of ``config/config.yaml``."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -78,14 +77,3 @@ class Config(Section):
 def check(config: Mapping[str, Any], where: str = "config") -> Config:
     """The typed configuration; a ``UserError`` has one line for each wrong field."""
     return checked(dict(config) if isinstance(config, Mapping) else config, Config, where)
-
-
-def json_schema() -> str:
-    """JSON schema of the configuration, for editors and for ``config/schema/``."""
-    schema = Config.model_json_schema()
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
-
-
-if __name__ == "__main__":
-    print(json_schema(), end="")

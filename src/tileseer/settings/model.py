@@ -145,8 +145,3 @@ class ServingSettings(Section):
 
     overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
     """Single parameters of serving, for a smaller or larger served model or kernel list."""
-
-    @property
-    def parameters(self) -> ServingParameters:
-        """The parameters of serving that the overrides lead to."""
-        return self.overrides

@@ -55,10 +55,6 @@ class Section(Table):
         machine = json.loads(os.environ.get(MACHINE, "{}"))
         return checked({**machine.get(name, {}), **settings.get(name, {})}, cls, f"--settings: {name}")
 
-    def overridden(self, changes: Section) -> Self:
-        """Copy with the fields that were set in ``changes``."""
-        return self.model_copy(update={name: getattr(changes, name) for name in changes.model_fields_set})
-
     def located(self, workflow: str) -> Self:
         """Copy with each source file where it is.
 
