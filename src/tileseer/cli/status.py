@@ -29,14 +29,17 @@ def run(args: argparse.Namespace) -> int:
     """Print a row an operation; return 1 while one has no validated model."""
     arch = args.arch or _only_arch(args.results)
     operations = _operations(args.results, arch)
-    before = [status.of_operation(args.results, arch, operation) for operation in operations]
-    found, seconds = before, 0.0
+
+    def look() -> list[status.OperationStatus]:
+        return [status.of_operation(args.results, arch, operation) for operation in operations]
+
+    found = look()
+    etas: list[float | None] = [None] * len(found)
     if args.watch > 0:
-        start = time.monotonic()
+        before, start = found, time.monotonic()
         time.sleep(args.watch)
-        found = [status.of_operation(args.results, arch, operation) for operation in operations]
-        seconds = time.monotonic() - start
-    etas = [status.eta_seconds(old, new, seconds) if seconds else None for old, new in zip(before, found, strict=True)]
+        found, seconds = look(), time.monotonic() - start
+        etas = [status.eta_seconds(old, new, seconds) for old, new in zip(before, found, strict=True)]
     published = (args.results / "models" / arch / "index.json").exists()
     rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
     said = f"models of {arch}: {'published' if published else 'not published yet'}"

@@ -64,10 +64,8 @@ class Selector(Model):
         """
         listed = index.verify(models)
         if operation not in listed.operations:
-            known = ", ".join(listed.operations)
-            raise UserError(
-                f"{models / model_files.INDEX}: there is no model of operation {operation!r}; it has {known}"
-            )
+            told = f"there is no model of operation {operation!r}; it has {', '.join(listed.operations)}"
+            raise UserError(f"{models / model_files.INDEX}: {told}")
         folder = models / listed.operations[operation].folder
         if arch is not None and arch != listed.arch:
             raise UserError(f"{models}: the models are for {listed.arch}, not for {arch}; give the directory of {arch}")

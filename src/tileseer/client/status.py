@@ -64,10 +64,9 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
         for stage, pattern in CHUNKED.items()
         if measured or stage != "libraries"
     }
-    receipts = [Receipt.read(path) for path in files["benchmark"]]
     by_status: Counter[str] = Counter()
-    for receipt in receipts:
-        by_status.update(receipt.by_status)
+    for path in files["benchmark"]:
+        by_status.update(Receipt.read(path).by_status)
     alias_file = results / f"aliases/{arch}/{operation}.parquet"
     known = aliases.read(alias_file if alias_file.exists() else None)
     validation = results / WHOLE["validation"].format(arch=arch, operation=operation)

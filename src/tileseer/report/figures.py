@@ -35,9 +35,9 @@ INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(-
 # The model, then the baselines in the order of the validation report; dashes serve those who do not see the colours.
 LINES = [MODEL, BASELINE, "var(--third)", "var(--fourth)"]
 DASHES = [[1, 0], [6, 2], [2, 2], [8, 3, 2, 3]]
-# The first font comes with vl_convert: texts have one width on every machine. The second has the same metrics.
 COLOURS = [f"var(--c{i})" for i in range(8)]
 """Of pipelines, in their order; each is numbered as well, for those who do not see the colours."""
+# The first font comes with vl_convert: texts have one width on every machine. The second has the same metrics.
 _FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 _TEXT = {"labelColor": INK, "titleColor": INK, "labelFont": _FONT, "titleFont": _FONT, "titleFontWeight": "normal"}
 CONFIG: dict[str, Any] = {

@@ -7,6 +7,7 @@ from functools import wraps
 import numpy as np
 
 from tileseer.model.schema import Summary
+from tileseer.problems.foreign_problems import DEFAULTS
 from tileseer.report.figures import octaves
 from tileseer.report.measured import BY_A_COMPILER, kernels, records
 from tileseer.report.results import PUBLISHED, PUBLISHED_IN, OperationResult, Results
@@ -16,9 +17,7 @@ Cell = str | int | float
 Row = Mapping[str, Cell]
 """Cells by column, in the order of the columns; the first one names the row."""
 FLOOR = "noise floor, mean, %"
-PADS = ("pad_d", "pad_h", "pad_w")
-STEPS = ("stride_d", "stride_h", "stride_w", "dilation_d", "dilation_h", "dilation_w")
-DEFAULTS = frozenset([*(f"{name}=1" for name in ("Di", "Z", *STEPS)), *(f"{name}=0" for name in PADS)])
+USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
 """Dimensions of a problem that a reader expects and that are not printed."""
 
 
@@ -263,7 +262,7 @@ def _novelty(worst: WorstPick) -> str:
 
 
 def _without_defaults(problem: str) -> str:
-    return " ".join(dimension for dimension in problem.split() if dimension not in DEFAULTS)
+    return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
 
 
 def best(results: Results) -> list[Table]:
