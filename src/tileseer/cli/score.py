@@ -45,13 +45,14 @@ def run(args: argparse.Namespace) -> int:
         pairs, remarks = scoring.listed_pairs(args.problems, index.arch)
     table, more = scoring.score(args.model, pairs, args.threads)
     parquet.write(table, args.out)
-    for remark in (*remarks, *more):
+    remarks += more
+    for remark in remarks:
         print(f"note: {remark}", file=sys.stderr)
     supported = pc.sum(table["supported"]).as_py() or 0
     content = {
         "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
         "kernels": len(pairs.kernels), "problems": len(pairs.dims), "supported_pairs": supported,
-        "notes": [*remarks, *more],
+        "notes": remarks,
     }  # fmt: skip
     text = (
         f"{table.num_rows:,} pairs of {len(pairs.kernels):,} kernels and {len(pairs.dims):,} problems scored on "

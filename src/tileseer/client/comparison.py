@@ -175,10 +175,10 @@ def _side(path: Path, made: FeatureSpec | provenance.DatasetProvenance) -> Side:
     return Side(str(path), made.arch, made.operation, made.device, made.device_kind)
 
 
-def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
+def _significant(gain: pd.Series | np.ndarray, error: pd.Series | np.ndarray) -> np.ndarray:
     """Which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.abs(gain.to_numpy()) / np.asarray(error)
+        distance = np.abs(np.asarray(gain)) / np.asarray(error)
     # Two-sided, of a normal distribution.
     p = np.array([math.erfc(value / math.sqrt(2)) for value in distance])
     known = np.flatnonzero(np.isfinite(p))
@@ -192,29 +192,24 @@ def _significant(gain: pd.Series, error: pd.Series | np.ndarray) -> np.ndarray:
 
 def _best_by_problem(timed: pd.DataFrame) -> pd.DataFrame:
     """The best time of each problem on both sides, and what keeping the best kernel of A costs on B."""
-    rows = []
-    for key, pairs in timed.groupby("problem_key", sort=True):
-        best_a = pairs.iloc[int(pairs["latency_ms_a"].argmin())]
-        best_b = pairs.iloc[int(pairs["latency_ms_b"].argmin())]
-        rows.append(
-            {
-                "problem": best_a["problem_a"],
-                "network": best_a["network_a"],
-                "layer": best_a["layer_a"],
-                "gain": np.log(best_a["latency_ms_a"] / best_b["latency_ms_b"]),
-                "error": np.hypot(best_a["error_a"], best_b["error_b"]),
-                "best_a": best_a["candidate"],
-                "best_b": best_b["candidate"],
-                "kept_pick_efficiency_percent": round(100 * best_b["latency_ms_b"] / best_a["latency_ms_b"], 4),
-                "problem_key": key,
-            }
-        )
-    table = pd.DataFrame(rows)
-    if table.empty:
+    if timed.empty:
         raise UserError("no pair has a time on both sides")
-    table.insert(3, "gain_percent", [_percent(value) for value in table["gain"]])
-    table.insert(4, "significant", _significant(table["gain"], table["error"]))
-    table = table.drop(columns=["gain", "error"])
+    groups = timed.groupby("problem_key", sort=True)
+    a, b = (timed.loc[groups[f"latency_ms_{side}"].idxmin()].reset_index(drop=True) for side in "ab")
+    gain = np.log(a["latency_ms_a"] / b["latency_ms_b"])
+    table = pd.DataFrame(
+        {
+            "problem": a["problem_a"],
+            "network": a["network_a"],
+            "layer": a["layer_a"],
+            "gain_percent": [_percent(value) for value in gain],
+            "significant": _significant(gain, np.hypot(a["error_a"], b["error_b"])),
+            "best_a": a["candidate"],
+            "best_b": b["candidate"],
+            "kept_pick_efficiency_percent": (100 * b["latency_ms_b"] / a["latency_ms_b"]).round(4),
+            "problem_key": a["problem_key"],
+        }
+    )
     return table.sort_values(["gain_percent", "problem_key"], kind="stable", ignore_index=True)
 
 

@@ -118,9 +118,8 @@ def listed_pairs(problems: Path, arch: str) -> tuple[Pairs, list[str]]:
     kept = [row for row, (_, name) in enumerate(named) if name in found]
     rows, named = rows.iloc[kept].reset_index(drop=True), [named[row] for row in kept]
     distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
-    problem = pd.MultiIndex.from_frame(distinct[list(DIMS)]).get_indexer(pd.MultiIndex.from_frame(rows[list(DIMS)]))
-    position = {name: i for i, name in enumerate(found)}
-    name = np.array([position[text] for _, text in named])
+    problem = rows.groupby(list(DIMS), sort=False).ngroup().to_numpy()
+    name = pd.Index(list(found)).get_indexer(pd.Index([text for _, text in named]))
     wrong = _kernels_3d(found)[name] != _is_3d(distinct)[problem]
     if wrong.any():
         line, text = named[int(wrong.argmax())]
