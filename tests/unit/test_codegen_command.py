@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -195,7 +196,7 @@ def test_list_configs_says_what_the_filter_says_and_why(command):
 def test_json_has_every_field_of_a_kernel(command):
     for row in json.loads(command("codegen", *TINY, "--list-configs", "--format", "json")[1]):
         config = parse_name(row["kernel"])
-        assert {**row["fields"]} == vars(config)
+        assert {**row["fields"]} == asdict(config)
         assert row["family"] == ("implicit_gemm" if isinstance(config, kernel.KernelConfig) else "depthwise")
 
 

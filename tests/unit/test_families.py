@@ -18,7 +18,7 @@ from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.simulated import SimulatedDevice, sources
-from tileseer.families import candidates, kernels, names, registration, registry
+from tileseer.families import candidates, names, registration, registry
 from tileseer.families.family import Family
 from tileseer.families.support_rules import check
 from tileseer.gpu.arch import ArchSpecs
@@ -43,7 +43,7 @@ def found(tmp_path):
     (tmp_path / "toy.yaml").write_text("sides: [16, 32, 64, 128, 256]\n")
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
     rules = registry.of_arch(ARCH).part("rules")
-    return rules.enumerate_kernels(tmp_path / "toy.yaml", specs, ARCH, OPERATION, [2, 3], [])
+    return rules.swept(rules.load(tmp_path / "toy.yaml"), specs, ARCH, OPERATION, [2, 3], [])
 
 
 def test_its_kernels_are_enumerated_filtered_and_kept_in_a_table(found):
@@ -55,7 +55,7 @@ def test_its_kernels_are_enumerated_filtered_and_kept_in_a_table(found):
 
 def test_its_names_are_read_and_mistakes_in_them_told(found):
     listed = [one.name for one in found.kernels]
-    assert kernels.parse(listed) == found.kernels
+    assert registry.parse(listed) == found.kernels
     assert names.read(f"{listed[0]}.hpp", ARCH).kernel == found.kernels[0]
     with pytest.raises(UserError, match="a data type"):
         names.read("toy_conv_fwd_fp8_2d_16x16", ARCH)
@@ -73,7 +73,7 @@ def test_its_cpp_is_emitted_and_registered(found):
 def measured(found):
     """Times of the simulated device, as the dataset has them."""
     names_2d = [one.name for one in found.kernels if one.ndim == 2]
-    units = [CompileUnit(kernel, ARCH, b"") for kernel in kernels.parse(names_2d)]
+    units = [CompileUnit(kernel, ARCH, b"") for kernel in registry.parse(names_2d)]
     built = NoToolchain(PRODUCT, samples.coefficients()).compile(units)
     pool = candidates.with_fields(pd.DataFrame({"kernel": names_2d, "split_k": 1}))
     pool["kernel_id"] = [f"{i:016x}" for i in range(len(pool))]

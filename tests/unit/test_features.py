@@ -1,6 +1,7 @@
 """Features: formulas against hand calculations, and the same values in training and in selection."""
 
 import math
+from dataclasses import replace
 
 import learning_samples as samples
 import numpy as np
@@ -61,7 +62,7 @@ def test_padding_waste_and_partial_tiles():
 
 
 def test_merged_groups_enlarge_the_gemm_and_waste_the_rest():
-    merging = KernelConfig(**{**vars(BIG), "num_groups_to_merge": 4})
+    merging = replace(BIG, num_groups_to_merge=4)
     found = row(merging, N=2, C=64, K=64, G=8, Hi=16, Wi=16)
     # c = k = 8: M' = 512*4, N' = 32, two batches of merged groups.
     assert found["tiles_m"] == 64
@@ -82,7 +83,7 @@ def test_split_k_divides_the_steps_and_multiplies_the_blocks(split_k):
 
 
 def test_stream_k_launches_what_the_device_holds():
-    streaming = KernelConfig(**{**vars(WEIGHT), "streamk": "tree"})
+    streaming = replace(WEIGHT, streamk="tree")
     found = row(streaming, resources={"occupancy": 2.0}, N=64, C=256, K=256, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
     tiles, steps = 4 * 36, 64 * 28 * 28 // 64
     assert found["blocks"] == 512
@@ -91,7 +92,7 @@ def test_stream_k_launches_what_the_device_holds():
 
 
 def test_strided_backward_data_counts_its_sub_gemms():
-    config = KernelConfig(**{**vars(BIG), "variant": "bwd_data"})
+    config = replace(BIG, variant="bwd_data")
     found = row(config, N=2, C=128, K=64, Hi=28, Wi=28, Y=3, X=3, stride_h=2, stride_w=2, pad_h=1, pad_w=1)
     assert found["sub_gemms"] == 4
     assert (found["gemm_m"], found["gemm_n"], found["gemm_k"]) == (2 * 14 * 14, 128, 64 * 4)
@@ -99,8 +100,8 @@ def test_strided_backward_data_counts_its_sub_gemms():
 
 
 def test_aliases_of_one_pipeline_look_alike():
-    first = KernelConfig(**{**vars(BIG), "pipeline": "basic_v1"})
-    second = KernelConfig(**{**vars(BIG), "pipeline": "compv1"})
+    first = replace(BIG, pipeline="basic_v1")
+    second = replace(BIG, pipeline="compv1")
     dims = {"N": 1, "C": 64, "K": 64, "Hi": 8, "Wi": 8}
     assert row(first, **dims)["pipeline"] == row(second, **dims)["pipeline"]
     assert row(first, **dims)["pipeline"] != row(BIG, **dims)["pipeline"]

@@ -3,10 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kernel_samples import a_kernel
 
+from tileseer.configs import kernel_table
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import kernel as kernels
 from tileseer.families.ck_tile.kernel import KernelConfig, parse
-from tileseer.families.kernels import from_columns
 
 counts = st.integers(1, 4096)
 
@@ -147,5 +147,9 @@ def test_blocks_per_cu_follow_pipeline_and_buffering():
 def test_a_frame_keeps_order_and_every_field():
     given_kernels = [a_kernel(), a_kernel(split_image=True)]
     table = kernels.frame(given_kernels)
-    columns = {field: table[field].tolist() for field in kernels.FIELDS}
-    assert from_columns(table["kernel"].tolist(), columns) == given_kernels
+    assert [KernelConfig(*values) for values in table[list(kernels.FIELDS)].itertuples(index=False)] == given_kernels
+
+
+def test_kernels_come_back_from_a_table():
+    given_kernels = [a_kernel(), a_kernel(split_image=True)]
+    assert kernel_table.kernels(kernel_table.table(given_kernels, [1], 2)) == given_kernels

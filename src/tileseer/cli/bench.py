@@ -72,9 +72,9 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     operation = Operation(args.variant, args.dtype)
     family = of_arch(args.arch)
-    rule_set = find(args.config / "rule_sets" / family.rule_set)
     rules = family.part("rules")
-    found = rules.enumerate_kernels(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
+    rule_set = rules.load(find(args.config / "rule_sets" / family.rule_set))
+    found = rules.swept(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
     # Evenly through the rule set, so that few kernels are of many kinds.
     few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
     if not few:

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,12 @@ from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.reference import emitted_folder, request
-from tileseer.reference.request import BUILDER_SETS, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
+from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
 
 if TYPE_CHECKING:
     # Imported where they are used: an emission that finds nothing to do is over before pydantic is imported.
     from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference.named import Enumerated
+    from tileseer.reference.named import Enumerated, Enumerator
 
 DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"
@@ -92,17 +91,21 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("which arch? add --arch gfx950")
     if args.output:
         return _emit(args)
-    items = [(arch, item) for arch in _archs(args) for item in _listed(args, _Tables(args), arch)]
+    items = [(arch, item) for arch in _archs(args) for item in _listed(args, _tables(args), arch)]
     if not items:
         print(f"{_asked(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
-    if args.json:
-        return _print_list(args, items)
     if args.list_names:
-        sys.stdout.writelines(f"{name}\n" for name in sorted({item.name for _, item in items}))
-        return 0
-    if args.format == "json":
+        found = sorted({item.name for _, item in items})
+        if args.json:
+            options.print_json("codegen", {"names": found})
+        else:
+            sys.stdout.writelines(f"{name}\n" for name in found)
+    elif args.json or args.format == "json":
         records = [item.record(arch) for arch, item in items]
-        print(json.dumps(records, indent=1, sort_keys=True))
+        if args.json:
+            options.print_json("codegen", {"configs": records})
+        else:
+            print(json.dumps(records, indent=1, sort_keys=True))
     else:
         from tileseer.reference.named import COLUMNS
 
@@ -111,38 +114,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_list(args: argparse.Namespace, items: Sequence[tuple[str, Enumerated]]) -> int:
-    if args.list_names:
-        options.print_json("codegen", {"names": sorted({item.name for _, item in items})})
-    else:
-        options.print_json("codegen", {"configs": [item.record(arch) for arch, item in items]})
-    return 0
+def _tables(args: argparse.Namespace) -> tuple[ArchSpecs, Enumerator]:
+    from tileseer.gpu.arch import ArchSpecs
+    from tileseer.reference.named import Enumerator, RuleTables
+
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    return specs, Enumerator(specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
 
 
-class _Tables:
-    """The tables of a request, read when they are first used."""
-
-    def __init__(self, args: argparse.Namespace) -> None:
-        from tileseer.gpu.arch import ArchSpecs
-        from tileseer.reference.named import Enumerator, RuleTables
-
-        self.specs: ArchSpecs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-        self.enumerator = Enumerator(self.specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
-
-
-@dataclass(frozen=True)
-class _Words:
-    """The words of a request, defaults filled in."""
-
-    variants: list[str]
-    ndims: list[int]
-    dtypes: list[str]
-
-
-def _words(args: argparse.Namespace) -> _Words:
-    return _Words(
-        args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
-    )  # fmt: skip
+def _words(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]:
+    """Directions, dimensionalities and data types of a request, defaults filled in."""
+    return args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
 
 
 def _asked(args: argparse.Namespace) -> str:
@@ -191,15 +173,13 @@ def _first_option(fields: dict[str, Any]) -> str:
     return request.option_of(next(iter(fields))) if fields else ""
 
 
-def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumerated]:
+def _listed(args: argparse.Namespace, tables: tuple[ArchSpecs, Enumerator], arch: str) -> list[Enumerated]:
     """Kernels of the request on one arch, the filter applied if it is asked for."""
-    fields = request.given(args)
-    if fields:
-        items = list(_single(args, fields, tables.specs, arch))
+    specs, enumerator = tables
+    if fields := request.given(args):
+        items = _single(args, fields, specs, arch)
     else:
-        words = _words(args)
-        rule_set = args.rule_set or DEFAULT_RULE_SET
-        items = tables.enumerator.enumerate(rule_set, arch, words.variants, words.ndims, words.dtypes)
+        items = enumerator.enumerate(args.rule_set or DEFAULT_RULE_SET, arch, *_words(args))
     items = [item for item in items if item.passes_arch_filter or not args.arch_filtered]
     if args.filter is None:
         return items
@@ -210,34 +190,32 @@ def _listed(args: argparse.Namespace, tables: _Tables, arch: str) -> list[Enumer
     return [item for item in items if kernel_filter.keeps(wanted, item.kernel)]
 
 
-def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> Iterator[Enumerated]:
-    """Yield the kernel of the fields for each direction, ndim and data type of the request."""
+def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> list[Enumerated]:
+    """The kernel of the fields for each direction, ndim and data type of the request."""
     from tileseer.reference.named import judged, single
 
     specs.arch(arch)
     values = request.kernel_fields(fields)
-    words = _words(args)
-    unknown = [word for word in words.variants if word not in VARIANTS]
-    if unknown:
-        raise UserError(f"{unknown[0]} kernels have other fields than these options: use a rule set")
-    for kernel in single(values, words.variants, words.ndims, words.dtypes):
-        yield judged(kernel, arch, specs)
+    variants, ndims, dtypes = _words(args)
+    if DEPTHWISE in variants:
+        raise UserError(f"{DEPTHWISE} kernels have other fields than these options: use a rule set")
+    return [judged(kernel, arch, specs) for kernel in single(values, variants, ndims, dtypes)]
 
 
 def _count(args: argparse.Namespace) -> int:
     from tileseer.reference import counts
 
     reference = counts.read_reference(args.compare) if args.compare else {}
-    tables = _Tables(args)
+    specs, enumerator = _tables(args)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
-    known = sorted({cell.arch for cell in reference}) or list(tables.specs.archs)
+    known = sorted({cell.arch for cell in reference}) or list(specs.archs)
     wanted = list(counts.cells(args.arch or known, sets))
     compared = different = 0
     columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
     rows = []
     if not args.json:
         print("\t".join(columns))
-    for cell, found in counts.count(wanted, tables.enumerator):
+    for cell, found in counts.count(wanted, enumerator):
         verdict = []
         if reference:
             expected = reference.get(cell)
@@ -245,7 +223,7 @@ def _count(args: argparse.Namespace) -> int:
             compared += expected is not None
             different += bool(told)
             verdict = [told or ("same" if expected else "no reference")]
-        row = [*cell.key, *found.values(), *verdict]
+        row = [*cell, *found.values(), *verdict]
         rows.append(dict(zip(columns, row, strict=True)))
         if not args.json:
             print("\t".join(map(str, row)))
@@ -278,7 +256,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, A
     from tileseer.reference.named import check_flags
 
     check_flags(args.include_flagged)
-    items = _listed(args, _Tables(args), arch)
+    items = _listed(args, _tables(args), arch)
     chosen = [item.kernel.built_as for item in items if item.is_built(args.include_flagged)]
     built = {kernel.name: kernel for kernel in chosen}
     left_out = [item for item in items if not item.is_built(args.include_flagged)]

@@ -17,7 +17,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
 from tileseer.core.stage_store import Unfinished
 from tileseer.families.coefficients import load_coefficients
-from tileseer.families.kernels import parse
+from tileseer.families.registry import parse
 from tileseer.gpu import hardware as products
 from tileseer.settings.compile import CompileSettings
 

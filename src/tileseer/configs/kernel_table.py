@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tileseer.configs.plan import chunk_of
 from tileseer.core import parquet
 from tileseer.families.gemm_kernel import GemmKernel, field_types
-from tileseer.families.kernels import from_columns
+from tileseer.families.registry import of_kernels
 
 _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
@@ -51,5 +51,6 @@ def read_chunk(path: Path, chunk: int) -> pa.Table:
 
 
 def kernels(rows: pa.Table) -> list[GemmKernel]:
-    """Kernels of a table, in its order."""
-    return from_columns(rows["kernel"].to_pylist(), {name: rows[name].to_pylist() for name in rows.column_names})
+    """Kernels of a table, all of one family, in its order."""
+    kind = of_kernels(rows["kernel"].to_pylist()).part("kernel").KERNEL
+    return [kind(*values) for values in zip(*(rows[field].to_pylist() for field in field_types(kind)), strict=True)]

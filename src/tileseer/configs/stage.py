@@ -22,9 +22,8 @@ def enumerate_kernels(
     asked = ConfigsSettings.of(settings, "configs")
     rules, specs = of_arch(arch).part("rules"), ArchSpecs.load(arch_specs)
     try:
-        found = rules.enumerate_kernels(
-            Path(asked.rule_set), specs, arch, operation, asked.ndims, asked.include_flagged
-        )
+        rule_set = rules.load(Path(asked.rule_set))
+        found = rules.swept(rule_set, specs, arch, operation, asked.ndims, asked.include_flagged)
     except UserError as error:
         # A fault of the table names its file already.
         raise UserError(str(error) if asked.rule_set in str(error) else f"{asked.rule_set}: {error}") from None

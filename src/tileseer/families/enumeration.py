@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 from pydantic import Field
 
 from tileseer.conv.operation import Operation, Variant
 from tileseer.core.errors import UserError
+from tileseer.core.tables import Table
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.gpu.arch import ArchSpecs
 
@@ -20,12 +21,11 @@ Rule = Callable[[Any, str, ArchSpecs], str]
 Rules = dict[str, Rule]
 
 
-class DirectionRows(Protocol):
+class DirectionRows(Table):
     """What the rows of a direction have in every family's rule sets."""
 
-    @property
-    def split_k(self) -> list[int]:
-        """Values of the launch knob split-K that are measured for each kernel."""
+    split_k: list[Count] = Field([1], min_length=1)
+    """Values of the launch knob split-K that are measured for each kernel."""
 
 
 Rows = TypeVar("Rows", bound=DirectionRows)

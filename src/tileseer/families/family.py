@@ -49,8 +49,9 @@ class NamesPart(Protocol):
 class RulesPart(Protocol):
     """``rules.py``: legal and refused kernels of a rule set; those with a known defect only if ``included`` has it."""
 
-    def enumerate_kernels(
-        self, rule_set: Path, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int],
+    def load(self, path: Path) -> Any: ...
+    def swept(
+        self, rules: Any, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int],
         included: Collection[str],
     ) -> Enumeration[Any]: ...  # fmt: skip
 

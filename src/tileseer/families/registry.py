@@ -1,9 +1,15 @@
 """The kernel families: one line each. An arch and a kernel's name both tell the family."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tileseer.core.errors import UserError
 from tileseer.families.family import Family
+
+if TYPE_CHECKING:
+    from tileseer.families.gemm_kernel import GemmKernel
 
 FAMILIES = (
     Family(
@@ -46,3 +52,9 @@ def of_kernels(names: Sequence[str]) -> Family:
             return family
     prefixes = ", ".join(family.prefix for family in FAMILIES)
     raise UserError(f"kernels of one family at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
+
+
+def parse(names: Sequence[str]) -> list[GemmKernel]:
+    """Kernels of names, all of one family."""
+    of_name = of_kernels(names).part("kernel").parse
+    return [of_name(name) for name in names]

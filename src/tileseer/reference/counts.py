@@ -6,29 +6,27 @@ and all data types (``per_variant``), or all directions so (``all``). Samples de
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.reference.named import Enumerated, Enumerator
 from tileseer.reference.request import NDIMS
 
-KEY = ("arch", "rule_set", "scope", "variant", "ndim", "dtype")
 COUNTED = (
     "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
     "of_which_depthwise",
 )  # fmt: skip
 BUILT = "built"
 """Unique names without a flag: our own column, not part of a comparison."""
-COLUMNS = (*KEY, *COUNTED, BUILT)
 ALL = "all"
 JOINT_NDIMS = (2, 3)
-DEPTHWISE_KIND = "depthwise"
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """One row of the table; its fields are the first columns."""
 
     arch: str
@@ -37,11 +35,6 @@ class Cell:
     variant: str
     ndim: str
     dtype: str
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The row's key."""
-        return self.arch, self.rule_set, self.scope, self.variant, self.ndim, self.dtype
 
     def request(self) -> tuple[list[str], list[int], list[str]]:
         """Variants, ndims and data types that are enumerated together."""
@@ -52,18 +45,18 @@ class Cell:
         )
 
 
+COLUMNS = (*Cell._fields, *COUNTED, BUILT)
+
+
 def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[Cell]:
     """Yield every cell of some archs and rule sets."""
     joint = "+".join(map(str, JOINT_NDIMS))
-    for arch in archs:
-        for rule_set in rule_sets:
-            for variant in VARIANTS:
-                for ndim in NDIMS:
-                    for dtype in DTYPES:
-                        yield Cell(arch, rule_set, "cell", variant, str(ndim), dtype)
-            for variant in VARIANTS:
-                yield Cell(arch, rule_set, "per_variant", variant, joint, ALL)
-            yield Cell(arch, rule_set, ALL, ALL, joint, ALL)
+    for arch, rule_set in product(archs, rule_sets):
+        for variant, ndim, dtype in product(VARIANTS, NDIMS, DTYPES):
+            yield Cell(arch, rule_set, "cell", variant, str(ndim), dtype)
+        for variant in VARIANTS:
+            yield Cell(arch, rule_set, "per_variant", variant, joint, ALL)
+        yield Cell(arch, rule_set, ALL, ALL, joint, ALL)
 
 
 def counts(items: Sequence[Enumerated]) -> dict[str, int]:
@@ -71,7 +64,7 @@ def counts(items: Sequence[Enumerated]) -> dict[str, int]:
     passed = [item for item in items if item.passes_arch_filter]
     values = (
         len(items), len({item.name for item in items}), len(passed), len({item.name for item in passed}),
-        sum(item.kernel.kind == DEPTHWISE_KIND for item in items),
+        sum(isinstance(item.kernel, DepthwiseConfig) for item in items),
     )  # fmt: skip
     return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
 
@@ -83,7 +76,7 @@ def count(wanted: Iterable[Cell], enumerator: Enumerator) -> Iterator[tuple[Cell
 
 
 def read_reference(path: Path) -> dict[Cell, dict[str, int]]:
-    """Read a file of counts (CSV with the columns ``KEY`` and ``COUNTED``); ``UserError`` on any other."""
+    """Read a file of counts (CSV with the columns of ``Cell`` and ``COUNTED``); ``UserError`` on any other."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
@@ -92,11 +85,11 @@ def read_reference(path: Path) -> dict[Cell, dict[str, int]]:
     reference = {}
     for number, row in enumerate(rows, start=2):
         try:
-            cell = Cell(*(row[column] for column in KEY))
+            cell = Cell(*(row[column] for column in Cell._fields))
             cell.request()
             reference[cell] = {column: int(row[column]) for column in COUNTED}
         except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"{path}:{number}: a row needs {', '.join((*KEY, *COUNTED))}: {error}") from error
+            raise UserError(f"{path}:{number}: a row needs {', '.join((*Cell._fields, *COUNTED))}: {error}") from error
     if not reference:
         raise UserError(f"{path}: there is no row to compare with")
     return reference

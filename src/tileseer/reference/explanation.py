@@ -12,6 +12,7 @@ from tileseer.reference import reference_filter
 
 VALIDITY, KNOWN_DEFECTS, EMISSION = "validity", "known defects", "emission"
 ENUMERATION, ARCH_FILTER, BUILD = "reference enumeration", "reference filter", "build"
+kernel_of = names.parse
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,6 @@ class Verdict:
     rule: str
     passed: bool
     reason: str
-
-
-def kernel_of(name: str) -> KernelConfig | DepthwiseConfig:
-    """Kernel of a name, of any kind; any other text is a ``UserError``."""
-    return names.parse(name)
 
 
 def explain(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs, api_table: Path) -> list[Verdict]:

@@ -11,7 +11,7 @@ from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.enumeration import tile_divides
 from tileseer.gpu.arch import ArchSpecs, Triple
 from tileseer.reference import reference_filter
-from tileseer.reference.named_tables import CLASS_OF, ClassRow, FullRules, TileRow, VariantRules
+from tileseer.reference.named_tables import CLASS_OF, FullRules, Pipelines, TileRow, VariantRules
 
 LARGEST_FILTER3X3_TILE = 4096
 """Elements of C a block: above it there is no 3x3 specialisation."""
@@ -43,35 +43,23 @@ class Cell:
     ndim: int
     dtype: str
 
-    @property
-    def is_float(self) -> bool:
-        """Whether the data type is of the class ``float``."""
-        return CLASS_OF[self.dtype] == "float"
-
-
-@dataclass(frozen=True)
-class _Job:
-    row: TileRow
-    pairs: list[Pair]
-    vectors: list[Triple]
-    pipelines: tuple[tuple[str, str], ...]
-    options: dict[str, Any]
-
 
 def gemm_kernels(cell: Cell, rules: FullRules, specs: ArchSpecs) -> list[KernelConfig]:
     """The implicit-GEMM kernels of a cell, in order; the first of equal ones stays."""
     variant = rules.variants.get(cast(Variant, cell.variant))
-    kernels: dict[KernelConfig, None] = {}
     if variant is None:
         return []
-    for job in _jobs(cell, variant, specs):
-        for kernel in _of_job(cell, job, rules, variant, specs):
-            if (
-                not tile_divides(kernel, cell.arch, specs)
-                and not reference_filter.config_fault(kernel, cell.arch, specs, tagged=True)[0]
-            ):
-                kernels[kernel] = None
-    return list(kernels)
+    made = (
+        kernel
+        for row, vectors, pipelines, options in _tiles(cell, variant)
+        for kernel in _crossed(cell, row, vectors, pipelines, options, rules, variant, specs)
+    )
+    return [
+        kernel
+        for kernel in dict.fromkeys(made)
+        if not tile_divides(kernel, cell.arch, specs)
+        and not reference_filter.config_fault(kernel, cell.arch, specs, tagged=True)[0]
+    ]
 
 
 def depthwise_kernels(dtypes: Sequence[str], rules: FullRules) -> list[DepthwiseConfig]:
@@ -83,54 +71,44 @@ def depthwise_kernels(dtypes: Sequence[str], rules: FullRules) -> list[Depthwise
     ]
 
 
-def _jobs(cell: Cell, variant: VariantRules, specs: ArchSpecs) -> Iterator[_Job]:
-    """Yield the tiles of the dimensionality, then each feature with its tiles whatever the dimensionality."""
+def _tiles(cell: Cell, variant: VariantRules) -> Iterator[tuple[TileRow, list[Triple], Pipelines, dict[str, Any]]]:
+    """Yield the tiles of the dimensionality, then each feature with its tiles whatever the dimensionality.
+
+    With each: vectors, pipelines with their schedulers, and the options that are switched on.
+    """
     rows = {row.tile: row for row in variant.tiles}
     class_name = CLASS_OF[cell.dtype]
     for row in variant.tiles:
         tile_class = row.of_class(class_name)
         if tile_class and cell.ndim in tile_class.base:
-            yield _job(cell, row, tile_class, specs, tile_class.pipelines, {})
+            yield row, tile_class.vectors, tile_class.pipelines, {}
     for feature in variant.features:
         for row in (rows[tile] for tile in feature.tiles if class_name in feature.classes):
             tile_class = row.of_class(class_name)
             if tile_class:
-                pipelines = feature.pipelines or tile_class.pipelines
-                yield _job(cell, row, tile_class, specs, pipelines, feature.options())
+                yield row, tile_class.vectors, feature.pipelines or tile_class.pipelines, feature.options()
 
 
-def _job(
-    cell: Cell,
-    row: TileRow,
-    tile_class: ClassRow,
-    specs: ArchSpecs,
-    pipelines: tuple[tuple[str, str], ...],
-    options: dict[str, Any],
-) -> _Job:
-    return _Job(row, pairs_of(row, cell.arch, cell.dtype, specs), tile_class.vectors, pipelines, options)
-
-
-def _of_job(cell: Cell, job: _Job, rules: FullRules, variant: VariantRules, specs: ArchSpecs) -> Iterator[KernelConfig]:
+def _crossed(
+    cell: Cell, row: TileRow, vectors: list[Triple], pipelines: Pipelines, options: dict[str, Any],
+    rules: FullRules, variant: VariantRules, specs: ArchSpecs,
+) -> Iterator[KernelConfig]:  # fmt: skip
     element_bytes = specs.element_size(cell.dtype)
-    tile, specializations = job.row.tile, _specializations(cell.variant, job.row.tile)
-    for pair, vectors in product(job.pairs, job.vectors):
-        if not vectors_fit(vectors, tile, pair.waves, element_bytes):
+    specializations = _specializations(cell.variant, row.tile)
+    streamk = options.get("streamk", "none") != "none"
+    for pair, widths in product(pairs_of(row, cell.arch, cell.dtype, specs), vectors):
+        if not vectors_fit(widths, row.tile, pair.waves, element_bytes):
             continue
-        for (pipeline, scheduler), specialization in product(job.pipelines, specializations):
-            if pipeline == "wavelet" and job.options.get("explicit_gemm"):
+        for (pipeline, scheduler), specialization in product(pipelines, specializations):
+            if pipeline == "wavelet" and options.get("explicit_gemm"):
                 continue
-            warp_k = warp_tile_k(tile, pair, cell.is_float, _is_small(job, pipeline, variant))
+            small = streamk or (pipeline == "wavelet" and row.tile in variant.small_warp_k_with_wavelet)
+            warp_k = warp_tile_k(row.tile, pair, CLASS_OF[cell.dtype] == "float", small)
             yield KernelConfig(
                 cell.variant, cell.dtype, rules.layout, cell.ndim, pipeline, rules.epilogue, scheduler,
-                *tile, *pair.waves, pair.warp_m, pair.warp_n, warp_k, *vectors,
-                double_smem_buffer=pipeline == "compv4", specialization=specialization, **job.options,
+                *row.tile, *pair.waves, pair.warp_m, pair.warp_n, warp_k, *widths,
+                double_smem_buffer=pipeline == "compv4", specialization=specialization, **options,
             )  # fmt: skip
-
-
-def _is_small(job: _Job, pipeline: str, variant: VariantRules) -> bool:
-    if job.options.get("streamk", "none") != "none":
-        return True
-    return pipeline == "wavelet" and job.row.tile in variant.small_warp_k_with_wavelet
 
 
 def _specializations(variant: str, tile: Triple) -> tuple[str, ...]:
@@ -151,15 +129,13 @@ def pairs_of(row: TileRow, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair
 
 def structural_pairs(tile: Triple, arch: str, dtype: str, specs: ArchSpecs) -> list[Pair]:
     """Every pair that tiles m and n of the block with waves and warp tiles of the arch, in table order."""
-    found: dict[Pair, None] = {}
     allowed = set(specs.arch(arch).waves)
-    for warp_m, warp_n, _ in specs.warp_tiles(arch, dtype):
-        for waves_m in _wave_counts(tile[0], warp_m):
-            for waves_n in _wave_counts(tile[1], warp_n):
-                for waves_k in WAVES_K:
-                    if (waves_m, waves_n, waves_k) in allowed:
-                        found[Pair((waves_m, waves_n, waves_k), warp_m, warp_n)] = None
-    return list(found)
+    pairs = (
+        Pair((waves_m, waves_n, waves_k), warp_m, warp_n)
+        for warp_m, warp_n, _ in specs.warp_tiles(arch, dtype)
+        for waves_m, waves_n, waves_k in product(_wave_counts(tile[0], warp_m), _wave_counts(tile[1], warp_n), WAVES_K)
+    )
+    return [pair for pair in dict.fromkeys(pairs) if pair.waves in allowed]
 
 
 def warp_tile_k(kernel_tile: Triple, pair: Pair, is_float: bool, small: bool) -> int:

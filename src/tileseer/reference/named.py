@@ -28,6 +28,7 @@ from tileseer.reference.named_tables import DefaultRules, FullRules, Sample, Sam
 from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
 
 AnyKernel = KernelConfig | DepthwiseConfig
+check_flags = flags.check_names
 KINDS = (KernelConfig, DepthwiseConfig)
 """Of kernels that a rule set may have, for filter expressions."""
 COLUMNS = ("kernel", "arch", "arch_filter", "arch_filter_reason", "flags", "flag_reasons", "built_as")
@@ -95,11 +96,6 @@ class Enumerated:
         return self.row(arch) | {"family": self.kernel.kind, "fields": asdict(self.kernel)}
 
 
-def check_flags(names: Collection[str]) -> None:
-    """Refuse a flag that does not exist."""
-    flags.check_names(names)
-
-
 def judged(kernel: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -> Enumerated:
     """An implicit-GEMM kernel with the verdict of the filter and its flags.
 
@@ -117,9 +113,7 @@ def single(
     """The kernel of ``fields`` for each direction, dimensionality and data type."""
     return [
         KernelConfig(variant=variant, dtype=dtype, layout=LAYOUTS[ndim][0], ndim=ndim, **fields)
-        for variant in variants
-        for ndim in ndims
-        for dtype in dtypes
+        for variant, ndim, dtype in product(variants, ndims, dtypes)
     ]
 
 

@@ -9,8 +9,8 @@ from tileseer.compile.base import CompileUnit
 from tileseer.compile.host_check import HostCompiler
 from tileseer.conv import problem as problem_tables
 from tileseer.core.errors import UserError
-from tileseer.families.kernels import parse
 from tileseer.families.registration import header_file
+from tileseer.families.registry import parse
 
 
 def verdicts(

@@ -11,7 +11,7 @@ from tileseer.conv.operation import Operation, Variant
 from tileseer.core.tables import Table, read
 from tileseer.families.ck_tile import flags, validity
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
-from tileseer.families.enumeration import Count, Enumeration, Triple, rows_of, sifted
+from tileseer.families.enumeration import Count, DirectionRows, Enumeration, Triple, rows_of, sifted
 from tileseer.gpu.arch import ArchSpecs
 
 
@@ -37,12 +37,10 @@ class OptionRow(Table):
     num_groups_to_merge: list[Count] = Field([1], min_length=1)
 
 
-class VariantRows(Table):
+class VariantRows(DirectionRows):
     """What a direction is swept over."""
 
     options: list[OptionRow] = Field(min_length=1)
-    split_k: list[Count] = Field([1], min_length=1)
-    """Values of the launch knob split-K that are measured for each kernel."""
 
 
 class SweepRules(Table):
@@ -56,18 +54,6 @@ class SweepRules(Table):
 def load(path: Path) -> SweepRules:
     """Read a rule-set file; a ``UserError`` names file and field."""
     return read(path, SweepRules)
-
-
-def enumerate_kernels(
-    rule_set: Path,
-    specs: ArchSpecs,
-    arch: str,
-    operation: Operation,
-    ndims: Sequence[int],
-    included: Collection[str] = (flags.ALL,),
-) -> Enumeration[KernelConfig]:
-    """Kernels of a rule-set file for one arch and operation; see ``swept``."""
-    return swept(load(rule_set), specs, arch, operation, ndims, included)
 
 
 def swept(

@@ -13,6 +13,7 @@ from tileseer.core.tables import Table, read
 from tileseer.families.cutlass.kernel import INSTRUCTION, CutlassKernel
 from tileseer.families.enumeration import (
     Count,
+    DirectionRows,
     Enumeration,
     Triple,
     first_of,
@@ -46,12 +47,10 @@ class OptionRow(Table):
     group_modes: list[Literal["none", "single", "multiple"]] = Field(["none"], min_length=1)
 
 
-class VariantRows(Table):
+class VariantRows(DirectionRows):
     """What a direction is enumerated from."""
 
     options: list[OptionRow] = Field(min_length=1)
-    split_k: list[Count] = Field([1], min_length=1)
-    """Values of the launch knob split-K that are measured for each kernel."""
 
 
 class CutlassRules(Table):
@@ -76,22 +75,15 @@ def load(path: Path) -> CutlassRules:
     return rules
 
 
-def enumerate_kernels(
-    rule_set: Path,
+def swept(
+    rules: CutlassRules,
     specs: ArchSpecs,
     arch: str,
     operation: Operation,
     ndims: Sequence[int],
     included: Collection[str] = (),
 ) -> Enumeration[CutlassKernel]:
-    """Kernels of a rule-set file for one arch and operation; no kernel of the family has a known defect."""
-    return swept(load(rule_set), specs, arch, operation, ndims)
-
-
-def swept(
-    rules: CutlassRules, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int]
-) -> Enumeration[CutlassKernel]:
-    """Every kernel of the rule set for one arch and operation; none is corrected, illegal ones are refused."""
+    """Every kernel of the rule set for one arch and operation; none is corrected, and none has a known defect."""
     rows = rows_of(rules.variants, operation)
     kernels = _combinations(rules, rows, operation, ndims)
     return sifted(kernels, lambda k: first_fault(k, arch, specs), rows.split_k, f"on {arch} for {operation}")

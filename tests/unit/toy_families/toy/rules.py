@@ -18,7 +18,11 @@ def small(kernel):
     return ("", "") if area <= 8192 else ("small", f"a tile of {area} elements; at most 8192")
 
 
-def enumerate_kernels(rule_set, specs, arch, operation, ndims, included):
-    sides = read(rule_set, ToyRules).sides
-    made = (ToyKernel(operation.variant, operation.dtype, ndim, m, n) for ndim, m, n in product(ndims, sides, sides))
+def load(path):
+    return read(path, ToyRules)
+
+
+def swept(rules, specs, arch, operation, ndims, included):
+    shapes = product(ndims, rules.sides, rules.sides)
+    made = (ToyKernel(operation.variant, operation.dtype, *shape) for shape in shapes)
     return sifted(made, small, [1], f"on {arch} for {operation}")
