@@ -187,7 +187,7 @@ def _listed(args: argparse.Namespace, tables: tuple[ArchSpecs, Enumerator], arch
     from tileseer.reference.named import KINDS
 
     wanted = kernel_filter.parse(args.filter, KINDS, "--filter")
-    return [item for item in items if kernel_filter.keeps(wanted, item.kernel)]
+    return [item for item in items if wanted.keeps(vars(item.kernel))]
 
 
 def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> list[Enumerated]:
@@ -215,7 +215,8 @@ def _count(args: argparse.Namespace) -> int:
     rows = []
     if not args.json:
         print("\t".join(columns))
-    for cell, found in counts.count(wanted, enumerator):
+    for cell in wanted:
+        found = counts.counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
         verdict = []
         if reference:
             expected = reference.get(cell)

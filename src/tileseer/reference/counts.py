@@ -5,7 +5,7 @@ and all data types (``per_variant``), or all directions so (``all``). Samples de
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.reference.named import Enumerated, Enumerator
+from tileseer.reference.named import Enumerated
 from tileseer.reference.request import NDIMS
 
 COUNTED = (
@@ -67,12 +67,6 @@ def counts(items: Sequence[Enumerated]) -> dict[str, int]:
         sum(isinstance(item.kernel, DepthwiseConfig) for item in items),
     )  # fmt: skip
     return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
-
-
-def count(wanted: Iterable[Cell], enumerator: Enumerator) -> Iterator[tuple[Cell, dict[str, int]]]:
-    """Yield each cell with its counts."""
-    for cell in wanted:
-        yield cell, counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
 
 
 def read_reference(path: Path) -> dict[Cell, dict[str, int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from tileseer.families.ck_tile import kernel, registry_key
 from tileseer.families.ck_tile.api import CkApi
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.families.gemm_kernel import SIZES, field_types
 from tileseer.families.registration import LACK
 
 Kernel = KernelConfig | DepthwiseConfig
@@ -41,15 +41,10 @@ _FLAGS = (
     "double_smem_buffer", "explicit_gemm", "streamk_persistent", "split_image", "pad_m", "pad_n", "pad_k",
 )  # fmt: skip
 _COMMON_LEAVES = ("name", "arch")
-_GEMM_LEAVES = (
-    "tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k",
-    "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu",
-)  # fmt: skip
+_GEMM_LEAVES = (*SIZES, "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu")
 """What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
 _GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES)
-_DEPTHWISE_LEAVES = (
-    "tile_h", "tile_w", "filter_size", "stride_h", "stride_w", "sub_h", "sub_w", "batches", "vec_in", "vec_out", "pad",
-)  # fmt: skip
+_DEPTHWISE_LEAVES = (*(field for field in field_types(DepthwiseConfig) if field != "dtype"), "pad")
 UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
 _DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
 
@@ -195,7 +190,7 @@ class Emitter:
     def _filled(self, template: str, kernel: Kernel, values: list[str]) -> str:
         """Text of the kernel's form with the kernel's values."""
         kind = _KINDS[kernel.kind]
-        key = (template, kind.form_of(kernel))
+        key = (template, _FORM_OF[kernel.kind](kernel))
         skeleton = self._skeletons.get(key)
         if skeleton is None:
             text = self._render(template, **self._form_context(kernel, kind))
@@ -240,7 +235,7 @@ def is_registered(one: Kernel) -> bool:
 
 
 def _values(one: Kernel, arch: str) -> list[str]:
-    return [one.name, arch, *map(str, _KINDS[one.kind].values_of(one))]
+    return [one.name, arch, *map(str, _VALUES_OF[one.kind](one))]
 
 
 def _depthwise_context(kernel: DepthwiseConfig, shown: Any, api: CkApi) -> dict[str, object]:
@@ -338,18 +333,10 @@ class _Kind:
     fault: Callable[[Any, CkApi], str] = lambda kernel, api: ""
     size_fault: Callable[[Any], str] = lambda kernel: ""
 
-    @cached_property
-    def values_of(self) -> Callable[[Kernel], tuple[object, ...]]:
-        """The leaves of a kernel."""
-        return attrgetter(*self.leaves)
-
-    @cached_property
-    def form_of(self) -> Callable[[Kernel], tuple[object, ...]]:
-        """What makes the form of a kernel's text."""
-        return attrgetter(*self.form)
-
 
 _KINDS = {
     KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, _gemm_context, _fault, _size_fault),
     DepthwiseConfig.kind: _Kind("depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, _depthwise_context),
 }
+_VALUES_OF = {name: attrgetter(*kind.leaves) for name, kind in _KINDS.items()}
+_FORM_OF = {name: attrgetter(*kind.form) for name, kind in _KINDS.items()}

@@ -74,14 +74,10 @@ class Emitter:
             group_mode=f"k{kernel.group_mode.capitalize()}Group",
         )
 
-    def unit(self, kernel: CutlassKernel) -> str:
-        """The compilation unit of the kernel's header."""
-        return self._render("kernel.cu.j2", name=kernel.name)
-
     def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
         """The files that belong to one kernel each: relative path to text, sorted."""
         texts = {f"{kernel.name}.cuh": self.header(kernel, arch) for kernel in kernels}
-        texts |= {f"{kernel.name}.cu": self.unit(kernel) for kernel in kernels}
+        texts |= {f"{kernel.name}.cu": self._render("kernel.cu.j2", name=kernel.name) for kernel in kernels}
         return dict(sorted(texts.items()))
 
     def _render(self, template: str, **context: object) -> str:
