@@ -38,6 +38,7 @@ from tileseer.families.cutlass.kernel import (
     frame,
     parse,
 )  # fmt: skip
+from tileseer.families.enumeration import first_of
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.model import features
@@ -117,7 +118,7 @@ def changed(**fields):
     ],
 )
 def test_an_illegal_kernel_is_refused_by_the_rule_that_says_why(fields, rule):
-    found, reason = rules.first_fault(changed(**fields), "sm_90", SPECS)
+    found, reason = first_of(rules.RULES, changed(**fields), "sm_90", SPECS)
     assert found == rule and reason
 
 

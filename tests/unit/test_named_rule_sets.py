@@ -16,9 +16,10 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, flags, kernel, validity
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.names import parse as parse_name
+from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
-from tileseer.reference.named import Enumerator, RuleTables
+from tileseer.reference.named import Enumerated, Enumerator, RuleTables
 from tileseer.reference.request import NDIMS, TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
@@ -332,7 +333,9 @@ def test_kernels_known_to_be_wrong_are_flagged(enumerator, arch, rule_set, flag,
 
 def test_an_unflagged_kernel_is_one_that_we_hold_legal(enumerator):
     for item in enumerator.enumerate("full", "gfx90a", VARIANTS, [2, 3], DTYPES):
-        legal = isinstance(item.kernel, DepthwiseConfig) or not validity.first_fault(item.kernel, "gfx90a", SPECS)[0]
+        legal = (
+            isinstance(item.kernel, DepthwiseConfig) or not first_of(validity.RULES, item.kernel, "gfx90a", SPECS)[0]
+        )
         assert legal or item.flags
 
 
@@ -356,8 +359,9 @@ def test_each_flag_has_its_kernels(flag, change):
 def test_flags_are_asked_for_by_name():
     found = flags.of(replace(KERNEL, pipeline="basic_async_v1", warp_tile_k=64), "gfx950", SPECS)
     assert {flag.name for flag in found} >= {"async_layout", "warp_tile_on_arch"}
-    assert flags.is_built((), ()) and not flags.is_built(found, ()) and not flags.is_built(found, ("async_layout",))
-    assert flags.is_built(found, ("all",)) and flags.is_built(found, tuple(flag.name for flag in found))
+    built = Enumerated(KERNEL, flags=tuple(found)).is_built
+    assert Enumerated(KERNEL).is_built(()) and not built(()) and not built(("async_layout",))
+    assert built(("all",)) and built(tuple(flag.name for flag in found))
     with pytest.raises(UserError, match=r"unknown flag 'async'; use all or some of half_zero_output"):
         flags.check_names(["async"])
 

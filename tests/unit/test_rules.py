@@ -9,6 +9,7 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import rules as sweep
 from tileseer.families.ck_tile import validity
 from tileseer.families.ck_tile.kernel import parse
+from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
 
 ROOT = Path(__file__).parents[2]
@@ -103,12 +104,12 @@ def test_every_rule_has_a_kernel_that_breaks_it():
 def test_a_rule_refuses_and_says_why(rule, changes, arch):
     reasons = {name: check(a_kernel(**changes), arch, SPECS) for name, check in validity.RULES.items()}
     assert reasons[rule]
-    assert validity.first_fault(a_kernel(**changes), arch, SPECS)[0]
+    assert first_of(validity.RULES, a_kernel(**changes), arch, SPECS)[0]
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
 def test_a_legal_kernel_passes_every_rule(arch):
-    assert validity.first_fault(a_kernel(), arch, SPECS) == ("", "")
+    assert first_of(validity.RULES, a_kernel(), arch, SPECS) == ("", "")
     assert not any(check(a_kernel(), arch, SPECS) for check in validity.RULES.values())
 
 

@@ -81,7 +81,7 @@ class Enumerated:
 
     def is_built(self, included: Collection[str]) -> bool:
         """Whether a build has the kernel when the flags ``included`` are asked for."""
-        return flags.is_built(self.flags, included)
+        return flags.ALL in included or all(flag.name in included for flag in self.flags)
 
     def row(self, arch: str) -> dict[str, str]:
         """The columns of a list, ``COLUMNS``."""
@@ -103,7 +103,8 @@ def judged(kernel: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -
     """
     found = flags.of(kernel, arch, specs)
     if lossy:
-        found = (*found, flags.replaced_pipeline(kernel, lossy))
+        reason = f"the instance file asks for {lossy}; the reference makes {kernel.pipeline} of it"
+        found = (*found, Flag(flags.PIPELINE_REPLACED, reason))
     return Enumerated(kernel, *reference_filter.arch_fault(kernel, arch, specs), found)
 
 

@@ -100,18 +100,8 @@ def first_defect(kernel: KernelConfig, arch: str, specs: ArchSpecs, included: Co
     return first_of(rules, kernel, arch, specs)
 
 
-def replaced_pipeline(kernel: KernelConfig, wanted: str) -> Flag:
-    """The flag of a kernel that was made of a line which asks for the pipeline ``wanted``."""
-    return Flag(PIPELINE_REPLACED, f"the instance file asks for {wanted}; the reference makes {kernel.pipeline} of it")
-
-
 def check_names(names: Collection[str]) -> None:
     """Refuse a flag that there is not."""
     unknown = sorted(set(names) - {ALL, *NAMES})
     if unknown:
         raise UserError(f"unknown flag {unknown[0]!r}; use {ALL} or some of {', '.join(NAMES)}")
-
-
-def is_built(found: Collection[Flag], included: Collection[str]) -> bool:
-    """Whether a kernel with the flags ``found`` is built when the flags ``included`` are asked for."""
-    return ALL in included or all(flag.name in included for flag in found)

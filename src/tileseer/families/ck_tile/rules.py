@@ -11,7 +11,7 @@ from tileseer.conv.operation import Operation, Variant
 from tileseer.core.tables import Table, read
 from tileseer.families.ck_tile import flags, validity
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
-from tileseer.families.enumeration import Count, DirectionRows, Enumeration, Triple, rows_of, sifted
+from tileseer.families.enumeration import Count, DirectionRows, Enumeration, Triple, first_of, rows_of, sifted
 from tileseer.gpu.arch import ArchSpecs
 
 
@@ -72,7 +72,7 @@ def swept(
     rows = rows_of(rules.variants, operation)
 
     def fault(kernel: KernelConfig) -> tuple[str, str]:
-        found = validity.first_fault(kernel, arch, specs)
+        found = first_of(validity.RULES, kernel, arch, specs)
         return found if found[0] else flags.first_defect(kernel, arch, specs, included)
 
     return sifted(_combinations(rules, rows, operation, ndims), fault, rows.split_k, f"on {arch} for {operation}")

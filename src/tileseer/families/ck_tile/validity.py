@@ -5,7 +5,7 @@ demands is in ``tileseer.families.ck_tile.support``.
 """
 
 from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.families.enumeration import first_of, named, threads_fit, tile_divides
+from tileseer.families.enumeration import named, threads_fit, tile_divides
 from tileseer.gpu.arch import ArchSpecs
 
 VECTOR_WIDTHS = (1, 2, 4, 8, 16)
@@ -88,8 +88,3 @@ RULES = named(
     waves_on_arch, warp_tile_on_arch, tile_divides, threads_fit, trait_allowed, pipeline_fits_variant,
     options_fit_variant, buffering_fits_pipeline, vector_widths, lds_fits, full_load_per_thread,
 )  # fmt: skip
-
-
-def first_fault(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> tuple[str, str]:
-    """(rule, reason) of the first rule that refuses, or two empty strings."""
-    return first_of(RULES, kernel, arch, specs)

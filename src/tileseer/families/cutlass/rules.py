@@ -86,7 +86,7 @@ def swept(
     """Every kernel of the rule set for one arch and operation; none is corrected, and none has a known defect."""
     rows = rows_of(rules.variants, operation)
     kernels = _combinations(rules, rows, operation, ndims)
-    return sifted(kernels, lambda k: first_fault(k, arch, specs), rows.split_k, f"on {arch} for {operation}")
+    return sifted(kernels, lambda k: first_of(RULES, k, arch, specs), rows.split_k, f"on {arch} for {operation}")
 
 
 def _combinations(
@@ -160,8 +160,3 @@ RULES = named(
     instruction_on_arch, tile_divides, threads_fit, shared_memory_fits, copies_are_asynchronous, volumes_load_fully,
     gradient_has_form, groups_have_form,
 )  # fmt: skip
-
-
-def first_fault(kernel: CutlassKernel, arch: str, specs: ArchSpecs) -> tuple[str, str]:
-    """(rule, reason) of the first rule that refuses, or two empty strings."""
-    return first_of(RULES, kernel, arch, specs)
