@@ -248,6 +248,10 @@ def shown(tmp_path_factory) -> results.Results:
     return with_measurements(results.load(*write_stages(tmp_path_factory.mktemp("stages"))))
 
 
+def svg_of(panel: figures.Panel) -> str:
+    return figures.svg(figures.spec(panel), "x")
+
+
 @pytest.fixture(scope="module")
 def html(shown) -> str:
     return page.render(shown, TEMPLATE)
@@ -373,7 +377,7 @@ def test_the_same_results_give_the_same_bytes(html, stages):
 def test_bars_are_ordered_and_cut(shown):
     lowest = figures.networks(shown)[0]
     assert lowest.words.index(HOSTILE) < lowest.words.index("alexnet") < lowest.words.index("resnet50")
-    drawn = figures.svg(figures.importances(shown)[0], "x")
+    drawn = svg_of(figures.importances(shown)[0])
     assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
     assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
 
@@ -381,20 +385,20 @@ def test_bars_are_ordered_and_cut(shown):
 def test_whole_networks_and_the_distance_to_training_are_drawn(shown):
     cost = figures.end_to_end(shown)[0]
     assert cost.words == "End to end in percent of 1 runs of networks, the lowest: resnet50, training 88.1."
-    drawn = figures.svg(cost, "x")
+    drawn = svg_of(cost)
     assert ">88.1<" in drawn and ">resnet50, training<" in drawn
     near = figures.coverage(shown)[0]
     assert "above 0.5, up to 1: 7 problems, mean 95.0" in near.words
     assert near.words.endswith("kind not trained on: 3 problems, mean 65.0.")
-    assert figures.svg(near, "x").count('aria-roledescription="bar"') == 2
+    assert svg_of(near).count('aria-roledescription="bar"') == 2
 
 
 def test_each_chooser_has_a_line_and_each_pipeline_two_bars(shown):
     drawn = figures.distribution(shown)[0]
-    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', figures.svg(drawn, "x")))) == 4
+    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', svg_of(drawn)))) == 4
     assert "model 81.8, best single kernel 50.2" in drawn.words
     drawn = figures.pipelines(shown)[0]
-    assert figures.svg(drawn, "x").count('aria-roledescription="bar"') == 4
+    assert svg_of(drawn).count('aria-roledescription="bar"') == 4
     assert "mem best 700, picked 431" in drawn.words
 
 
@@ -544,7 +548,7 @@ def test_published_figures_are_marked_as_of_elsewhere(html, shown):
     table = tables.published(shown)[0]
     assert "not comparable" in table.caption and results.PUBLISHED_IN in table.caption
     assert ("forward_bf16", 93.05, 96.8, 79.9) in table.rows
-    assert "published elsewhere" in figures.svg(figures.choosers(shown)[0], "x")
+    assert "published elsewhere" in svg_of(figures.choosers(shown)[0])
 
 
 def test_a_worst_pick_is_explained(html):

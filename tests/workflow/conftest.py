@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
-from small_workflow import Workflow, lay_out
+from filelock import FileLock
+from small_workflow import Run, Workflow, lay_out
 
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """A workflow that has run once, and that run; nobody changes it."""
-    workflow = lay_out(tmp_path_factory.mktemp("made"))
-    return workflow, workflow.make()
+    """A workflow that has run once, and that run; nobody changes it. All workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "made"
+    output = folder.with_suffix(".txt")
+    with FileLock(f"{folder}.lock"):
+        if not output.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            output.write_text(lay_out(folder).make().output)
+    return Workflow(folder), Run(0, output.read_text())
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from warm_snakemake import call
 
 from tileseer.conv.problem import DIMS
 
@@ -77,7 +78,9 @@ class Run:
     @property
     def restored(self) -> Counter:
         """How many jobs of each stage put back what they had made before."""
-        return Counter(re.findall(r"^(\w+)(?: .*)?: unchanged, restored$", self.output, re.M))
+        # Snakemake ends a message by a second write, and what a job says can come in between.
+        own_lines = re.sub(r"(?<=\(Rule: )(\w+)\)(?=\w)", r"\1)\n", self.output)
+        return Counter(re.findall(r"^(\w+)(?: .*)?: unchanged, restored$", own_lines, re.M))
 
     @property
     def computed(self) -> Counter:
@@ -111,9 +114,8 @@ class Workflow:
         )  # fmt: skip
 
     def run(self, *arguments: str) -> Run:
-        process = self.start(*arguments)
-        output, _ = process.communicate(timeout=300)
-        return Run(process.returncode, output)
+        """Call Snakemake and wait for its end."""
+        return Run(*call(self.command(*(arguments or TARGETS)), self.folder, self.environment(), timeout=300))
 
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""
@@ -154,7 +156,8 @@ def lay_out(folder: Path) -> Workflow:
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
-            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+            # With its byte code, where there is some: it is good as long as the time stamps are.
+            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("*.egg-info"))
         else:
             shutil.copy2(source, folder / part)
     rules = yaml.safe_load((ROOT / "config/rule_sets/sweep.yaml").read_text())

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tileseer.core.cache import key, open_cache
+from tileseer.core.cache import Cache, key, open_cache
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.core.stage_store import StageStore, Unfinished, digest
 
@@ -93,8 +93,8 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
     text = ""
     if "settings" in values:
         text, values["settings"] = _read_settings(values["settings"])
-    cache = json.loads(os.environ.get(MACHINE, "{}")).get("cache", {"max_gib": 0})
-    store = StageStore(open_cache(cache.get("folder"), cache["max_gib"])) if cache["max_gib"] else None
+    cache = shared_cache()
+    store = StageStore(cache) if cache else None
     outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
     states = [path for option, kind in kinds.items() if "State" in kind for path in _listed(values[option])]
     made_from = key(name, text, *_made_from(kinds, values, parts)) if store else ""
@@ -106,6 +106,12 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
         store.keep(made_from, outputs, states)
     _count("computed")
     return told
+
+
+def shared_cache() -> Cache | None:
+    """Cache of the workflow that started this job; None if it has none or a user started the script."""
+    settings = json.loads(os.environ.get(MACHINE, "{}")).get("cache")
+    return open_cache(settings.get("folder"), settings["max_gib"]) if settings and settings["max_gib"] else None
 
 
 def _kinds(function: Callable[..., str]) -> dict[str, str]:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import qmc
 
 from tileseer.conv.layers import Layer
 from tileseer.conv.operation import Operation
@@ -126,6 +125,8 @@ def _fill(
     low[0], high[0] = np.log2(batches[[0, -1]])
     stream = int(hashlib.sha256(f"{seed}:{kind.name}".encode()).hexdigest()[:8], 16)
     # One more axis says how a point's channels are rounded.
+    from scipy.stats import qmc  # Not above: it takes a second, and what draws no design needs none.
+
     sobol = qmc.Sobol(len(AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
     found: dict[str, Problem] = {}
     for point in sobol.random(2 ** math.ceil(math.log2(wanted * TRIES))):

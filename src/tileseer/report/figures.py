@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
+from importlib import metadata
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
+from tileseer.core.cache import key
+from tileseer.core.stage import shared_cache
 from tileseer.dataset.efficiency import PERCENTILES
 from tileseer.report.measured import DRIFT_BANDS, Measured, kernels, records
 from tileseer.report.results import PUBLISHED, OperationResult, Results
@@ -91,12 +94,12 @@ def spec(panel: Panel) -> dict[str, Any]:
     return {**panel.chart.properties(title=panel.title).to_dict(), "config": CONFIG}
 
 
-def svg(panel: Panel, name: str) -> str:
-    """The panel as SVG, its title drawn into it; the same panel and ``name`` give the same text.
+def svg(spec: dict[str, Any], name: str) -> str:
+    """A ``spec`` as SVG, its title drawn into it; the same spec and ``name`` give the same text.
 
     Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
     """
-    drawn = vl_convert.vegalite_to_svg(spec(panel))
+    drawn = vl_convert.vegalite_to_svg(spec)
     clips = list(dict.fromkeys(re.findall(r'<clipPath id="(\w+)"', drawn)))
     return re.sub(r'(id="|url\(#)(clip\d+)("|\))', lambda m: f"{m[1]}{name}-clip{clips.index(m[2])}{m[3]}", drawn)
 
@@ -104,6 +107,15 @@ def svg(panel: Panel, name: str) -> str:
 @cache
 def library() -> str:
     """The script that draws Vega-Lite in a browser: Vega-Embed with all it needs, about 0.9 MB."""
+    store = shared_cache()
+    if store is None:
+        return _bundled()
+    # Bundling takes half the time of a report.
+    made_from = key("Vega-Embed", metadata.version("vl-convert-python"))
+    return store.made_once(made_from, lambda: _bundled().encode()).decode()
+
+
+def _bundled() -> str:
     # Its type stub does not know that it may be called without a snippet.
     return vl_convert.javascript_bundle()  # type: ignore[call-arg]
 

@@ -112,11 +112,11 @@ def _shown(section: Section, results: Results) -> dict[str, object]:
         "name": section.name,
         "panels": [
             {
-                "svg": figures.svg(panel, f"{section.name}-{number}"),
-                "spec": figures.spec(panel),
+                "svg": figures.svg(spec, f"{section.name}-{number}"),
+                "spec": spec,
                 "words": f"{panel.title}. {panel.words}",
             }
-            for number, panel in enumerate(panels)
+            for number, (panel, spec) in enumerate((panel, figures.spec(panel)) for panel in panels)
         ],
         "tables": [table for tabulate in section.tabulate for table in tabulate(results)],
     }
