@@ -53,7 +53,9 @@ def main(argv: list[str] | None = None) -> None:
     results = {}
     for arch in matrix.archs:
         gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
-        toolchain = HipccToolchain(found, trees.CK.tree(tree.root), settings, store, Path("workflow/native"), gpu)
+        toolchain = HipccToolchain(
+            found, trees.tree_of("hipcc", {"ck": tree.root}), settings, store, Path("workflow/native"), gpu
+        )
         units = _units(matrix.kernels, arch, level)
         if args.known:
             units = {kind: unit for kind, unit in units.items() if store.get(toolchain.key(unit)) is not None}

@@ -17,7 +17,7 @@ from elftools.elf.elffile import ELFFile
 from tileseer.compile import compiler, native
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
-from tileseer.compile.trees import CK
+from tileseer.compile.trees import tree_of
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
 from tileseer.devices.harness import abi
@@ -67,7 +67,7 @@ class Kernel(ctypes.Structure):
 def machine():
     """Compiler, headers of the CK tree and its API level."""
     try:
-        tree = CK.tree(None)
+        tree = tree_of("hipcc", {"ck": None})
         return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.include.parent)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:

@@ -18,7 +18,7 @@ from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import HostCompiler
-from tileseer.compile.trees import CK
+from tileseer.compile.trees import tree_of
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
@@ -49,8 +49,8 @@ KERNELS = {
 def machine():
     """Compiler, tree and API level of this machine."""
     try:
-        tree = CK.find(None)
-        return compiler.find(SETTINGS), CK.tree(None), ck_api.detect(API, tree)
+        tree = ck_api.LIBRARY.find(None)
+        return compiler.find(SETTINGS), tree_of("hipcc", {"ck": None}), ck_api.detect(API, tree)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

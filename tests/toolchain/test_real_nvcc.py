@@ -15,7 +15,7 @@ from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.trees import CUTLASS
+from tileseer.compile.trees import tree_of
 from tileseer.conv import problem
 from tileseer.conv.operation import Operation
 from tileseer.core.cache import Cache, default_folder
@@ -43,7 +43,7 @@ NAMES = (
 def libraries(tmp_path_factory):
     """Units, results, and the paths of driver and module."""
     try:
-        found, tree = compiler.find(SETTINGS), CUTLASS.tree(None)
+        found, tree = compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
     except UserError as error:
         if "TILESEER_NEEDS_NVCC" in os.environ:
             raise

@@ -24,7 +24,7 @@ from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import emit as ck_tile_emit
 from tileseer.families.ck_tile.kernel import frame as kernel_frames
 from tileseer.gpu import hardware
-from tileseer.settings.compile import CkSettings, CompileSettings, CutlassSettings
+from tileseer.settings.compile import CkSettings, CompileSettings
 from tileseer.support import library_support, support_table
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +61,7 @@ class Machine:
 
     def toolchain(self, **settings) -> HipccToolchain:
         settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
-        tree = trees.CK.tree(str(self.folder / "ck"))
+        tree = trees.tree_of("hipcc", {"ck": str(self.folder / "ck")})
         return HipccToolchain(
             compiler.find(settings),
             tree,
@@ -234,7 +234,7 @@ def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machi
 def test_the_librarys_host_code_is_asked_for_pairs(machine):
     """The library that fake_hipcc makes runs problems with 64 channels a group."""
     settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler), batch=1)
-    tree, cache = trees.CK.tree(str(machine.folder / "ck")), Cache(machine.folder / "cache", 2**30)
+    tree, cache = trees.tree_of("hipcc", {"ck": str(machine.folder / "ck")}), Cache(machine.folder / "cache", 2**30)
     host = HostCompiler(compiler.find(settings), tree, settings, cache, ROOT / "workflow/native")
     first, second = (unit.kernel for unit in units("", ""))
     problems = problem.frame([Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8) for c in (64, 32, 4)])
@@ -289,7 +289,7 @@ def test_a_compiler_that_does_not_answer_is_named(tmp_path):
 
 def test_a_wrong_tree_is_named(tmp_path):
     with pytest.raises(UserError, match=r"ck.root: .* has no folder include/ck_tile"):
-        trees.CK.find(str(tmp_path))
+        ck_api.LIBRARY.find(str(tmp_path))
     (tmp_path / "include/ck_tile").mkdir(parents=True)
     with pytest.raises(UserError, match="no Composable Kernel tree of a known level"):
         trees.ck_level(CkSettings(root=str(tmp_path)), API, compiles=True)
@@ -329,9 +329,7 @@ def test_a_block_that_does_not_fit_has_no_occupancy(machine):
 def test_the_fingerprint_follows_compiler_and_tree(machine):
     def found():
         settings = CompileSettings(toolchain="hipcc", compiler=str(machine.compiler))
-        return registry.fingerprint(
-            settings, registry.Trees(CkSettings(root=str(machine.folder / "ck")), CutlassSettings())
-        )
+        return registry.fingerprint(settings, {"ck": str(machine.folder / "ck")})
 
     first = found()
     assert found() == first

@@ -20,6 +20,7 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.families import registration
 from tileseer.families.coefficients import load_coefficients
+from tileseer.families.cutlass import api as cutlass_api
 from tileseer.families.cutlass.kernel import parse
 from tileseer.gpu import hardware
 from tileseer.settings.compile import CompileSettings
@@ -68,7 +69,7 @@ class Machine:
 
     @property
     def parts(self):
-        tree = trees.CUTLASS.tree(str(self.folder / "cutlass"))
+        tree = trees.tree_of("nvcc", {"cutlass": str(self.folder / "cutlass")})
         return compiler.find(self.settings), tree, Cache(self.folder / "cache", 2**30)
 
     def compile(self, *texts: str, **settings):
@@ -204,7 +205,7 @@ def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UserError, match="make cuda-toolchain"):
         compiler.find(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
     with pytest.raises(UserError, match=r"has no file include.*; run `make cuda-toolchain`"):
-        trees.CUTLASS.find(str(tmp_path))
+        cutlass_api.LIBRARY.find(str(tmp_path))
 
 
 def test_files_of_another_kind_are_refused(tmp_path):

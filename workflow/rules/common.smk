@@ -15,6 +15,7 @@ from tileseer.compile import registry, trees
 from tileseer.compile.registry import memory_mib
 from tileseer.core import places, runs, stage_files
 from tileseer.core.errors import UserError
+from tileseer.settings.compile import LIBRARIES
 from tileseer.settings.config import ARCH_PATTERN, check
 
 # The folder of this workflow, seen from the working folder: "." unless another workflow uses this one as a module.
@@ -33,8 +34,8 @@ NATIVE, TEMPLATES = source("workflow/native"), source("workflow/templates")
 try:
     places.refuse_braces(os.path.abspath(HERE))
     SETTINGS = check(config).located(HERE)
-    TREES = registry.Trees(SETTINGS.ck, SETTINGS.cutlass)
-    TOOLCHAIN = registry.fingerprint(SETTINGS.compile, TREES)
+    ROOTS = {name: getattr(SETTINGS, name).root for name in LIBRARIES}
+    TOOLCHAIN = registry.fingerprint(SETTINGS.compile, ROOTS)
     CK_LEVEL = trees.ck_level(
         SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc"
     )

@@ -1,7 +1,7 @@
 # Stage 11: the directory that a client loads.
 import json
 
-COMPILED_BY = registry.describe(SETTINGS.compile, TREES)
+COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
 
 
 rule publish:

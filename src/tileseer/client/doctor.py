@@ -21,6 +21,7 @@ KFD = Path("/dev/kfd")
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 _MIB = 2**20
+CK, CUTLASS = (of_toolchain(name).part("api").LIBRARY for name in ("hipcc", "nvcc"))
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,18 @@ def findings(config: Config, api_table: Path) -> list[Finding]:
         ("machine", True, lambda: _machine(config)),
         *((name, False, partial(_package, name)) for name in PACKAGES),
         ("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
-        ("Composable Kernel tree", compiles, lambda: str(trees.CK.find(config.ck.root))),
+        (CK.what, compiles, lambda: str(CK.find(config.ck.root))),
         ("CK API level", compiles, lambda: trees.ck_level(config.ck, api_table, True)),
         ("CK API level to emit", True, lambda: _level(config, api_table, compiles)),
         ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
-        ("CUTLASS headers", cuda, lambda: str(trees.CUTLASS.find(config.cutlass.root))),
+        (CUTLASS.what, cuda, lambda: str(CUTLASS.find(config.cutlass.root))),
         ("AMD GPU", config.benchmark.device == "hip", _amd_gpu),
         ("NVIDIA GPU", config.benchmark.device == "cuda", _nvidia_gpu),
         ("GPU lock", True, lambda: _lock(config)),
         ("cache", True, lambda: _cache(config)),
     ]
     found = {look[0]: _tried(*look) for look in looks}
-    if found["Composable Kernel tree"].status != "ok":
+    if found[CK.what].status != "ok":
         del found["CK API level"]
     return list(found.values())
 

@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.compile.trees import HeaderTree, brought, folders, rocm_folders
+from tileseer.compile.trees import HeaderTree
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
+from tileseer.families.library import brought, folders, rocm_folders
 from tileseer.settings.compile import CompileSettings
 
 _NO_SPACE = "No space left on device"

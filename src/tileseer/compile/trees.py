@@ -1,17 +1,12 @@
-"""The trees of C++ headers that kernels include: where they are, and which of their headers a text includes."""
+"""The trees of C++ headers that kernels include, and which of their headers a text includes."""
 
 import hashlib
-import importlib.util
-import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
-from tileseer.core.cache import default_folder
 from tileseer.core.checkout import source_of
-from tileseer.core.errors import UserError
 from tileseer.families.registry import of_toolchain
 from tileseer.settings.compile import CkSettings
 
@@ -66,80 +61,10 @@ def _read(path: Path) -> tuple[str, tuple[str, ...]]:
     return hashlib.sha256(content).hexdigest(), tuple(found.decode() for found in _INCLUDE.findall(content))
 
 
-@dataclass(frozen=True)
-class Library:
-    """A library of kernels, whose tree is that of the settings or lies at one of some places."""
-
-    what: str
-    section: str
-    """Section of the settings whose ``root`` is the top folder of a tree."""
-    folder: str
-    """Folder of the library below ``include``."""
-    mark: str
-    """Path that a tree has."""
-    how: str
-    """How to get it, for messages."""
-    places: Callable[[], list[Path]]
-
-    def find(self, root: str | None) -> Path:
-        """Top folder of its tree: ``root``, else the first place that has one; ``UserError`` if there is none."""
-        if root:
-            path = Path(root).expanduser()
-            if not (path / self.mark).exists():
-                kind = "file" if Path(self.mark).suffix else "folder"
-                raise UserError(f"{self.section}.root: {path} has no {kind} {self.mark}; {self.how}")
-            return path
-        places = self.places()
-        for place in places:
-            if (place / self.mark).exists():
-                return place
-        raise UserError(f"no {self.what} in {', '.join(map(str, places))}; {self.how}")
-
-    def tree(self, root: str | None) -> HeaderTree:
-        """Its headers."""
-        return HeaderTree(self.find(root) / "include", self.folder)
-
-
-def folders(*variables: str, default: str) -> list[Path]:
-    """Folders that variables of the environment name, then the default one."""
-    named = [os.environ.get(name, "") for name in variables]
-    return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
-
-
-def rocm_folders() -> list[Path]:
-    """Where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
-    return folders("ROCM_PATH", default="/opt/rocm")
-
-
-def brought(folder: str) -> Path:
-    """Where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
-    return default_folder() / folder
-
-
-def _cutlass_places() -> list[Path]:
-    named = os.environ.get("CUTLASS_PATH", "")
-    package = importlib.util.find_spec("cutlass_library")
-    places = [Path(named)] if named else []
-    places += [Path(package.origin).parent / "source"] if package and package.origin else []
-    return [*places, brought("cuda-toolchain") / "cutlass"]
-
-
-CK = Library(
-    "Composable Kernel tree",
-    "ck",
-    "ck_tile",
-    "include/ck_tile",
-    "run `make toolchain`, or set ck.root to the top folder of a Composable Kernel tree",
-    lambda: [*rocm_folders(), brought("toolchain") / "ck"],
-)
-CUTLASS = Library(
-    "CUTLASS headers",
-    "cutlass",
-    "cutlass",
-    "include/cutlass/cutlass.h",
-    "run `make cuda-toolchain`, or set cutlass.root to the top folder of a CUTLASS tree",
-    _cutlass_places,
-)
+def tree_of(toolchain: str, roots: Mapping[str, str | None]) -> HeaderTree:
+    """Headers that kernels of a toolchain are compiled against; ``roots``: folders of the settings, by section."""
+    library = of_toolchain(toolchain).part("api").LIBRARY
+    return HeaderTree(library.find(roots[library.section]) / "include", library.folder)
 
 
 def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
@@ -147,7 +72,7 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
     api = of_toolchain("hipcc").part("api")
     if settings.api != "auto":
         return settings.api
-    return api.detect(table, CK.find(settings.root)) if compiles or settings.root else api.NEWEST
+    return api.detect(table, api.LIBRARY.find(settings.root)) if compiles or settings.root else api.NEWEST
 
 
 def commit(root: Path) -> str | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tileseer.families.enumeration import Enumeration
     from tileseer.families.feature_table import FeatureSet
     from tileseer.families.gemm_kernel import GemmKernel, Kernel
+    from tileseer.families.library import Library
     from tileseer.families.simulation import KernelTerms
     from tileseer.families.support_rules import Columns, Rule
     from tileseer.gpu.arch import ArchSpecs
@@ -57,8 +58,9 @@ class RulesPart(Protocol):
 
 
 class ApiPart(Protocol):
-    """``api.py``: the levels of the library's API that the templates write, and the one of a header tree."""
+    """``api.py``: the library, the levels of its API that the templates write, and the one of a header tree."""
 
+    LIBRARY: Library
     NEWEST: str
 
     def detect(self, table: str | Path, root: Path) -> str: ...

@@ -24,6 +24,10 @@ class CutlassSettings(Section):
     brought."""
 
 
+LIBRARIES: dict[str, type[CkSettings] | type[CutlassSettings]] = {"ck": CkSettings, "cutlass": CutlassSettings}
+"""Sections of the libraries of kernels."""
+
+
 class CompileSettings(Section):
     """How headers become kernels."""
 

@@ -18,10 +18,19 @@ from tileseer.families.ck_tile.kernel import (
     STREAMK,
     KernelConfig,
 )
+from tileseer.families.library import Library, brought, rocm_folders
 
 LEVELS = ("2026.06", "2025.11")
 """API levels of CK Tile that the templates speak, the newest first."""
 NEWEST = LEVELS[0]
+LIBRARY = Library(
+    "Composable Kernel tree",
+    "ck",
+    "ck_tile",
+    "include/ck_tile",
+    "run `make toolchain`, or set ck.root to the top folder of a Composable Kernel tree",
+    lambda: [*rocm_folders(), brought("toolchain") / "ck"],
+)
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]

@@ -1,0 +1,55 @@
+"""Where the library of kernels lies that a family's C++ is written for."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tileseer.core.cache import default_folder
+from tileseer.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library of kernels, whose tree is that of the settings or lies at one of some places."""
+
+    what: str
+    section: str
+    """Section of the settings whose ``root`` is the top folder of a tree."""
+    folder: str
+    """Folder of the library below ``include``."""
+    mark: str
+    """Path that a tree has."""
+    how: str
+    """How to get it, for messages."""
+    places: Callable[[], list[Path]]
+
+    def find(self, root: str | None) -> Path:
+        """Top folder of its tree: ``root``, else the first place that has one; ``UserError`` if there is none."""
+        if root:
+            path = Path(root).expanduser()
+            if not (path / self.mark).exists():
+                kind = "file" if Path(self.mark).suffix else "folder"
+                raise UserError(f"{self.section}.root: {path} has no {kind} {self.mark}; {self.how}")
+            return path
+        places = self.places()
+        for place in places:
+            if (place / self.mark).exists():
+                return place
+        raise UserError(f"no {self.what} in {', '.join(map(str, places))}; {self.how}")
+
+
+def folders(*variables: str, default: str) -> list[Path]:
+    """Folders that variables of the environment name, then the default one."""
+    named = [os.environ.get(name, "") for name in variables]
+    return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
+
+
+def rocm_folders() -> list[Path]:
+    """Where a ROCm install would be: ``$ROCM_PATH``, then ``/opt/rocm``."""
+    return folders("ROCM_PATH", default="/opt/rocm")
+
+
+def brought(folder: str) -> Path:
+    """Where ``make toolchain`` (``toolchain``) and ``make cuda-toolchain`` (``cuda-toolchain``) put theirs."""
+    return default_folder() / folder
