@@ -16,7 +16,7 @@ from tileseer.compile.registry import memory_mib
 from tileseer.core import places, runs, stage_files
 from tileseer.core.errors import UserError
 from tileseer.settings.compile import LIBRARIES
-from tileseer.settings.config import ARCH_PATTERN, check
+from tileseer.settings.config import ARCH_PATTERN, OPERATION_PATTERN, OPERATIONS, check
 
 # The folder of this workflow, seen from the working folder: "." unless another workflow uses this one as a module.
 HERE = os.path.relpath(places.workflow_folder())
@@ -48,12 +48,12 @@ DEVICE = {**HARDWARE, "coefficients": COEFFICIENTS}
 PORTABLE = SETTINGS.portable()
 CHUNKS = range(SETTINGS.configs.chunks)
 # What one operation may use, so that all of them learn side by side; no result depends on it.
-THREADS = max(1, (workflow.cores or 16) // len(SETTINGS.operations))
+THREADS = max(1, (workflow.cores or 16) // len(SETTINGS.operations or OPERATIONS))
 
 
 wildcard_constraints:
     arch=ARCH_PATTERN,
-    operation="|".join(SETTINGS.operations),
+    operation=OPERATION_PATTERN,
     chunk=r"\d+",
 
 
@@ -117,5 +117,7 @@ def each_chunk(pattern):
 
 
 def each_operation(*patterns):
-    """One file an operation and pattern."""
-    return expand(patterns, operation=SETTINGS.operations, allow_missing=True)
+    """Files of an arch: one an operation and pattern."""
+    return lambda wildcards: expand(
+        patterns, operation=operations_of(wildcards), arch=wildcards.arch
+    )

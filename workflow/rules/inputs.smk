@@ -1,8 +1,20 @@
 # Inputs that depend on the arch: recordings, and the tables that models were made from.
+import json
 import re
 
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
+
+
+def operations_of(wildcards):
+    """Operations of an arch: those of the settings; of a recording those that it has, or all."""
+    if wildcards.arch not in RECORDINGS:
+        return SETTINGS.operations or OPERATIONS
+    with open(f"{RECORDINGS[wildcards.arch]}/recording.json") as file:
+        recorded = json.load(file)["operations"]
+    # What was not recorded stays where nothing else is left: its job says so.
+    wanted = SETTINGS.operations or recorded
+    return [each for each in wanted if each in recorded] or wanted
 
 
 def recording(wildcards):
@@ -30,7 +42,7 @@ def made_from(wildcards):
         ]
     return [
         path
-        for each in SETTINGS.operations
+        for each in operations_of(wildcards)
         for path in expand(tables, arch=wildcards.arch, operation=each)
     ]
 
@@ -49,7 +61,7 @@ def files_read(wildcards):
     if recorded:
         found |= {
             path
-            for each in SETTINGS.operations
+            for each in operations_of(wildcards)
             for path in recording_of(wildcards.arch, each)
         }
     return sorted(found)
@@ -63,7 +75,8 @@ def recording_shown(wildcards):
 def recorded_tables(wildcards):
     """How a recording was made, and what its kernels are compared with, where it has that."""
     folder = RECORDINGS.get(wildcards.arch)
-    names = ["recording.json", *(f"{each}/cudnn.csv" for each in SETTINGS.operations)]
+    names = ["recording.json"]
+    names += [f"{each}/cudnn.csv" for each in operations_of(wildcards)]
     return [
         f"{folder}/{name}"
         for name in names

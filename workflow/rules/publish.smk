@@ -24,7 +24,7 @@ rule publish:
             "publish",
             training=each_operation(TRAINING),
             serving=each_operation(SERVING),
-            operations=SETTINGS.operations,
+            operations=operations_of,
             files=files_read,
             workflow=HERE,
             compiler=json.dumps(COMPILED_BY, sort_keys=True),

@@ -13,6 +13,11 @@ _Positive = Annotated[float, Field(gt=0)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
 
+def target(arch: str) -> str:
+    """GPU target of an arch: what others recorded of ``gfx950`` may be called ``gfx950_mi355x``."""
+    return arch if arch.startswith("sm_") else arch.partition("_")[0]
+
+
 class Hardware(tables.Table):
     """One product; the fields and their units are explained at the head of config/hardware.yaml."""
 

@@ -19,7 +19,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
-from tileseer.gpu.hardware import Hardware
+from tileseer.gpu.hardware import Hardware, target
 from tileseer.model import booster_text, features, model_files, trees
 from tileseer.model.schema import FeatureSpec, Origin, same_origin
 
@@ -61,7 +61,7 @@ class Model:
         """
         spec = documents.read(folder / model_files.SPEC, FeatureSpec)
         hardware = documents.read(folder / model_files.HARDWARE, Hardware)
-        if hardware.arch != spec.arch:
+        if hardware.arch != target(spec.arch):
             raise UserError(
                 f"{folder / model_files.HARDWARE}: arch is {hardware.arch}, but {model_files.SPEC} says {spec.arch}; "
                 "train or publish the model again"

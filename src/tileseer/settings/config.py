@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, ValidationInfo, field_validator
 
+from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.tables import checked
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 from tileseer.settings.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings, SupportSettings
@@ -13,7 +14,11 @@ from tileseer.settings.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.settings.model import ModelSettings, ServingSettings, ValidationSettings
 from tileseer.settings.section import Section, SourcePath
 
-ARCH_PATTERN = r"gfx[0-9a-f]+|sm_[0-9]+a?"
+ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?"
+"""A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
+OPERATION_PATTERN = f"(?:{'|'.join(VARIANTS)})_(?:{'|'.join(DTYPES)})"
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
+"""What is learnt of an arch that was not recorded, unless ``operations`` says otherwise."""
 Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
 _OF_THE_MACHINE: dict[str, Any] = {
     "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
@@ -25,8 +30,9 @@ class Config(Section):
 
     arch: Arch = "gfx950"
     """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
-    operations: list[str] = Field(["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"], min_length=1)
-    """Learning tasks: DIRECTION_DTYPE, one model each."""
+    operations: list[str] | None = Field(None, min_length=1)
+    """Learning tasks: DIRECTION_DTYPE, one model each. Without it the three directions in bf16; of a replayed arch, all
+    that were recorded."""
     arch_specs: SourcePath = "config/arch_specs.json"
     """The one source of facts about GPU targets."""
     hardware: SourcePath = "config/hardware.yaml"
@@ -65,11 +71,11 @@ class Config(Section):
 
     @field_validator("operations")
     @classmethod
-    def _known_and_distinct(cls, operations: list[str]) -> list[str]:
-        for operation in operations:
-            if not re.fullmatch(r"(forward|bwd_data|bwd_weight)_(fp16|bf16|fp32)", operation):
+    def _known_and_distinct(cls, operations: list[str] | None) -> list[str] | None:
+        for operation in operations or ():
+            if not re.fullmatch(OPERATION_PATTERN, operation):
                 raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
-        if len(set(operations)) < len(operations):
+        if operations and len(set(operations)) < len(operations):
             raise ValueError("an operation is listed twice")
         return operations
 
