@@ -32,6 +32,16 @@ def copy(made, tmp_path):
 
 
 @pytest.fixture
+def unmeasured(copy):
+    """A workflow that has run as far as the support stage, with nothing in its cache that could be restored."""
+    before = {"arch_specs", "problems", "configs", "headers", "build", "support", "stages"}
+    for path in [*(copy.folder / "results").iterdir(), copy.folder / "cache", copy.folder / "logs"]:
+        if path.name not in before:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return copy
+
+
+@pytest.fixture
 def fresh(tmp_path):
     """A workflow that has not run yet."""
     return lay_out(tmp_path / "fresh")

@@ -86,23 +86,23 @@ def test_two_runs_give_the_same_bytes(made, fresh):
     assert hashes(fresh) == hashes(made[0])
 
 
-def test_kill_9_of_snakemake_in_the_middle_of_a_benchmark(made, fresh):
-    slow(fresh)
-    process = fresh.start()
-    wait_for(lambda: len(journal_lines(fresh)) > 20)
+def test_kill_9_of_snakemake_in_the_middle_of_a_benchmark(made, unmeasured):
+    slow(unmeasured)
+    process = unmeasured.start()
+    wait_for(lambda: len(journal_lines(unmeasured)) > 20)
     process.kill()
     process.communicate()
-    finish_after_kill(fresh, made)
+    finish_after_kill(unmeasured, made)
 
 
-def test_kill_9_of_the_benchmark_script(made, fresh):
-    slow(fresh)
-    process = fresh.start()
-    wait_for(lambda: len(journal_lines(fresh)) > 20)
-    os.kill(int(fresh.read("logs/device_use.txt").split()[0]), signal.SIGKILL)
+def test_kill_9_of_the_benchmark_script(made, unmeasured):
+    slow(unmeasured)
+    process = unmeasured.start()
+    wait_for(lambda: len(journal_lines(unmeasured)) > 20)
+    os.kill(int(unmeasured.read("logs/device_use.txt").split()[0]), signal.SIGKILL)
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0, output
-    finish_after_kill(fresh, made)
+    finish_after_kill(unmeasured, made)
 
 
 def test_a_torn_line_is_quarantined_and_its_pair_measured_again(made, copy):
@@ -126,17 +126,17 @@ def test_a_journal_that_lost_rows_is_noticed(copy):
     assert "Traceback" not in run.output
 
 
-def test_two_workflows_never_use_the_device_at_once(fresh):
-    other = type(fresh)(fresh.folder.parent / "other")
-    shutil.copytree(fresh.folder, other.folder)
-    locks = str(fresh.folder / "locks")
-    for workflow in (fresh, other):
+def test_two_workflows_never_use_the_device_at_once(unmeasured):
+    other = type(unmeasured)(unmeasured.folder.parent / "other")
+    shutil.copytree(unmeasured.folder, other.folder)
+    locks = str(unmeasured.folder / "locks")
+    for workflow in (unmeasured, other):
         workflow.configure(benchmark={"timing_overrides": {"batch_pairs": 4}}, lock={"folder": locks, "timeout_s": 300})
-    running = [workflow.start(UNLOCKED) for workflow in (fresh, other)]
+    running = [workflow.start(UNLOCKED) for workflow in (unmeasured, other)]
     outputs = [process.communicate(timeout=300)[0] for process in running]
     assert [process.returncode for process in running] == [0, 0], outputs
-    assert len(fresh.uses()) > 20 and len(other.uses()) > 20
-    assert not overlaps(sorted(fresh.uses() + other.uses()))
+    assert len(unmeasured.uses()) > 20 and len(other.uses()) > 20
+    assert not overlaps(sorted(unmeasured.uses() + other.uses()))
     assert "waiting for simulated-gfx950_mi355x" in "".join(outputs)
 
 
