@@ -19,7 +19,7 @@ from typing import Any
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import FLAGS, HipccToolchain
-from tileseer.compile.trees import CK, HeaderTree
+from tileseer.compile.trees import HeaderTree
 from tileseer.core.cache import Cache
 from tileseer.core.tables import parsed
 from tileseer.families.ck_tile import api as ck_api
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
-    tree, found = CK.find(args.ck), compiler.find(settings)
+    tree, found = ck_api.LIBRARY.find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     kinds = parsed(args.matrix)["kernels"]

@@ -16,7 +16,7 @@ import pandas as pd
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.host_check import HostChecks, HostCompiler, numbers, silence
-from tileseer.compile.trees import CK, HeaderTree
+from tileseer.compile.trees import HeaderTree
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
@@ -115,7 +115,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
-    tree, found = CK.find(args.ck), compiler.find(settings)
+    tree, found = ck_api.LIBRARY.find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)
