@@ -44,9 +44,7 @@ def main() -> None:
 
     data = schema.load(args.dataset)
     product = hardware.get(CONFIG / "hardware.yaml", args.product)
-    settings = TrainingParameters(
-        target="relative", search_trials=0, n_estimators=args.trees, cv_estimators=10, folds=2
-    )
+    settings = TrainingParameters(n_estimators=args.trees, cv_estimators=10, folds=2)
     tried = efficiency.in_pool(data)
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     rows = np.flatnonzero(tried & train)

@@ -20,10 +20,7 @@ from tileseer.gpu import hardware
 from tileseer.settings.model import TrainingParameters
 
 CONFIG = Path(__file__).parents[2] / "config"
-SMALL = TrainingParameters(
-    target="relative", search_trials=0, n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8,
-    top_rows=4,
-)  # fmt: skip
+SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
 
 
 @cache

@@ -24,7 +24,7 @@ PROBLEMS = {
 }  # fmt: skip
 MODEL = {
     "overrides": {
-        "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4, "search_trials": 0, "target": "relative",
+        "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4,
     }
 }  # fmt: skip
 SERVING = {"overrides": {"augmented": 0, "trees": 4, "short_lists": [[2, 4]]}}

@@ -22,7 +22,7 @@ def test_the_parts_add_up_to_what_the_pick_is_ahead(models, selector):  # noqa: 
         found = explain_pick.explanation(models, WANTED, against=against).model_dump()
         other = ranked[ranked["candidate"] == found["against"]].iloc[0]
         assert found["score_ahead"] == pytest.approx(ranked["score"].iloc[0] - other["score"], abs=1e-5)
-        parts = sum(c["contribution"] for c in found["contributions"]) + found["other_features"] + found["own_offset"]
+        parts = sum(c["contribution"] for c in found["contributions"]) + found["other_features"]
         assert parts == pytest.approx(found["score_ahead"], abs=1e-5)
         assert found["ranking"][0]["candidate"] == ranked["candidate"].iloc[0]
         assert found["device_kind"] == "simulated"

@@ -9,7 +9,7 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.model import cross_validation, model, trainer
+from tileseer.model import cross_validation, model, regression, rows, trainer
 from tileseer.settings.model import ModelSettings, TrainingParameters
 from tileseer.validation import learning_curve
 
@@ -45,7 +45,7 @@ def test_the_order_of_rows_does_not_matter(trained):
 def test_the_seed_and_the_settings_matter(trained):
     data, product = samples.measured(), samples.product()
     assert trainer.train(data, product, changed(seed=2)).model.text != trained.model.text
-    assert trainer.train(data, product, changed(target="log_tflops")).model.text != trained.model.text
+    assert trainer.train(data, product, changed(num_leaves=7)).model.text != trained.model.text
 
 
 def test_validation_rows_teach_nothing(trained):
@@ -69,28 +69,27 @@ def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
     skipped = np.isin(data.candidate, [1, 5])
     status = np.where(skipped, np.uint8(efficiency.SKIPPED), data.status)
     few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
-    rows = trainer.training_rows(few, samples.SMALL)
-    assert not np.isin(rows.candidate, [1, 5]).any()
-    assert len(rows.problem) > 0
+    found = rows.of_problems(few, samples.SMALL)
+    assert not np.isin(found.candidate, [1, 5]).any()
+    assert len(found.problem) > 0
 
 
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
-    rows = trainer.training_rows(data, changed(rows_per_problem=0, relative_floor=0.05))
-    np.testing.assert_allclose(np.exp(rows.label("relative", 0.05)), [1, 0.5, 0.05, 0.5, 1])
-    absolute = trainer.training_rows(data, changed(target="log_tflops"))
-    np.testing.assert_allclose(np.exp(absolute.label("log_tflops", 0.05)), [100, 50, 1, 3, 6])
+    found = rows.of_problems(data, changed(rows_per_problem=0))
+    np.testing.assert_allclose(np.exp(regression.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
+    np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
 
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
-    rows = trainer.training_rows(data, changed(rows_per_problem=5, top_rows=3))
+    found = rows.of_problems(data, changed(rows_per_problem=5, top_rows=3))
     for problem in range(6):
-        part = rows.problem == problem
-        assert rows.learn[part].sum() == 5
-        fastest = np.argsort(-rows.efficiency[part])[:3]
-        assert rows.learn[part][fastest].all()
+        part = found.problem == problem
+        assert found.learn[part].sum() == 5
+        fastest = np.argsort(-found.efficiency[part])[:3]
+        assert found.learn[part][fastest].all()
 
 
 @pytest.mark.parametrize("folds", [2, 5])
@@ -114,8 +113,8 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     # Batch sizes of one layer: the keys differ, the family is shared.
     families = [f"family{i // 4}" for i in range(len(data.problems))]
     shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
-    rows = trainer.training_rows(shared, samples.SMALL)
-    family_of_row = np.array(families)[rows.problem[rows.learn]]
+    found = rows.of_problems(shared, samples.SMALL)
+    family_of_row = np.array(families)[found.problem[found.learn]]
     seen = []
     original = lightgbm.Dataset.subset
 
@@ -156,11 +155,11 @@ def test_picking_a_failing_pair_scores_zero_in_cross_validation():
         tflops=np.where(fails, np.nan, data.tflops),
         latency_ms=np.where(fails, np.nan, data.tflops),
     )
-    rows = trainer.training_rows(broken, samples.SMALL)
-    hit = np.isin(rows.candidate, [0, 1, 2])
+    found = rows.of_problems(broken, samples.SMALL)
+    hit = np.isin(found.candidate, [0, 1, 2])
     assert hit.any()
-    assert (rows.efficiency[hit] == 0).all()
-    assert not rows.learn[hit].any()
+    assert (found.efficiency[hit] == 0).all()
+    assert not found.learn[hit].any()
 
 
 def test_the_model_ranks_better_than_chance(trained):
@@ -173,29 +172,6 @@ def test_the_model_ranks_better_than_chance(trained):
     picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
     chance = achieved.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
     assert picked[held_out].mean() > chance[held_out].mean() + 0.1
-
-
-def test_the_offset_of_a_candidate_is_what_the_trees_leave_of_it():
-    # Trees of two leaves can hardly single out one candidate.
-    data = samples.measured()
-    faster = np.where(data.candidate == 4, 1.15, 1.0)
-    plain, quick = (
-        trainer.train(dataclasses.replace(data, tflops=tflops), samples.product(), changed(num_leaves=2)).model.pool
-        for tflops in (data.tflops, data.tflops * faster)
-    )
-    gain = (quick["offset"] - plain["offset"]).to_numpy()
-    assert np.argmax(gain) == 4
-    assert 0 < gain[4] < np.log(1.15)
-
-
-def test_scores_are_trees_plus_offsets(trained):
-    data = samples.measured()
-    offset = trained.model.pool["offset"]
-    without = dataclasses.replace(trained.model, pool=trained.model.pool.assign(offset=0.0))
-    bare = without.predict(data.problems, data.problem, data.candidate)
-    scores = trained.model.predict(data.problems, data.problem, data.candidate)
-    np.testing.assert_allclose(scores - bare, offset.to_numpy()[data.candidate], atol=1e-12)
-    assert offset.abs().max() > 0
 
 
 def test_no_pairs_have_no_scores(trained):

@@ -130,7 +130,7 @@ def test_contributions_are_the_difference_of_the_scores():
     trained = trainer.train(data, samples.product(), samples.SMALL)
     problems, pick, best = data.problems.iloc[[3]], np.array([1]), np.array([7])
     index = np.array([0, 0]), np.array([1, 7])
-    bare = dataclasses.replace(trained.model, pool=data.candidates.assign(offset=0.0))
+    bare = dataclasses.replace(trained.model, pool=data.candidates)
     scores = bare.predict(problems, *index)
     all_of_them = explain.contributions(bare, problems, data.candidates, pick, best)
     assert len(all_of_them[0]) == explain.SHOWN
@@ -165,15 +165,15 @@ def test_leaving_networks_out_scores_every_problem_by_a_model_that_has_not_seen_
     networks = data.problems["network"].where(~held_out, [f"net{i % 3}" for i in range(len(data.problems))])
     data = samples.dataclasses.replace(data, problems=data.problems.assign(network=networks))
     seen = []
-    original = leave_out.objectives.fit
+    original = leave_out.regression.fit
 
-    def fit(objective, table, learnt, *rest):
+    def fit(table, learnt, *rest):
         seen.append(set(table.rows.problem[learnt]))
-        return original(objective, table, learnt, *rest)
+        return original(table, learnt, *rest)
 
-    monkeypatch.setattr(leave_out.objectives, "fit", fit)
+    monkeypatch.setattr(leave_out.regression, "fit", fit)
     families = {"net1": "net0"}
-    found = leave_out.by_network(data, samples.product(), "relative", samples.SMALL, 5, 1, families)
+    found = leave_out.by_network(data, samples.product(), samples.SMALL, 5, 1, families)
     assert found.network_families == found.folds == len(seen) == 2
     tested = [set(np.flatnonzero(held_out)) - part for part in seen]
     names = data.problems["network"].to_numpy()

@@ -46,13 +46,12 @@ def correct(data, folder, **settings):
     return trainer.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
 
 
-def test_the_model_is_the_sum_of_prior_and_correction_and_its_origin_is_told(folder):
+def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told(folder):
     data = samples.measured()
     # On this device one tile is much slower than the prior believes.
     slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
     other = dataclasses.replace(data, tflops=np.where(slow, 0.5, 1.0) * data.tflops)
     trained = correct(few_rows(other, 0.3), folder)
-    assert trained.model.spec.target == trained.manifest.target == "corrected"
     assert trained.manifest.prior.model_dump() == {
         "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
     }  # fmt: skip
@@ -67,18 +66,17 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     first = trainer.train(data, samples.product(), changed())
     trained = correct(few_rows(data, 0.1), folder)
     assert picked(data, trained) > picked(data, first) - 0.01
-    assert prior.knows(data.candidates).sum() == len(first.model.pool)
+    assert priors.knows(prior, data.candidates).sum() == len(first.model.pool)
 
 
-def test_a_prior_that_is_wrong_is_forgotten(tmp_path):
+def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
     data = samples.measured()
     upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
-    trainer.train(upside_down, samples.product(), changed()).save(tmp_path)
-    rows = few_rows(data, 0.3)
-    corrected = correct(rows, tmp_path)
-    assert corrected.manifest.choice.published.prior_weight == 0
-    alone = trainer.train(rows, samples.product(), changed(target="log_tflops"))
-    assert picked(data, corrected) > picked(data, alone) - 0.02
+    prior = trainer.train(upside_down, samples.product(), changed())
+    prior.save(tmp_path)
+    alone = trainer.train(data, samples.product(), changed())
+    wrong, mended, right = (picked(data, one) for one in (prior, correct(data, tmp_path), alone))
+    assert mended - wrong > 0.8 * (right - wrong)
 
 
 def test_two_rows_of_each_problem_can_correct_a_prior(folder):
@@ -90,7 +88,6 @@ def test_two_rows_of_each_problem_can_correct_a_prior(folder):
     turn = (other.candidate - other.problem) % len(other.candidates)
     rows = other.only(~train | np.isin(turn, (0, 7)))
     corrected = correct(rows, folder)
-    assert corrected.manifest.choice.published.trees > 0
     first = lightgbm.Booster(model_file=str(folder / model_files.MODEL))
     assert picked(other, corrected) > picked(other, with_trees(corrected, first)) + 0.02
 
@@ -101,12 +98,12 @@ def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
     assert len(correct(rows, folder).model.pool) == len(data.candidates)
 
 
-def test_another_data_type_shares_the_offsets(folder):
+def test_another_data_type_has_the_same_candidates(folder):
     prior = priors.load(folder, "tileseer", "forward")
     table = samples.candidates(samples.kernels())
     half = table.assign(candidate=table["candidate"].str.replace("_bf16_", "_fp16_", n=1))
-    np.testing.assert_array_equal(prior.offsets(half), prior.offsets(table))
-    assert np.abs(prior.offsets(table)).max() > 0
+    assert priors.knows(prior, half).tolist() == priors.knows(prior, table).tolist()
+    assert priors.knows(prior, table).all()
 
 
 def test_a_foreign_prior_is_refused(folder, tmp_path):
@@ -116,14 +113,6 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
         priors.load(folder, "reference", "forward")
     with pytest.raises(UserError, match="no such file"):
         priors.load(tmp_path, "tileseer", "forward")
-
-
-@pytest.mark.parametrize("target", ["lambdarank", "ensemble"])
-def test_a_ranking_can_be_a_prior_too(tmp_path, target):
-    data = samples.measured()
-    ranking = trainer.train(data, samples.product(), changed(target=target))
-    ranking.save(tmp_path)
-    assert picked(data, correct(few_rows(data, 0.1), tmp_path)) > picked(data, ranking) - 0.05
 
 
 def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):

@@ -190,11 +190,11 @@ def test_a_table_without_a_column_and_another_arch_are_refused(models):
     path = models / "grouped_conv_forward_bf16_gfx950" / model_files.CANDIDATES
     with pytest.raises(UserError, match="for gfx950, not for gfx942"):
         Selector.load(models, "forward_bf16", arch="gfx942")
-    parquet.write(parquet.read(path).drop_columns(["offset"]), path)
+    parquet.write(parquet.read(path).drop_columns(["split_k"]), path)
     index = json.loads((models / model_files.INDEX).read_text())
     index["sha256"] = published.hashes(models)
     (models / model_files.INDEX).write_text(json.dumps(index))
-    with pytest.raises(UserError, match="column offset is missing"):
+    with pytest.raises(UserError, match="column split_k is missing"):
         Selector.load(models, "forward_bf16")
 
 
@@ -212,8 +212,6 @@ def with_table(models, name, column, change):
 @pytest.mark.parametrize(
     ("name", "column", "change", "message"),
     [
-        (model_files.CANDIDATES, "offset", lambda v: [float("nan"), *v[1:]], "finite numbers"),
-        (model_files.CANDIDATES, "offset", lambda v: list(map(str, v)), "finite numbers"),
         (model_files.CANDIDATES, "tile_m", lambda v: [v[0] + 16, *v[1:]], "tile_m of grouped_conv.* its name says"),
         (model_files.CANDIDATES, "kernel", lambda v: ["cutlass_conv_fwd", *v[1:]], "is no kernel of gfx950"),
         (model_files.KNOWN, "row", lambda v: [len(v) + 10_000, *v[1:]], "rows are not those of candidates"),

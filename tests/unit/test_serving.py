@@ -145,7 +145,7 @@ def test_picks_are_supported_and_without_short_lists_the_best_score(selector):
     problem, candidate = np.nonzero(runs)
     score = np.full(runs.shape, -np.inf)
     matrix = whole.features(shapes, problem, candidate)
-    score[problem, candidate] = whole.booster.predict(matrix) + whole.offset[candidate]
+    score[problem, candidate] = whole.booster.predict(matrix)
     assert whole.pick(shapes)[0][has].tolist() == score.argmax(axis=1)[has].tolist()
 
 

@@ -29,7 +29,6 @@ def test_a_prior_is_corrected_and_its_content_counts(copy):
     run = copy.make()
     assert (run.computed["model"], run.measured) == (1, 0)
     manifest = json.loads(copy.read(f"{TRAINING}/train_manifest.json"))
-    assert manifest["target"] == "corrected"
     assert manifest["prior"]["device_kind"] == "simulated"
     report = json.loads(copy.read(REPORT))
     curve = report["transfer"]

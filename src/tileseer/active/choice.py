@@ -17,8 +17,8 @@ import pandas as pd
 
 from tileseer.core import draws
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, features, objectives
-from tileseer.model.objectives import Rows
+from tileseer.model import cross_validation, features, regression
+from tileseer.model.rows import Rows
 from tileseer.settings.model import TrainingParameters
 
 UNMEASURED = -1
@@ -26,7 +26,7 @@ AS_GOOD = 0.02
 """Logarithm of a ratio of times below which two candidates are as good as each other."""
 TREES = 150
 """Trees of a round's model; it is thrown away after the round."""
-MODEL = TrainingParameters(target="log_tflops", rows_per_problem=0, num_leaves=31)
+MODEL = TrainingParameters(rows_per_problem=0, num_leaves=31)
 
 
 @dataclass(frozen=True)
@@ -133,20 +133,19 @@ def _draw(pool: Pool, seed: int) -> np.ndarray:
 
 
 def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:
-    """The logarithm of the TFLOPS that a model of the measured pairs predicts for all, float64 [n].
+    """How fast a model of the measured pairs predicts all to be within their problem, float64 [n].
 
     As long as no pair has a time, since a small pool's first share is none or all of it failed, it is a draw.
     """
     known = np.flatnonzero(~np.isnan(tflops))
     if not len(known):
         return _draw(pool, seed).astype(float)
-    rows = Rows(
-        pool.problem[known], pool.candidate[known], np.ones(len(known)), tflops[known], np.ones(len(known), bool)
-    )
+    problem, speed = pool.problem[known], tflops[known]
+    best = np.zeros(len(pool.problems))
+    np.maximum.at(best, problem, speed)
+    rows = Rows(problem, pool.candidate[known], speed / best[problem], speed, np.ones(len(known), bool))
     chosen = features.feature_set(MODEL.features)
     settings = MODEL.model_copy(update={"seed": seed})
-    data = objectives.table(rows, matrix[known], chosen.names, chosen.categorical, settings, 1)
-    learnt = np.arange(len(known))
-    booster = objectives.fit("log_tflops", data, learnt, settings, TREES, 1)
-    own = cross_validation.offsets("log_tflops", booster, data, learnt, len(pool.candidates), settings, 1)
-    return np.asarray(booster.predict(matrix, num_threads=1)) + own[pool.candidate]
+    data = regression.table(rows, matrix[known], chosen.names, chosen.categorical, settings, 1)
+    booster = regression.fit(data, np.arange(len(known)), settings, TREES, 1)
+    return np.asarray(booster.predict(matrix, num_threads=1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import booster_text, features, trainer
+from tileseer.model import features, rows, trainer, trees
 from tileseer.model.schema import FeatureSpec
 from tileseer.settings.model import TrainingParameters
 
@@ -34,21 +34,20 @@ TARGET = "log1p_tflops"
 
 
 def train(
-    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1, trees: int = TREES
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1, count: int = TREES
 ) -> tuple[str, FeatureSpec]:
     """Text and spec of the reference's model of the training rows that ``settings`` choose."""
-    rows = trainer.training_rows(measurements, settings)
-    learnt = np.flatnonzero(rows.learn)
-    pairs = rows.problem[learnt], rows.candidate[learnt]
+    of = rows.of_problems(measurements, settings)
+    learnt = np.flatnonzero(of.learn)
+    pairs = of.problem[learnt], of.candidate[learnt]
     matrix = features.compute(measurements.problems, measurements.candidates, *pairs, hardware, FEATURES)
-    spec = trainer.spec_of(measurements, hardware, settings.model_copy(update={"features": FEATURES}), "relative")
+    spec = trainer.spec_of(measurements, hardware, settings.model_copy(update={"features": FEATURES}))
     used = PARAMETERS | {"deterministic": True, "force_col_wise": True, "num_threads": threads, "verbosity": -1}
     data = lightgbm.Dataset(
-        matrix, np.log1p(rows.tflops[learnt]), feature_name=spec.feature_names,
+        matrix, np.log1p(of.tflops[learnt]), feature_name=spec.feature_names,
         categorical_feature=spec.categorical_features, params=used,
     )  # fmt: skip
-    booster = lightgbm.train(used, data, num_boost_round=trees)
-    ours = {"target_meaning": None, "score": None}
-    theirs = {"target": TARGET, "params": PARAMETERS | {"n_estimators": trees}}
+    booster = lightgbm.train(used, data, num_boost_round=count)
+    theirs = {"target": TARGET, "target_meaning": None, "params": PARAMETERS | {"n_estimators": count}}
     counts = {"training_rows": len(learnt), "trees": booster.num_trees()}
-    return booster_text.canonical(booster.model_to_string()), spec.model_copy(update=ours | theirs | counts)
+    return trees.canonical(booster.model_to_string()), spec.model_copy(update=theirs | counts)

@@ -45,7 +45,6 @@ def _reason_lines(found: Explanation) -> list[str]:
         [f"{c['contribution']:+.4f}", c["feature"], f"{c['pick']:g}", f"{c['other']:g}"] for c in found.contributions
     ]
     rows.append([f"{found.other_features:+.4f}", "all other features", "", ""])
-    rows.append([f"{found.own_offset:+.4f}", "what the candidates' own offsets differ by", "", ""])
     return text + table_lines(["points", "feature", "of the pick", "of the other"], rows)
 
 

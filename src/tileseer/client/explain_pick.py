@@ -15,7 +15,6 @@ from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.model import model_files
-from tileseer.model.model import OFFSET
 from tileseer.model.schema import Origin
 from tileseer.validation import explain
 
@@ -38,7 +37,6 @@ class Explanation(Origin):
     contributions: list[dict[str, Any]]
     """A feature, its contribution to the lead, and its value in ``pick`` and ``other``."""
     other_features: float
-    own_offset: float
     distance_percentile: float | None
     """How unlike the training problems the problem is; None where the model keeps none."""
     outside_training: list[str]
@@ -64,7 +62,7 @@ def explanation(
         )
     times = None if measured is None else _of_the_same(schema.load(measured), selector, measured)
     known = selector.known_row(wanted)
-    ranking = _ranking(selector, wanted, ranked.head(top))
+    ranking = _ranking(ranked.head(top))
     return Explanation(
         **dict(Origin.of(selector.spec)),
         problem={name: getattr(wanted, name) for name in DIMS},
@@ -84,17 +82,13 @@ def _of_the_same(measurements: Measurements, selector: Selector, path: Path) -> 
     return measurements
 
 
-def _ranking(selector: Selector, wanted: Problem, shown: pd.DataFrame) -> Rows:
-    """The first candidates with the model's predictions; every target gives the ratio to the pick's time."""
+def _ranking(shown: pd.DataFrame) -> Rows:
+    """The first candidates with the model's predictions; scores give the ratio to the pick's time."""
     best, rows = shown["score"].max(), []
     for row in shown.to_dict("records"):
         found = {name: row[name] for name in ("rank", "candidate", "score")}
         found["predicted_time_over_that_of_the_pick"] = round(float(np.exp(best - row["score"])), 4)
-        # A model of relative efficiency predicts no time.
-        if "predicted_efficiency" in row:
-            found["predicted_efficiency"] = round(row["predicted_efficiency"], 4)
-        if selector.spec.target == "log_tflops":
-            found["predicted_ms"] = float(wanted.flop / np.exp(row["score"]) * 1e-9)
+        found["predicted_efficiency"] = round(row["predicted_efficiency"], 4)
         rows.append(found)
     return rows
 
@@ -118,7 +112,7 @@ def _timed(ranking: Rows, wanted: Problem, times: Measurements) -> Rows:
 def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against: str | None) -> dict[str, Any]:
     """Contributions of features to the lead of the first candidate over another one; none if it is the only one."""
     if against is None and len(ranked) == 1:
-        return {"against": None, "contributions": [], "other_features": 0.0, "own_offset": 0.0}
+        return {"against": None, "contributions": [], "other_features": 0.0}
     name = against or str(ranked["candidate"].iloc[1])
     if name not in set(ranked["candidate"]):
         raise UserError(
@@ -128,8 +122,6 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
     pool = pd.Index(selector.pool["candidate"])
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked["candidate"].iloc[0], name))
     (found,) = explain.contributions(selector, problem.frame([wanted]), selector.pool, pick, other)
-    offset = selector.pool[OFFSET].to_numpy()
-    own = float(offset[pick[0]] - offset[other[0]])
     score = ranked.set_index("candidate")["score"]
     ahead = float(score.iloc[0] - score[name])
     return {
@@ -138,8 +130,7 @@ def _reasons(selector: Selector, wanted: Problem, ranked: pd.DataFrame, against:
         "contributions": [
             {"feature": c.feature, "contribution": c.contribution, "pick": c.of_pick, "other": c.of_best} for c in found
         ],
-        "other_features": round(ahead - own - sum(c.contribution for c in found), 6),
-        "own_offset": round(own, 6),
+        "other_features": round(ahead - sum(c.contribution for c in found), 6),
     }
 
 

@@ -21,7 +21,6 @@ from tileseer.families.names import Named, read
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.model import features, model_files
-from tileseer.model.model import OFFSET
 from tileseer.problems import foreign_problems
 from tileseer.publish import index as published
 
@@ -171,7 +170,7 @@ def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[
     if outside:
         remarks.append(
             f"{outside} of {len(named)} kernels are not in the model's pool: their registers, LDS and occupancy "
-            "are estimates, and they have no offset of their own"
+            "are estimates"
         )
     return _table(pairs, values, index), remarks
 
@@ -207,7 +206,7 @@ def _scored(
 
 
 def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Kernels as a pool: resources and offset of the published pool where it has them, else estimates and 0."""
+    """Kernels as a pool: resources of the published pool where it has them, else estimates."""
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
@@ -222,8 +221,9 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     own = known.reindex(table["candidate"])
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
     known_code = set(features.CODE).intersection(features.feature_set(selector.spec.feature_set).names)
+    unknown = np.full(len(table), np.nan)
     resources = {name: estimate[name].to_numpy(float) for name in candidates.RESOURCES}
-    for column, outside in {**resources, **dict.fromkeys(sorted(known_code), np.nan), OFFSET: 0.0}.items():
+    for column, outside in {**resources, **dict.fromkeys(sorted(known_code), unknown)}.items():
         table[column] = np.where(in_pool, own[column].to_numpy(float), outside)
     return table, in_pool
 

@@ -20,14 +20,12 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware, target
-from tileseer.model import booster_text, features, model_files, trees
+from tileseer.model import features, model_files, trees
 from tileseer.model.schema import FeatureSpec, Origin, same_origin
 
 if TYPE_CHECKING:
     import lightgbm
 
-OFFSET = "offset"
-"""Column of a pool that is added to the trees' prediction for a candidate."""
 BLOCK = 1 << 15
 """Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
 32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
@@ -38,19 +36,19 @@ UNIT_PLACE = 11
 
 @dataclass(frozen=True)
 class Model:
-    """A model of one operation on one device. A score is the trees' prediction plus the candidate's offset."""
+    """A model of one operation on one device."""
 
     spec: FeatureSpec
     booster: lightgbm.Booster
     """The trees."""
     pool: pd.DataFrame
-    """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources, ``OFFSET``."""
+    """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources."""
     hardware: Hardware
 
     @property
     def text(self) -> str:
         """The trees as LightGBM writes them, without the thread count."""
-        return booster_text.canonical(self.booster.model_to_string())
+        return trees.canonical(self.booster.model_to_string())
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -85,10 +83,11 @@ class Model:
         write_table(folder / model_files.CANDIDATES, self.pool)
 
     def with_trees_of(self, folder: Path) -> Self:
-        """The same pool without offsets, ranked by the trees of another folder: that of the baseline has no pool."""
+        """The same pool, ranked by the trees of another folder: that of the baseline has no pool."""
         spec = documents.read(folder / model_files.SPEC, FeatureSpec)
-        trees = read_trees(folder / model_files.MODEL, spec.feature_set, spec.feature_names)
-        return replace(self, spec=spec, booster=trees, pool=self.pool.assign(**{OFFSET: 0.0}))
+        return replace(
+            self, spec=spec, booster=read_trees(folder / model_files.MODEL, spec.feature_set, spec.feature_names)
+        )
 
     def supported(self, problems: pd.DataFrame) -> np.ndarray:
         """Which candidates can run which of P problems, bool [P, Q]."""
@@ -99,19 +98,18 @@ class Model:
     ) -> np.ndarray:
         """Scores of n pairs, float64 [n]; higher is faster, comparable within a problem.
 
-        ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of the pool. Scores are in the space of
-        the target (``objectives``).
+        ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of the pool. A score is ln(efficiency).
         """
         if not len(problem):
             return np.empty(0)
-        spec, offset = self.spec, self.pool[OFFSET].to_numpy()
+        spec = self.spec
         columns = features.columns(problems, self.pool, self.hardware, spec.feature_set)
         scores = np.empty(len(problem))
         for start in range(0, len(problem), BLOCK):
             part = slice(start, start + BLOCK)
             pairs = problem[part], candidate[part]
             matrix = features.matrix(*columns, *pairs, self.hardware, spec.feature_set, spec.feature_names)
-            scores[part] = self.booster.predict(matrix, num_threads=threads) + offset[candidate[part]]
+            scores[part] = self.booster.predict(matrix, num_threads=threads)
         return scores
 
     def scores(self, problems: pd.DataFrame, threads: int = 1) -> np.ndarray:
@@ -125,8 +123,8 @@ class Model:
     def rank(self, wanted: Problem, top: int | None = None) -> pd.DataFrame:
         """Supported candidates of a problem, best first, at most ``top``; empty if there is none.
 
-        Columns: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and, for a model of relative
-        efficiency, ``predicted_efficiency`` (percent of the problem's best).
+        Columns: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and ``predicted_efficiency``
+        (percent of the problem's best).
         """
         asked = f"{wanted.variant}_{wanted.dtype}"
         if asked != self.spec.operation:
@@ -137,9 +135,8 @@ class Model:
         ranked = self.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
         ranked.insert(0, "rank", np.arange(1, len(ranked) + 1))
         ranked["score"] = score[order]
-        if self.spec.target == "relative":
-            # The regression may score slightly above the best.
-            ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order]), 100.0)
+        # The regression may score slightly above the best.
+        ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order]), 100.0)
         return ranked
 
 
@@ -166,7 +163,7 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """The candidates that a model chooses from: kernels of the arch's family, as their names say."""
     family = of_arch(arch)
     kernels = family.part("kernel")
-    pool = read_table(path, ("candidate", "kernel", "split_k", OFFSET, *kernels.FIELDS))
+    pool = read_table(path, ("candidate", "kernel", "split_k", *kernels.FIELDS))
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(family.prefix)), None)
     if foreign is not None:
@@ -180,8 +177,6 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
                 f"{path}: {field} of {names[row]} is {pool[field].iloc[row]!r}, its name says "
                 f"{named[field].iloc[row]!r}; publish the models again"
             )
-    if pool[OFFSET].dtype.kind != "f" or not np.isfinite(pool[OFFSET]).all():
-        raise UserError(f"{path}: column {OFFSET} has to be finite numbers; publish the models again")
     return pool
 
 

@@ -90,10 +90,8 @@ class FeatureSpec(Document):
     log_targets: list[str]
     """Readers must not clamp these at 0: scores are logarithms. Their order is the ranking under any exponential."""
     target: str
-    """Name of the objective."""
+    """Name of what the trees predict."""
     target_meaning: str | None = None
-    score: str | None = None
-    """How trees and offset make a score; a baseline has no offset."""
     training_rows: int | None = None
     trees: int | None = None
     params: dict[str, Scalar]
@@ -104,9 +102,9 @@ class Fold(Document):
     """One fold of the cross-validation; efficiencies of the picks in percent."""
 
     fold: int
-    rmse: float | None
-    """In the space of the target, over the measured rows; null for a ranking, whose scores predict nothing."""
-    r2: float | None
+    rmse: float
+    """Of ln(efficiency), over the measured rows."""
+    r2: float
     mean_efficiency: float
     median_efficiency: float
     p10_efficiency: float
@@ -124,45 +122,6 @@ class Importances(RootModel[dict[str, int]]):
     """Splits of each feature, most used first."""
 
 
-class Alternative(Document):
-    """An objective or a set of hyperparameters that cross-validation compared with the first one."""
-
-    name: str
-    chosen: bool
-    out_of_fold_efficiency: Summary
-    gain: float
-    """Mean efficiency of the picks over that of the first, in points."""
-    standard_error: float
-    """Of the gain, over problems."""
-    values: dict[str, Scalar] | None = None
-    """Hyperparameters of a trial."""
-    objective: str | None = None
-    trees: int | None = None
-    folds: int | None = None
-    """Folds of the confirmation at the published size."""
-
-
-class CorrectionTrial(Document):
-    """One way to correct a prior, and its out-of-fold error."""
-
-    prior_weight: float
-    trees: int
-    rmse: float
-    """Root mean square of the errors less their mean in each problem, in ln(TFLOPS)."""
-    labels: str | None = None
-    chosen: bool | None = None
-
-
-class ChoiceRecord(Document):
-    """Every alternative with its figures, and the one that was taken."""
-
-    objectives: list[Alternative] | None = None
-    hyperparameters: list[Alternative] | None = None
-    confirmation: list[Alternative] | None = None
-    correction: list[CorrectionTrial] | None = None
-    published: CorrectionTrial | None = None
-
-
 class Manifest(Origin):
     """Counts, settings and origin of the data that a model was trained on."""
 
@@ -173,12 +132,9 @@ class Manifest(Origin):
     unique_problems: int
     layer_families: int
     candidates: int
-    requested_n_estimators: int
     total_n_estimators: int
     out_of_fold_efficiency: Summary
     lightgbm: str
-    target: str
-    choice: ChoiceRecord
     settings: dict[str, Scalar]
     prior: Origin | None = None
     """What the prior was trained for."""

@@ -1,13 +1,9 @@
-"""Training of the ranking model: LightGBM on how fast each pair is within its problem.
+"""Training of the ranking model: one weighted regression (``regression``) with fixed settings.
 
-What is learnt (``objectives``) and with which hyperparameters is chosen by cross-validation on training problems
-(``cross_validation``). Trees explain it from the features; what then remains on average of each candidate (a kernel
-is a little better or worse than its description says) is its offset, kept with the pool. A score is the sum.
 The same data, settings and LightGBM release give the same bytes, whatever the threads.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightgbm
@@ -15,23 +11,14 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core import documents
-from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import (
-    correction,
-    cross_validation,
-    features,
-    model_files,
-    objectives,
-)
-from tileseer.model import prior as priors
-from tileseer.model.cross_validation import Choice
-from tileseer.model.model import OFFSET, Model, write_table
-from tileseer.model.objectives import OBJECTIVES, Rows, Table
-from tileseer.model.prior import Prior
-from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest, Summary
+from tileseer.model import cross_validation, features, model_files, prior, regression, rows
+from tileseer.model.model import Model, write_table
+from tileseer.model.regression import Table
+from tileseer.model.rows import Rows
+from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest, Origin, Summary
 from tileseer.reference import reference_features
 from tileseer.settings.model import TrainingParameters
 
@@ -58,104 +45,72 @@ class Trained:
         write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
 
 
-def train(
-    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1,
-    prior_weights: Sequence[float] = correction.WEIGHTS,
-) -> Trained:  # fmt: skip
+def train(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1) -> Trained:
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
 
     Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0. With
-    ``settings.prior``, what is trained corrects that model, of which a share out of ``prior_weights`` is kept.
+    ``settings.prior``, what is trained starts from that model.
     """
-    chosen = features.feature_set(settings.features)
-    prior = None
-    if settings.prior is not None:
-        prior = priors.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
-    data = table(measurements, training_rows(measurements, settings), hardware, settings, threads, prior)
-    problems, candidates = measurements.problems, measurements.candidates
+    start = prior_of(measurements, settings)
+    data = table(measurements, rows.of_problems(measurements, settings), hardware, settings, threads, start)
+    problems = measurements.problems
     keys, groups = problems["problem_key"].to_numpy(), problems[settings.cv_group].to_numpy()
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
-    if prior is None:
-        choice = cross_validation.choose(data, folds, len(candidates), keys, settings, threads)
-        booster, offset = fit(data, choice, len(candidates), threads)
-        assert booster is not None
-        offered = efficiency.proven(measurements)
-    else:
-        choice, kept = correction.choose(data, folds, settings, threads, prior_weights)
-        fitted, offset = fit(kept.table, choice, len(candidates), threads)
-        booster = prior.corrected(fitted, kept.weight)
-        offset = offset + kept.weight * prior.offsets(candidates)
-        offered = efficiency.proven(measurements) | prior.knows(candidates)
-    out_of_fold = cross_validation.picked(data, choice.score, keys)
-    counts = zip(chosen.names, booster.feature_importance("split").tolist(), strict=True)
+    score = cross_validation.out_of_fold(data, folds, keys, settings, threads)
+    booster = regression.fit(data, np.flatnonzero(data.rows.learn), settings, settings.n_estimators, threads)
+    out_of_fold = cross_validation.picked(data.rows, score, keys)
+    names = features.feature_set(settings.features).names
+    counts = zip(names, booster.feature_importance("split").tolist(), strict=True)
     return Trained(
-        model=Model(
-            spec_of(measurements, hardware, choice.settings, choice.objective),
-            booster,
-            candidates.assign(**{OFFSET: offset})[offered].reset_index(drop=True),
-            hardware,
-        ),
-        cv=cross_validation.fold_metrics(data, folds, choice.score, choice.objective, settings),
+        model=model_of(measurements, hardware, settings, booster, start),
+        cv=cross_validation.fold_metrics(data.rows, folds, score),
         out_of_fold=out_of_fold.merge(problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
         importances=Importances(dict(sorted(counts, key=lambda p: (-p[1], p[0])))),
-        manifest=_manifest(measurements, data.rows, choice, booster.num_trees(), out_of_fold, prior),
+        manifest=_manifest(measurements, data.rows, settings, booster.num_trees(), out_of_fold, start),
     )
 
 
-def fit(data: Table, choice: Choice, candidates: int, threads: int) -> tuple[lightgbm.Booster | None, np.ndarray]:
-    """A model of all rows that learn, None for one without trees, and the offset of each candidate [Q]."""
-    learnt = np.flatnonzero(data.rows.learn)
-    objective, settings = choice.objective, choice.settings
-    booster = objectives.fit(objective, data, learnt, settings, choice.trees, threads) if choice.trees else None
-    return booster, cross_validation.offsets(objective, booster, data, learnt, candidates, settings, threads)
+def small(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1) -> Model:
+    """A model of ``cv_estimators`` trees, for a study of many models."""
+    start = prior_of(measurements, settings)
+    data = table(measurements, rows.of_problems(measurements, settings), hardware, settings, threads, start)
+    booster = regression.fit(data, np.flatnonzero(data.rows.learn), settings, settings.cv_estimators, threads)
+    return model_of(measurements, hardware, settings, booster, start)
+
+
+def prior_of(measurements: Measurements, settings: TrainingParameters) -> Model | None:
+    """The model that ``settings`` start from."""
+    if settings.prior is None:
+        return None
+    return prior.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
 
 
 def table(
-    measurements: Measurements, rows: Rows, hardware: Hardware, settings: TrainingParameters, threads: int,
-    prior: Prior | None = None,
+    measurements: Measurements, of: Rows, hardware: Hardware, settings: TrainingParameters, threads: int,
+    start: Model | None = None,
 ) -> Table:  # fmt: skip
     """Rows with their features, ready to fit."""
     chosen = features.feature_set(settings.features)
     matrix = features.compute(
-        measurements.problems, measurements.candidates, rows.problem, rows.candidate, hardware, settings.features
+        measurements.problems, measurements.candidates, of.problem, of.candidate, hardware, settings.features
     )
-    data = objectives.table(rows, matrix, chosen.names, chosen.categorical, settings, threads)
-    if prior is None:
-        return data
-    pairs = rows.problem, rows.candidate
-    return replace(data, prior=prior.scores(measurements.problems, measurements.candidates, *pairs, hardware, threads))
+    trees = None if start is None else start.booster
+    return regression.table(of, matrix, chosen.names, chosen.categorical, settings, threads, trees)
 
 
-def training_rows(measurements: Measurements, settings: TrainingParameters, used: np.ndarray | None = None) -> Rows:
-    """The pool rows of the problems ``used`` (bool [P], default: split ``train``) on which anything ran."""
-    if used is None:
-        used = (measurements.problems["split"] == "train").to_numpy()
-    solvable = used & (efficiency.problem_best(measurements) > 0)
-    if not solvable.any():
-        raise UserError(f"{measurements.operation}: no training problem has a measured time; nothing can be learnt")
-    # A skipped pair was not tried: who picks it out of fold has neither won nor lost.
-    tried = efficiency.in_pool(measurements) & (measurements.status != efficiency.SKIPPED)
-    wanted = np.flatnonzero(solvable[measurements.problem] & tried)
-    # One order for every way in which the rows were stored or resumed.
-    wanted = wanted[np.lexsort((measurements.candidate[wanted], measurements.problem[wanted]))]
-    ok = measurements.status[wanted] == efficiency.OK
-    rows = Rows(
-        measurements.problem[wanted],
-        measurements.candidate[wanted],
-        efficiency.by_row(measurements)[wanted],
-        np.where(ok, measurements.tflops[wanted], np.nan),
-        ok,
-    )
-    keys = measurements.problems["problem_key"].to_numpy()
-    kept = objectives.kept(
-        rows.problem, rows.efficiency, keys, settings.rows_per_problem, settings.top_rows, settings.seed
-    )
-    return replace(rows, learn=ok & kept)
+def model_of(
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, booster: lightgbm.Booster,
+    start: Model | None = None,
+) -> Model:  # fmt: skip
+    """Trees as a model of what ran, and of what the prior knows."""
+    offered = efficiency.proven(measurements)
+    if start is not None:
+        offered |= prior.knows(start, measurements.candidates)
+    pool = measurements.candidates[offered].reset_index(drop=True)
+    return Model(spec_of(measurements, hardware, settings), booster, pool, hardware)
 
 
-def spec_of(
-    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, objective: str
-) -> FeatureSpec:
+def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingParameters) -> FeatureSpec:
     """The spec of a model of these measurements."""
     chosen = features.feature_set(settings.features)
     variant, _, dtype = measurements.operation.rpartition("_")
@@ -174,35 +129,32 @@ def spec_of(
         hardware=reference_features.hardware_arguments(hardware),
         targets=["tflops"],
         log_targets=["tflops"],
-        target=objective,
-        target_meaning=OBJECTIVES[objective].meaning,
-        score=f"prediction of the trees + column {OFFSET} of the candidate",
+        target="relative",
+        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
         params=settings.model_dump(mode="json"),
     )
 
 
 def _manifest(
-    measurements: Measurements, rows: Rows, choice: Choice, trees: int, out_of_fold: pd.DataFrame, prior: Prior | None
-) -> Manifest:
-    trained = measurements.problems.iloc[np.unique(rows.problem[rows.learn])]
+    measurements: Measurements, of: Rows, settings: TrainingParameters, trees: int, out_of_fold: pd.DataFrame,
+    start: Model | None,
+) -> Manifest:  # fmt: skip
+    trained = measurements.problems.iloc[np.unique(of.problem[of.learn])]
     return Manifest(
         operation=measurements.operation,
         arch=measurements.arch,
         device=measurements.device,
         device_kind=measurements.device_kind,
         data_rows=len(measurements.problem),
-        pool_rows=len(rows.problem),
-        valid_rows=int(np.count_nonzero(~np.isnan(rows.tflops))),
-        training_rows=int(rows.learn.sum()),
+        pool_rows=len(of.problem),
+        valid_rows=int(np.count_nonzero(~np.isnan(of.tflops))),
+        training_rows=int(of.learn.sum()),
         unique_problems=int(trained["problem_key"].nunique()),
         layer_families=int(trained["layer_family"].nunique()),
         candidates=len(measurements.candidates),
-        requested_n_estimators=choice.settings.n_estimators,
         total_n_estimators=trees,
         out_of_fold_efficiency=Summary.of(out_of_fold["efficiency"].to_numpy()),
         lightgbm=lightgbm.__version__,
-        target=choice.objective,
-        choice=choice.record,
-        settings=choice.settings.model_dump(mode="json"),
-        prior=None if prior is None else prior.origin,
+        settings=settings.model_dump(mode="json"),
+        prior=None if start is None else Origin.of(start.spec),
     )

@@ -34,6 +34,11 @@ def load(text: str) -> lightgbm.Booster:
         raise ValueError(str(error)) from error
 
 
+def canonical(text: str) -> str:
+    """The model text without the thread count, which does not belong to the model."""
+    return re.sub(r"^\[num_threads: \d+\]$", "[num_threads: 0]", text, flags=re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class Tree:
     """A negative child -1 - i is leaf i. The threshold of a categorical split is its place in ``bounds``."""

@@ -382,9 +382,8 @@ def cross_validation(results: Results) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def _range(values: list[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{min(known):.3f} to {max(known):.3f}" if known else "a ranking has none"
+def _range(values: list[float]) -> str:
+    return f"{min(values):.3f} to {max(values):.3f}"
 
 
 def _floor(known: Selectors[Summary] | None) -> Cell:

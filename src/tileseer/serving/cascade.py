@@ -1,7 +1,7 @@
 """The served model: a few trees for every candidate, all trees for the candidates of the short lists.
 
 The same steps run here with LightGBM and in the published C++ header, with the same bits: sums of trees in their
-order in float64, then the candidate's offset; of equal scores the earlier candidate goes first.
+order in float64; of equal scores the earlier candidate goes first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features, trees
-from tileseer.model.model import OFFSET
 from tileseer.model.trees import Tree
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ class Cascade:
     hardware: Hardware
     booster: lightgbm.Booster
     short_lists: tuple[tuple[int, int], ...]
-    offset: np.ndarray
-    """float64 [Q], added to the trees."""
     candidates: Columns
     """What the features read of the pool: ``features.candidate_columns``."""
     kernel_classes: Columns
@@ -55,7 +52,7 @@ class Cascade:
         cls, operation: Operation, hardware: Hardware, booster: lightgbm.Booster,
         short_lists: Sequence[Sequence[int]], pool: pd.DataFrame,
     ) -> Cascade:  # fmt: skip
-        """Prepare a served model for its ``pool``, a table with the fields of its family's kernels and ``offset``."""
+        """Prepare a served model for its ``pool``, a table with the fields of its family's kernels."""
         family = of_kernels(pool["kernel"].tolist())
         kernel, classes = family.part("support").kernel_classes(pool, hardware.wave_size)
         chosen = features.feature_set(family.features)
@@ -66,7 +63,7 @@ class Cascade:
         }
         return cls(
             family, operation, hardware, booster, tuple((int(trees), int(kept)) for trees, kept in short_lists),
-            pool[OFFSET].to_numpy(np.float64), columns, kernel, classes,
+            columns, kernel, classes,
         )  # fmt: skip
 
     def supported(self, dims: np.ndarray) -> np.ndarray:
@@ -97,7 +94,7 @@ class Cascade:
         """
         candidate = np.full(len(dims), -1)
         score = np.full(len(dims), -np.inf)
-        step = max(1, BLOCK // max(1, len(self.offset)))
+        step = max(1, BLOCK // max(1, len(self.classes)))
         for start in range(0, len(dims), step):
             block = dims[start : start + step]
             problem, best, value = self._ranked(block, allowed)
@@ -114,7 +111,7 @@ class Cascade:
             return problem, candidate, np.empty(0)
         matrix = self.features(dims, problem, candidate)
         for count, kept in (*self.short_lists, (self.booster.num_trees(), 1)):
-            score = self.booster.predict(matrix, num_iteration=count, num_threads=1) + self.offset[candidate]
+            score = np.asarray(self.booster.predict(matrix, num_iteration=count, num_threads=1))
             keep = _first(problem, score, kept)
             problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
         return problem, candidate, score

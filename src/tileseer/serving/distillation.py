@@ -9,8 +9,8 @@ import numpy as np
 
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.model import features, objectives
-from tileseer.model.booster_text import canonical
+from tileseer.model import features
+from tileseer.model.trees import canonical
 from tileseer.serving.cascade import Cascade
 from tileseer.settings.model import ServingParameters
 
@@ -73,8 +73,9 @@ def distill(
         drawn = np.random.default_rng(settings.seed).choice(len(problem), MAX_ROWS, replace=False)
         problem, candidate = problem[np.sort(drawn)], candidate[np.sort(drawn)]
     relative = scores[problem, candidate] - scores.max(axis=1)[problem]
-    label = np.maximum(relative, np.log(FLOOR)) - untrained.offset[candidate]
+    label = np.maximum(relative, np.log(FLOOR))
     parameters = {
+        "objective": "regression",
         "num_leaves": settings.num_leaves,
         "max_depth": settings.max_depth,
         "learning_rate": LEARNING_RATE,
@@ -87,9 +88,8 @@ def distill(
         "verbosity": -1,
     }
     data = lightgbm.Dataset(
-        untrained.features(dims, problem, candidate), label,
+        untrained.features(dims, problem, candidate), label, weight=np.exp(NEAR_BEST * relative),
         feature_name=list(features.feature_set(untrained.family.features).names), params=parameters,
     )  # fmt: skip
-    weight = np.exp(NEAR_BEST * relative)
-    small = objectives.fit_within(data, label, problem, weight, parameters, settings.level_share, settings.trees)
+    small = lightgbm.train(parameters, data, num_boost_round=settings.trees)
     return canonical(small.model_to_string())

@@ -110,7 +110,7 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
     """The features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
     chosen = features.feature_set(cascade.family.features)
     problem = cascade.problem_columns(_inputs())
-    every = np.arange(len(cascade.offset))
+    every = np.arange(len(cascade.classes))
     # One problem, at place 0, with every candidate.
     pairs = chosen.pairs(
         _single(problem), _single(cascade.candidates), np.asarray(0), every, cascade.hardware.compute_units

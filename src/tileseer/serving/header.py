@@ -53,7 +53,6 @@ def render(
         "largest_dim": INT32_MAX,
         "lanes": LANES,
         "candidates": list(zip(ordered["kernel"], ordered["split_k"], order, map(literal, pruned[order]), strict=True)),
-        "offset": [literal(value) for value in cascade.offset],
         "short_lists": cascade.short_lists,
         "known": list(zip(known_dims, position[known["row"].to_numpy()].tolist(), strict=True)),
         **_features_and_trees(cascade, ordered["ndim"].to_numpy()),

@@ -17,18 +17,8 @@ class TrainingParameters(Section):
 
     features: Features = "tileseer"
     """As ``model.features``."""
-    target: Literal["auto", "relative", "log_tflops", "lambdarank", "ensemble"] = "auto"
-    """What is learnt: log(TFLOPS / best TFLOPS of the problem), log(TFLOPS), a ranking by LambdaRank, or the mean of
-    the three. ``auto`` takes ``relative`` unless cross-validation on the training problems finds another one better."""
     prior: RelativePath | None = None
-    """As ``model.prior``; what is trained then corrects that model, whatever ``target`` says."""
-    relative_floor: float = Field(0.05, ge=0, lt=1, strict=False)
-    """Relative targets below this are raised to it: how bad a bad kernel is does not matter. 0 turns it off."""
-    near_best: float = Field(2.0, ge=0, strict=False)
-    """Weight of a row in the relative target's regression: its relative efficiency to this power."""
-    level_share: float = Field(0.1, gt=0, le=1, strict=False)
-    """How much it counts what the relative target's regression misses on all rows of a problem alike; 1: as much as
-    differences between its candidates, which are all that decides a pick."""
+    """As ``model.prior``."""
     rows_per_problem: int = Field(192, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
     top_rows: int = Field(96, ge=0)
@@ -36,28 +26,17 @@ class TrainingParameters(Section):
     n_estimators: int = Field(600, ge=1)
     """Trees of the published model."""
     cv_estimators: int = Field(100, ge=1)
-    """Trees of each fold's model; fewer keep cross-validation cheap, and its numbers pessimistic."""
+    """Trees of the models of cross-validation and studies; fewer keep them cheap, and their numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
-    confirm_folds: int = Field(1, ge=0)
-    """Folds in which an objective or hyperparameters that cross-validation prefers have to be better with all trees
-    and rows as well; 0: small models decide alone."""
-    search_trials: int = Field(3, ge=0)
-    """Random hyperparameters that cross-validation tries; one is taken only if it is better beyond doubt."""
     num_leaves: int = Field(63, ge=2)
     """Leaves of a tree."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
     """Shrinkage of each tree."""
     min_child_samples: int = Field(20, ge=1)
     """Fewest rows in a leaf."""
-    max_bin: int = Field(127, ge=2, le=255)
-    """Histogram bins of a feature."""
     feature_fraction: float = Field(0.7, gt=0, le=1, strict=False)
     """Share of the features that a tree may use."""
-    reg_lambda: float = Field(1.0, ge=0, strict=False)
-    """L2 penalty of leaf values."""
-    offset_prior: float = Field(10.0, ge=0, strict=False)
-    """Rows without residual that are added when a candidate's own offset is averaged; 0 trusts every row."""
     folds: int = Field(5, ge=2)
     """Folds of the cross-validation."""
     cv_group: Literal["layer_family", "problem_key"] = "layer_family"
@@ -73,8 +52,8 @@ class ModelSettings(Section):
     """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
     or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
     prior: RelativePath | None = None
-    """Folder of a trained model of the same direction and features (another arch, data type or device kind). What is
-    trained then corrects that model, whatever the target."""
+    """Folder of a trained model of the same direction and features (another arch, data type or device kind) to start
+    from: what is trained adds trees to it that learn what it misses."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
     overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
@@ -117,9 +96,6 @@ class ServingParameters(Section):
     """Depth of a tree: each costs every candidate that many steps."""
     augmented: int = Field(800, ge=0)
     """Problems near the training ones that the full model labels for the small one; none of them is measured."""
-    level_share: float = Field(1.0, gt=0, le=1, strict=False)
-    """How much it counts what the small model misses on all rows of a problem alike (as in training); what 0.1 does is
-    in docs/decisions/0012."""
     short_lists: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field([[8, 32], [24, 8]])
     """Pairs [trees, candidates]: after so many trees only so many candidates with the highest sums go on."""
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)

@@ -19,19 +19,17 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import correction, cross_validation, model_files, objectives, prior, trainer
-from tileseer.model.model import OFFSET, Model
+from tileseer.model import model_files, prior, trainer
+from tileseer.model.model import Model
+from tileseer.model.schema import Origin
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 from tileseer.validation.schema import ActiveMeasuring, ActiveRound, LearningShare, Learnt, Transfer, TransferShare
 
-OBJECTIVE = "relative"
 SHARES = (0.1, 0.3, 1.0)
 """Shares of the training problems whose models the learning curve shows."""
 PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 """Shares of the training pairs, drawn by the names of problem and candidate."""
-WITHOUT = (0.0,)
-"""Weights of the prior that a model without it may choose: all else is the same."""
 
 
 def of_rounds(
@@ -48,7 +46,7 @@ def of_rounds(
     for number, entry in enumerate(record.rounds):
         pairs += entry.pairs
         known = (round_of_row >= 0) & (round_of_row <= number)
-        model = _with_few_trees(measurements.only(known), hardware, settings, threads)
+        model = trainer.small(measurements.only(known), hardware, settings, threads)
         changed = entry.picks_changed
         rounds.append(
             ActiveRound(
@@ -81,7 +79,7 @@ def of_shares(
         ran = np.unique(measurements.problem[rows & (measurements.status == efficiency.OK)])
         if problems["layer_family"].iloc[ran].nunique() < settings.folds:
             continue
-        model = _with_few_trees(measurements.only(rows), hardware, settings, threads)
+        model = trainer.small(measurements.only(rows), hardware, settings, threads)
         points.append(
             LearningShare(
                 share=efficiency.percent(share),
@@ -94,14 +92,14 @@ def of_shares(
 
 
 def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int) -> Transfer:
-    """One point a share of the training pairs: a model that corrects the prior, and one without it.
+    """One point a share of the training pairs: a model that starts from the prior, and one without it.
 
-    All models are trained as the published one is, but without a search for hyperparameters. A share whose rows are of
+    All models are trained as the published one is. A share whose rows are of
     fewer groups than cross-validation has folds is left out.
     """
     assert settings.prior is not None
     folder = Path(settings.prior)
-    settings = settings.model_copy(update={"search_trials": 0})
+    without = settings.model_copy(update={"prior": None})
     train_problems = (measurements.problems["split"] == "train").to_numpy()
     train = train_problems[measurements.problem]
     problem = draws.of_names(measurements.problems["problem_key"])[measurements.problem]
@@ -109,8 +107,8 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
     drawn = draws.shares(draws.of_pairs(problem, candidate))
     known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
 
-    def learnt(few: Measurements, weights: Sequence[float]) -> Learnt:
-        return Learnt(**_judged(measurements, trainer.train(few, hardware, settings, threads, weights).model, threads))
+    def learnt(few: Measurements, settings: TrainingParameters) -> Learnt:
+        return Learnt(**_judged(measurements, trainer.train(few, hardware, settings, threads).model, threads))
 
     points = []
     for share in PRIOR_SHARES:
@@ -123,11 +121,11 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
             alone = _prior_alone(measurements, known, hardware)
             models = {"with_prior": Learnt(**_judged(measurements, alone, threads))}
         else:
-            models = {"with_prior": learnt(few, correction.WEIGHTS), "without_prior": learnt(few, WITHOUT)}
+            models = {"with_prior": learnt(few, settings), "without_prior": learnt(few, without)}
         pairs = int(np.count_nonzero(keep & train))
         points.append(TransferShare(share=efficiency.percent(share), pairs=pairs, **models))
     seen = _seen_by_prior(measurements.problems[~train_problems], known, folder)
-    return Transfer(prior=known.origin, seen_by_prior=seen, shares=points)
+    return Transfer(prior=Origin.of(known.spec), seen_by_prior=seen, shares=points)
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
@@ -143,31 +141,21 @@ def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
     return rows.merge(chosen.to_pandas(), "left")["round"].fillna(-1).to_numpy(int)
 
 
-def _seen_by_prior(problems: pd.DataFrame, known: prior.Prior, folder: Path) -> int:
+def _seen_by_prior(problems: pd.DataFrame, known: Model, folder: Path) -> int:
     """Number of problems that are layers, at any batch size, that the prior was trained on in its own data type.
 
     Such a problem is not unseen to what starts from the prior.
     """
     families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
-    dtype = known.origin.operation.rpartition("_")[2]
+    dtype = known.spec.operation.rpartition("_")[2]
     return sum(problem.layer_family in families for problem in from_frame(problems.assign(dtype=dtype)))
 
 
-def _with_few_trees(few: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int) -> Model:
-    """A model of ``cv_estimators`` trees."""
-    data = trainer.table(few, trainer.training_rows(few, settings), hardware, settings, threads)
-    learnt = np.flatnonzero(data.rows.learn)
-    booster = objectives.fit(OBJECTIVE, data, learnt, settings, settings.cv_estimators, threads)
-    offset = cross_validation.offsets(OBJECTIVE, booster, data, learnt, len(few.candidates), settings, threads)
-    pool = few.candidates.assign(**{OFFSET: offset})[efficiency.proven(few)]
-    return Model(trainer.spec_of(few, hardware, settings, OBJECTIVE), booster, pool, hardware)
-
-
-def _prior_alone(measurements: Measurements, known: prior.Prior, hardware: Hardware) -> Model:
-    candidates = measurements.candidates[known.knows(measurements.candidates)]
+def _prior_alone(measurements: Measurements, known: Model, hardware: Hardware) -> Model:
+    candidates = measurements.candidates[prior.knows(known, measurements.candidates)]
     if candidates.empty:
         raise UserError(f"{measurements.operation}: the prior knows none of its candidates; take one of the same pool")
-    return known.on(candidates, hardware)
+    return prior.on(known, candidates, hardware)
 
 
 def _judged(measurements: Measurements, model: Model, threads: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, objectives, trainer
+from tileseer.model import cross_validation, regression, rows, trainer
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 from tileseer.validation.schema import LeftOut
@@ -22,8 +22,8 @@ FOLDS = 5
 
 
 def by_network(
-    measurements: Measurements, hardware: Hardware, objective: str, settings: TrainingParameters, folds: int,
-    threads: int, families: Mapping[str, str] | None = None,
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, folds: int, threads: int,
+    families: Mapping[str, str] | None = None,
 ) -> LeftOut:  # fmt: skip
     """Efficiency on networks left out in turn, in ``folds`` parts of whole families.
 
@@ -34,9 +34,8 @@ def by_network(
         update={"rows_per_problem": settings.cv_rows_per_problem, "top_rows": settings.cv_rows_per_problem // 2}
     )
     problems = measurements.problems
-    data = trainer.table(
-        measurements, trainer.training_rows(measurements, few, np.ones(len(problems), bool)), hardware, few, threads
-    )
+    every = rows.of_problems(measurements, few, np.ones(len(problems), bool))
+    data = trainer.table(measurements, every, hardware, few, threads)
     layers = problems["layer_family"].to_numpy(object)
     family = np.array([(families or {}).get(name, name) for name in problems["network"]], object)
     held_out = (problems["split"] == "validation").to_numpy()
@@ -58,11 +57,9 @@ def by_network(
         test = fold_of_problem == number
         used = ~test & ~np.isin(layers, layers[test])
         learnt = np.flatnonzero(data.rows.learn & used[data.rows.problem])
-        booster = objectives.fit(objective, data, learnt, few, few.cv_estimators, threads)
-        offset = cross_validation.offsets(objective, booster, data, learnt, len(measurements.candidates), few, threads)
+        booster = regression.fit(data, learnt, few, few.cv_estimators, threads)
         at = np.flatnonzero(test[data.rows.problem])
-        score = objectives.predict(booster, data, at, threads) + offset[data.rows.candidate[at]]
-        picked = at[cross_validation.picks(data.rows.problem[at], score)]
+        picked = at[cross_validation.picks(data.rows.problem[at], regression.predict(booster, data, at, threads))]
         achieved[data.rows.problem[picked]] = data.rows.efficiency[picked]
     values = achieved[np.unique(data.rows.problem[tested])]
     return LeftOut(folds=folds, network_families=len(names), n_problems=len(values), **ranking.learnt(values))

@@ -40,9 +40,7 @@ def report(
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if "leave_network_out" in settings.studies and not fitted.prior:
         families = layer_tables.families(layer_tables.read(layers)) if layers else {}
-        left_out = leave_out.by_network(
-            measurements, hardware, model.spec.target, fitted, leave_out.FOLDS, threads, families
-        )
+        left_out = leave_out.by_network(measurements, hardware, fitted, leave_out.FOLDS, threads, families)
         more["leave_network_out"] = left_out.model_copy(update=floor)
     if fitted.prior:
         more["transfer"] = learning_curve.of_prior(measurements, hardware, fitted, threads).model_copy(update=floor)
