@@ -175,10 +175,9 @@ def test_cutlass_kernels_have_what_the_reference_can_say_of_them():
     assert (found.iloc[0] == found.iloc[3]).all()
 
 
-@pytest.mark.parametrize("target", ["relative", "log_tflops"])
-def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path, target):
+def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path):
     data = samples.measured()
-    settings = TrainingParameters(**{**samples.SMALL.model_dump(), "features": "reference", "target": target})
+    settings = TrainingParameters(**{**samples.SMALL.model_dump(), "features": "reference"})
     trained = trainer.train(data, samples.product(), settings)
     trained.save(tmp_path)
     theirs = ReferencePredictor(tmp_path)

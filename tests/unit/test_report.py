@@ -191,9 +191,9 @@ def write_training(folder: Path, operation: str, kind: str = "simulated") -> Pat
     importances = {f"feature_{i:02}": 1000 - 10 * i for i in range(30)}
     counts = {
         "data_rows": 99999, "pool_rows": 88888, "valid_rows": 77777, "training_rows": 54321, "unique_problems": 987,
-        "layer_families": 900, "candidates": 2222, "requested_n_estimators": 600, "total_n_estimators": 600,
+        "layer_families": 900, "candidates": 2222, "total_n_estimators": 600,
     }  # fmt: skip
-    made = {"lightgbm": "unknown", "target": "relative", "choice": {}, "settings": {}}
+    made = {"lightgbm": "unknown", "settings": {}}
     manifest = {**origin(operation, kind), **counts, **made}
     picks = {f"{name}_efficiency": 90.0 for name in ("mean", "median", "p10", "min")}
     fold = {**picks, "train_size": 9, "val_size": 3, "val_groups": 2, "r2": 0.75}
