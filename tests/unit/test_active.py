@@ -34,7 +34,7 @@ def run(world, settings=SETTINGS, asked=None):
 
 @pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
 def test_no_pair_twice_and_the_budget_is_kept(world, budget):
-    rounds = run(world, choice.Plan(budget=budget, first=0.06, rounds=4, stable=0.0))
+    rounds = run(world, choice.Plan(budget=budget, first=0.06, rounds=4, stable=-1.0))
     chosen = np.concatenate([one.pairs for one in rounds])
     assert len(set(chosen.tolist())) == len(chosen)
     assert len(chosen) <= budget * len(world[1])
