@@ -37,7 +37,7 @@ rule dataset:
 
 rule recorded:
     input:
-        **stage("recorded", tables=HARDWARE),
+        **stage("recorded", tables=DEVICE),
         tables=lambda wildcards: recording_of(**wildcards),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",

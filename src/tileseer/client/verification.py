@@ -21,6 +21,7 @@ from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.dataset import assembly, provenance, recording, schema
 from tileseer.dataset.schema import CODE, SCHEMA
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import get as product
 from tileseer.model import model_files
 from tileseer.publish import index as published
@@ -105,11 +106,12 @@ def _recording(path: Path, config: Path) -> list[Check]:
     try:
         told = recording.load(path)
         hardware = product(find(config / "hardware.yaml"), told.device)
+        coefficients = load_coefficients(find(config / "simulated_device.yaml"))
     except UserError as error:
         return [Check(str(path), False, str(error))]
 
     def replayed(operation: str) -> str:
-        table = recording.dataset(path, Operation.parse(operation), hardware)
+        table = recording.dataset(path, Operation.parse(operation), hardware, coefficients)
         times = table.num_rows - table["latency_ms"].null_count
         return f"{table.num_rows:,} rows, {times:,} times, recorded on {told.device}"
 

@@ -7,8 +7,9 @@ A recording is a folder of one arch::
     OPERATION/problems.parquet   the problems, in the form of the problems stage
     OPERATION/pairs.parquet      one row a measured pair: numbers of problem and kernel, split-K, status, quantiles
 
-Its columns: ``PAIRS`` and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings.
-Nothing is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
+Its columns: ``PAIRS`` and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings, or of
+tools/recorded_mi355x.py: without a compiler's report, the resources of its kernels are the family's estimates.
+No time is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
 import hashlib
@@ -28,6 +29,7 @@ from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import BUILD, CODE, SCHEMA
 from tileseer.devices.base import STATUSES
 from tileseer.families import candidates as candidate_tables
+from tileseer.families.coefficients import Coefficients
 from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
@@ -40,8 +42,13 @@ def load(folder: Path) -> Recording:
     return documents.read(folder / FILE, Recording)
 
 
-def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
-    """Dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance."""
+def dataset(
+    folder: Path, operation: Operation, hardware: Hardware, coefficients: Coefficients | None = None
+) -> pa.Table:
+    """Dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance.
+
+    ``coefficients`` give the resources of kernels of which no compiler reported any.
+    """
     recording = load(folder)
     if str(operation) not in recording.operations:
         raise UserError(
@@ -56,7 +63,10 @@ def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
     problems = parquet.read(own / "problems.parquet").to_pandas()
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
-    table = _rows(problems, _candidates(kernels, pairs, recording.arch), pairs, operation, hardware)
+    candidates = _candidates(kernels, pairs, recording.arch)
+    if "registers" not in kernels and coefficients is not None:
+        candidates = _estimated(candidates, hardware, coefficients)
+    table = _rows(problems, candidates, pairs, operation, hardware)
     told = DatasetProvenance(
         arch=recording.arch,
         operation=str(operation),
@@ -72,24 +82,34 @@ def dataset(folder: Path, operation: Operation, hardware: Hardware) -> pa.Table:
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
     """One row a candidate, by name and split-K: build columns, every field, ``number`` of its kernel."""
+    codes = kernels["object_sha256"] if "object_sha256" in kernels else [""] * len(kernels)
     built = pd.DataFrame(
         {
             "number": np.arange(len(kernels)),
             "kernel": kernels["kernel"],
             "kernel_id": [
                 hashlib.sha256(f"{name}\n{arch}\n{code}".encode()).hexdigest()[:16]
-                for name, code in zip(kernels["kernel"], kernels["object_sha256"], strict=True)
+                for name, code in zip(kernels["kernel"], codes, strict=True)
             ],
-            "build_status": kernels["build_status"],
-            "resources_from": "code_object",
-            "vgprs": kernels["registers"].astype("float64"),
-            "lds_bytes": kernels["shared_bytes"],
-            "occupancy": kernels["blocks"].astype("float64"),
         }
     )
+    if "registers" in kernels:
+        built = built.assign(
+            resources_from="code_object",
+            vgprs=kernels["registers"].astype("float64"),
+            lds_bytes=kernels["shared_bytes"],
+            occupancy=kernels["blocks"].astype("float64"),
+        )
     splits = pd.DataFrame({"split_k": np.sort(pairs["split_k"].unique()).astype("int64")})
     rows = built.merge(splits, how="cross").sort_values(["kernel", "split_k"], ignore_index=True)
     return candidate_tables.with_fields(rows)
+
+
+def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
+    """Candidates with the resources that their family's formulas give."""
+    formulas = of_kernels(candidates["kernel"].tolist()).part("resources")
+    found = formulas.estimate(candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
+    return candidates.assign(resources_from="estimated", **found.astype({"vgprs": "float64"}))
 
 
 def _rows(

@@ -23,6 +23,7 @@ from tileseer.dataset import schema as datasets
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients, load_coefficients
 from tileseer.families.registry import of_arch
+from tileseer.gpu.hardware import target
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
@@ -155,7 +156,7 @@ def _kernels(
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
-    entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, measurements.arch)
+    entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, target(measurements.arch))
     return schema.Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "

@@ -84,6 +84,7 @@ class BenchmarkSettings(Section):
             "gfx90a": "gfx90a_mi250x_gcd",
             "gfx942": "gfx942_mi300x",
             "gfx950": "gfx950_mi355x",
+            "gfx950_mi355x": "gfx950_mi355x",
             "gfx1100": "gfx1100_7900xtx",
             "gfx1201": "gfx1201_9070xt",
             "sm_90": "sm_90_h200",

@@ -37,7 +37,9 @@ class Config(Section):
     """The one source of facts about GPU targets."""
     hardware: SourcePath = "config/hardware.yaml"
     """Table of GPU products."""
-    replays: dict[str, SourcePath] = Field({"sm_90": "config/recorded/sm_90"})
+    replays: dict[str, SourcePath] = Field(
+        {"sm_90": "config/recorded/sm_90", "gfx950_mi355x": "config/recorded/gfx950_mi355x"}
+    )
     """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
     its kernels to its times, whatever ``benchmark.device`` is."""
     configs: ConfigsSettings = ConfigsSettings()

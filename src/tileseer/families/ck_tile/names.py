@@ -4,7 +4,8 @@ The reference calls one kernel by three names. The generator's says every field 
 
 ``grouped_conv_{variant}_{dtype}_{n}d_{MxNxK}_{pipeline}_{scheduler}[_gmN][_dsb][_si][_2stage]``
 
-says neither waves, warp tile, vectors nor epilogue, and the shared library's
+says neither waves, warp tile, vectors nor epilogue; its older form ends with the pipeline, and what it calls compv4
+or compv5 is another tile or pipeline (``_as_timed``). The shared library's
 
 ``[lib]dispatcher_conv_{variant}_{n}d_{dtype}_{MxNxK}_{waves}_{warp tile}_{pipeline}_{scheduler}[...][.so]``
 
@@ -14,12 +15,15 @@ kernel is the one that is built.
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, kernel
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
+from tileseer.gpu.hardware import target
 
 TILES = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
@@ -41,6 +45,9 @@ LARGE_BLOCKS = ("gfx950",)
 FIRST_WAVES = (1, 4, 1)
 INTRAWAVE_ONLY = ("compv3", "compv4", "compv5", "compv6", "comp_async")
 """Pipelines that the benchmark builds as intrawave although the name says interwave."""
+OLDER_COMPV4 = {16: (16, 64, 64), 32: (32, 64, 64)}, (64, 64, 64)
+"""Tile behind a compv4 name without scheduler, by tile_m, and of any larger one: the times of ten such names are those
+of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
 
 _SUFFIXES = r"(?:_gm(?P<gm>[1-9]\d*))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
 _SIZES = r"[1-9]\d*x[1-9]\d*x[1-9]\d*"
@@ -54,6 +61,12 @@ _WORDS = {
     "loop": f"(?P<pipeline>{'|'.join(PIPELINES)})_(?P<scheduler>{'|'.join(SCHEDULERS)}){_SUFFIXES}",
 }
 _BENCHMARK = re.compile("grouped_conv_{variant}_{dtype}_{ndim}_{tile}_{loop}".format(**_WORDS), re.ASCII)
+_OLDER = re.compile(
+    "grouped_conv_{variant}_{dtype}_{ndim}_{tile}_(?P<pipeline>{pipelines})".format(
+        **_WORDS, pipelines="|".join(PIPELINES)
+    ),
+    re.ASCII,
+)
 _LIBRARY = re.compile(
     "(?:lib)?dispatcher_conv_{variant}_{ndim}_{dtype}_{tile}_(?P<wave>{sizes})_(?P<warp>{sizes})_{loop}".format(
         **_WORDS, sizes=_SIZES
@@ -69,7 +82,7 @@ def parse(text: str) -> KernelConfig | DepthwiseConfig:
 
 def completed(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
     """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
-    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name)
+    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name) or _OLDER.fullmatch(name)
     if match:
         return _of_match(match, arch)
     try:
@@ -83,14 +96,17 @@ def completed(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str
 
 
 def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
-    groups = match.groupdict()
-    tile = _sizes(groups["tile"])
+    groups: dict[str, Any] = match.groupdict()
     assumed: dict[str, object] = {}
+    if match.re is _OLDER:
+        assumed = _as_timed(groups)
+        groups |= {**dict.fromkeys(("gm", "dsb", "si", "two")), **assumed}
+    tile = _sizes(groups["tile"])
     if groups.get("wave"):
         wave, warp = _sizes(groups["wave"]), _sizes(groups["warp"])
     else:
         wave, warp = TILES.get(tile, OTHER_TILES)
-        if wave[0] * wave[1] > 4 and arch not in LARGE_BLOCKS:
+        if wave[0] * wave[1] > 4 and target(arch) not in LARGE_BLOCKS:
             wave = FIRST_WAVES
         assumed |= {"waves": _text(wave), "warp_tile": _text(warp)}
     assumed |= {"vectors": "_".join(map(str, DEFAULT_VECTORS)), "epilogue": "cshuffle"}
@@ -106,6 +122,18 @@ def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
         double_smem_buffer=bool(groups["dsb"]), split_image=bool(groups["si"]), two_stage=bool(groups["two"]),
     )  # fmt: skip
     return built, " ".join(f"{field}={value}" for field, value in assumed.items())
+
+
+def _as_timed(groups: Mapping[str, str]) -> dict[str, object]:
+    """What a name without scheduler says otherwise or leaves open, as the times of such names show it."""
+    assumed: dict[str, object] = {"scheduler": "intrawave"}
+    if (groups["variant"], groups["pipeline"]) == ("forward", "compv4"):
+        known, larger = OLDER_COMPV4
+        tile = _text(known.get(_sizes(groups["tile"])[0], larger))
+        assumed |= {"dsb": "1", **({"tile": tile} if tile != groups["tile"] else {})}
+    elif groups["pipeline"] == "compv5":
+        assumed["pipeline"] = "compv3"
+    return assumed
 
 
 def _sizes(text: str) -> tuple[int, int, int]:
