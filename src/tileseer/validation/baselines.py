@@ -14,6 +14,7 @@ from tileseer.validation.ranking import Scored, figures
 from tileseer.validation.schema import Baseline, Selectors
 
 BEST_SINGLE = "the candidate with the best mean efficiency on the training problems, one a dimensionality"
+ONE_A_FOLD = f"{BEST_SINGLE} and fold"
 RANDOM = "expectation over the supported candidates of each problem"
 HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
 
@@ -24,8 +25,10 @@ def of(
     """Efficiency of each baseline on the scored problems; ``supported`` (bool [P, Q]) covers all problems."""
     possible = np.where(scored.pool, scored.achieved, 0.0)
     everything = np.arange(len(scored.rows))
-    single, names = _best_single(scored.measurements, supported)
-    fixed = single[scored.problems["ndim"].to_numpy()]
+    folds, fold = np.unique(scored.fold[scored.rows], return_inverse=True)
+    singles, names = zip(*(_best_single(scored.measurements, supported, scored.fold != f) for f in folds), strict=True)
+    fixed = np.stack(singles)[fold, scored.problems["ndim"].to_numpy()]
+    single = {"candidates": names[0]} if len(folds) == 1 else {}
     rule = hand_rule(scored.measurements, scored.rows, hardware)
     ruled = np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)
     expected = possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
@@ -34,21 +37,25 @@ def of(
         return Baseline(meaning=meaning, **more, **figures(values), noise_floor=noise_floor)
 
     return {
-        "best_single_kernel": baseline(BEST_SINGLE, possible[everything, fixed], candidates=names),
+        "best_single_kernel": baseline(
+            BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single
+        ),
         "random_supported": baseline(RANDOM, expected),
         "hand_rule": baseline(HAND_RULE, possible[everything, ruled]),
     }
 
 
-def _best_single(measurements: Measurements, supported: np.ndarray) -> tuple[np.ndarray, dict[str, str]]:
-    """Candidate row by ndim ([ndim] -> row), and its names, chosen on the training problems alone.
+def _best_single(
+    measurements: Measurements, supported: np.ndarray, used: np.ndarray
+) -> tuple[np.ndarray, dict[str, str]]:
+    """Candidate row by ndim ([ndim] -> row), and its names, chosen on the problems ``used`` (bool [P]) alone.
 
     Supported pairs without a row were not sampled and are left out of a candidate's mean; everything else that did
     not run counts 0.
     """
     problems = measurements.problems
     solvable = efficiency.problem_best(measurements) > 0
-    training = np.flatnonzero((problems["split"] == "train").to_numpy() & solvable)
+    training = np.flatnonzero(used & solvable)
     achieved = efficiency.grid(measurements, training)
     seen = ~supported[training]
     position = np.full(len(problems), -1)

@@ -19,12 +19,14 @@ Interval = list[float]
 def intervals(values: np.ndarray) -> dict[str, Interval]:
     """[low, high] of mean, median and 10th percentile of efficiencies (0..1), in percent; empty for none.
 
+    ``values`` [n], or [n, repeats]: of several picks for each problem the figures are means over the repeats.
     The percentile bootstrap: the same values in the same order give the same interval.
     """
     if not len(values):
         return {}
     draws = _resampled(
-        values, lambda x: np.stack([x.mean(axis=1), np.median(x, axis=1), np.percentile(x, 10, axis=1)], axis=1)
+        values.reshape(len(values), -1),
+        lambda x: np.stack([x.mean(axis=1), np.median(x, axis=1), np.percentile(x, 10, axis=1)], axis=1).mean(axis=2),
     )
     return {name: _interval(draws[:, i]) for i, name in enumerate(("mean", "median", "p10"))}
 
@@ -36,7 +38,7 @@ def of_mean(values: np.ndarray) -> Interval:
 
 def _resampled(values: np.ndarray, figure: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     draw = np.random.default_rng(SEED)
-    rows = max(_BLOCK // len(values), 1)
+    rows = max(_BLOCK // values.size, 1)
     parts = []
     for first in range(0, DRAWS, rows):
         count = min(rows, DRAWS - first)

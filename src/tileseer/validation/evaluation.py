@@ -10,6 +10,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
+from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
@@ -29,6 +30,7 @@ def evaluate(
     model: Model | None = None,
     reference: np.ndarray | None = None,
     uses: pd.DataFrame | None = None,
+    fold: np.ndarray | None = None,
 ) -> schema.Validation:
     """Validation report of a ranking.
 
@@ -36,21 +38,23 @@ def evaluate(
     the times are its; ``model`` made the scores: its worst picks are then explained; ``reference`` are the
     scores of the reference's trainer, shaped as ``scores``. ``uses`` (columns of ``problem_table.USES``) names the
     problems of each run of a network; with it the report has what the picks cost them.
+    ``fold`` (``ranking.Scored``) says where layers were left out in turn; else problems with split ``validation`` are.
     """
-    scored = ranking.score(measurements, scores, supported)
+    scored = ranking.score(measurements, scores, supported, fold)
     problems = scored.problems
     floor = noise_floor.of(scored, hardware, coefficients)
     tied = ties.with_best(scored.achieved, scored.relative_errors())
-    training = ranking.training_problems(measurements)
+    training = measurements.problems.iloc[scored.training]
     if training.empty:
         raise UserError(
             f"{measurements.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
             "give the dataset that the model was trained on"
         )
-    novelty = explain.Novelty(training, problems, model.spec.feature_set if model else "tileseer", hardware)
+    described = model.spec.feature_set if model else of_arch(measurements.arch).features
+    novelty = explain.Novelty(training, problems, described, hardware, scored.apart)
     parts: dict[str, Any] = {}
     if reference is not None:
-        parts["reference_trainer"] = _against(scored, ranking.score(measurements, reference, supported))
+        parts["reference_trainer"] = _against(scored, ranking.score(measurements, reference, supported, fold))
     if uses is not None:
         keys = problems["problem_key"]
         gflop = np.array([problem.flop for problem in from_frame(problems)]) / 1e9
@@ -63,7 +67,7 @@ def evaluate(
         device=measurements.device,
         device_kind=measurements.device_kind,
         n_problems=len(scored.rows),
-        n_without_measurement=len(ranking.validation_rows(measurements)) - len(scored.rows),
+        n_without_measurement=int((scored.fold != ranking.NEVER).sum()) - len(scored.rows),
         n_candidates=len(measurements.candidates),
         mean_pool_size=round(float(scored.pool.sum(axis=1).mean()), 2),
         **ranking.metrics(scored.ranked),

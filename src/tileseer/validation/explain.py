@@ -58,7 +58,7 @@ def contributions(
 def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPick]:
     """The worst picks, worst first, each with what is known of why."""
     problems, measurements = scored.problems, scored.measurements
-    training = ranking.training_problems(measurements)
+    training = measurements.problems.iloc[scored.training]
     candidates = measurements.candidates["candidate"].to_numpy()
     keys = problems["problem_key"].to_numpy()
     listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST]
@@ -88,7 +88,11 @@ def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPi
 class Novelty:
     """How unlike the training problems other problems are, by the problem features of a model."""
 
-    def __init__(self, training: pd.DataFrame, problems: pd.DataFrame, feature_set: str, hardware: Hardware) -> None:
+    def __init__(
+        self, training: pd.DataFrame, problems: pd.DataFrame, feature_set: str, hardware: Hardware,
+        apart: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """``apart`` (bool [R, T]): which training problems were known when each problem was held out; default: all."""
         chosen = features.feature_set(feature_set)
         self._names = [f.name for f in chosen.problem if not f.name.startswith("hw_")]
         self._training, self._values = (_values(table, chosen, self._names, hardware) for table in (training, problems))
@@ -97,6 +101,8 @@ class Novelty:
         scale = np.where(spread > 0, spread, 1.0)
         known, new = known / scale, new / scale
         away = _distances(new, known)
+        if apart is not None:
+            away[~apart] = np.inf
         self._away = away
         self.nearest = away.argmin(axis=1)
         """int [R], the training problem most like each problem."""

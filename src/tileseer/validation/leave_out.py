@@ -1,8 +1,9 @@
-"""Leave a network out: how well a model does on networks when it has trained on the others.
+"""Leave a network out, or a layer: how well a model does on them when it has trained on the others.
 
-Validation proper trains on generated problems alone. Here the layers of the other networks join them. Networks of one
+Of networks, validation proper trains on generated problems alone. Here the layers of the other networks join them. Networks of one
 family (ResNet-50 and ResNet-101) are left out together, and so is every training problem that shares a layer family
-with what is tested, in whatever network it stands.
+with what is tested, in whatever network it stands. Where no problems were set aside, leaving layers out is the
+validation itself: the published model trains on all of them, and models of the same settings judge it.
 """
 
 from collections.abc import Mapping
@@ -13,12 +14,58 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, regression, rows, trainer
+from tileseer.model.model import Model
+from tileseer.model.schema import Summary
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import ranking
-from tileseer.validation.schema import LeftOut
+from tileseer.validation import bootstrap, ranking
+from tileseer.validation.schema import LayersLeftOut, LeftOut
 
 FOLDS = 5
-"""Parts in which network families are left out in turn, while the others join the training problems."""
+"""Parts in which network families or layers are left out in turn, while the others join the training problems."""
+REPEATS = 5
+"""Deals of the layers to folds."""
+LAYERS = (
+    "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
+    "learnt from all of them"
+)
+
+
+def by_layer(
+    measurements: Measurements, model: Model, settings: TrainingParameters, threads: int
+) -> tuple[list[np.ndarray], np.ndarray, LayersLeftOut]:
+    """Scores of models that have not seen a problem's layer, [P, Q] a repeat; the folds of the first; and figures.
+
+    The models have the settings of ``model`` and as many trees. What is not in the pool scores -inf.
+    """
+    rows = trainer.training_rows(measurements, settings)
+    data = trainer.table(measurements, rows, model.hardware, settings, threads)
+    problems, count = measurements.problems, len(measurements.candidates)
+    layers = problems["layer_family"].to_numpy()
+    fold = np.full(len(problems), ranking.NEVER)
+    scores = []
+    for repeat in range(REPEATS):
+        folds = cross_validation.folds_of(rows.problem, layers, FOLDS, settings.seed + repeat)
+        if not repeat:
+            fold[rows.problem] = folds.of_row
+        found = np.full((len(problems), count), -np.inf)
+        found[rows.problem, rows.candidate] = cross_validation.out_of_fold(
+            model.spec.target, data, folds, count, settings, settings.n_estimators, threads
+        )
+        scores.append(found)
+    offered = [np.isfinite(found) for found in scores]
+    picked = [ranking.score(measurements, s, o, fold).picked for s, o in zip(scores, offered, strict=True)]
+    repeats = [Summary.of(values) for values in picked]
+    mean = {name: round(float(np.mean([getattr(s, name) for s in repeats])), 4) for name in Summary.model_fields}
+    figures = LayersLeftOut(
+        meaning=LAYERS,
+        folds=FOLDS,
+        layers=len(np.unique(layers[fold != ranking.NEVER])),
+        n_problems=len(picked[0]),
+        repeats=repeats,
+        efficiency=Summary(**mean),
+        interval=bootstrap.intervals(np.stack(picked, axis=1)),
+    )
+    return scores, fold, figures
 
 
 def by_network(

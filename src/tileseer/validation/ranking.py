@@ -23,6 +23,15 @@ WITHIN = 0.98
 BAD = 0.80
 
 
+NEVER = -1
+"""Fold of a problem that only trains."""
+
+
+def has_validation_split(measurements: Measurements) -> bool:
+    """Whether problems were set aside for validation; without, layers are left out in turn."""
+    return bool((measurements.problems["split"] == "validation").any())
+
+
 def validation_rows(measurements: Measurements) -> np.ndarray:
     """Rows of ``problems`` held out for validation, int [R].
 
@@ -82,6 +91,9 @@ class Scored:
     measurements: Measurements
     rows: np.ndarray
     """Row of ``measurements.problems`` of each."""
+    fold: np.ndarray
+    """int [P], in which fold each problem of ``measurements`` is held out, or ``NEVER``. A model that picks for a
+    problem has learnt from those of the other folds."""
     achieved: np.ndarray
     """float64 [R, Q], measured efficiency of every candidate, 0 where it did not run."""
     pool: np.ndarray
@@ -95,6 +107,17 @@ class Scored:
     def problems(self) -> pd.DataFrame:
         """The scored problems, R rows."""
         return self.measurements.problems.iloc[self.rows]
+
+    @property
+    def training(self) -> np.ndarray:
+        """Rows of ``measurements.problems`` that a model of some fold learnt from."""
+        several = len(np.unique(self.fold[self.rows])) > 1
+        return np.flatnonzero((self.fold == NEVER) | several)
+
+    @property
+    def apart(self) -> np.ndarray:
+        """Which of ``training`` the model of each problem has learnt from, bool [R, T]."""
+        return self.fold[self.rows][:, None] != self.fold[self.training][None, :]
 
     @property
     def picked(self) -> np.ndarray:
@@ -114,13 +137,18 @@ class Scored:
         return efficiency.spread_out(self.measurements, self.rows, error, np.nan)
 
 
-def score(measurements: Measurements, scores: np.ndarray, supported: np.ndarray) -> Scored:
-    """Score a ranking on the problems with split ``validation`` on which anything ran.
+def score(
+    measurements: Measurements, scores: np.ndarray, supported: np.ndarray, fold: np.ndarray | None = None
+) -> Scored:
+    """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``supported`` (bool [P, Q]: the CPU support rules pass and the
     candidate is published) cover every problem and candidate of ``measurements``, as a selection would see them.
     """
-    rows = validation_rows(measurements)
+    if fold is None:
+        fold = np.full(len(measurements.problems), NEVER)
+        fold[validation_rows(measurements)] = 0
+    rows = np.flatnonzero(fold != NEVER)
     achieved = efficiency.grid(measurements, rows)
     solvable = achieved.max(axis=1, initial=0.0) > 0
     rows, achieved = rows[solvable], achieved[solvable]
@@ -129,7 +157,7 @@ def score(measurements: Measurements, scores: np.ndarray, supported: np.ndarray)
     pool = supported[rows]
     order = np.argsort(np.where(pool, -scores[rows], np.inf), axis=1, kind="stable")
     ranked = np.take_along_axis(np.where(pool, achieved, 0.0), order, axis=1)
-    return Scored(measurements, rows, achieved, pool, order[:, 0], ranked)
+    return Scored(measurements, rows, fold, achieved, pool, order[:, 0], ranked)
 
 
 def figures(picked: np.ndarray) -> dict[str, Any]:

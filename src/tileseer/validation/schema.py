@@ -235,6 +235,20 @@ class LeftOut(Document):
     noise_floor: Selectors[Summary] | None = None
 
 
+class LayersLeftOut(_Meaning):
+    """Layers left out in turn, of a dataset without problems set aside: what the other figures are of, and repeats."""
+
+    folds: int
+    layers: int
+    n_problems: int
+    repeats: list[Summary]
+    """One for each deal of the layers to folds; the figures of the report are the first one's."""
+    efficiency: Summary
+    """Mean over the repeats of each figure."""
+    interval: Intervals
+    """Over layers and repeats together."""
+
+
 class ActiveRound(Document):
     """A model of the pairs of the first rounds of active measuring."""
 
@@ -299,6 +313,8 @@ class Validation(Ranking, _Scope):
     """By problem key."""
     end_to_end: list[Run] | None = None
     by_distance: list[Distance] | None = None
+    leave_layer_out: LayersLeftOut | None = None
+    """Of a dataset in which all problems train: there are no networks in it that could be set aside."""
     leave_network_out: LeftOut | None = None
     transfer: Transfer | None = None
     learning_curve: list[LearningShare] | None = None

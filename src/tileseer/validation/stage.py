@@ -27,11 +27,15 @@ def report(
     measurements = datasets.load(dataset)
     model = Model.read_for(training, measurements, dataset)
     hardware, fitted = model.hardware, TrainingParameters.model_validate(model.spec.params)
+    simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
+    if not ranking.has_validation_split(measurements):
+        scores, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
+        found = evaluation.evaluate(measurements, scores[0], np.isfinite(scores[0]), hardware, simulated, fold=fold)
+        return found.model_copy(update={"leave_layer_out": figures})
     scores, offered = ranking.rank_pool(measurements, model, threads)
     reference = None
     if baseline:
         reference, _ = ranking.rank_pool(measurements, model.with_trees_of(baseline), threads)
-    simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
     runs = parquet.read(uses).to_pandas()
     found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, model, reference, runs)
     # The problems of all comparisons are the same, so their floors are.
