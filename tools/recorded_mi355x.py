@@ -152,7 +152,7 @@ def main() -> int:
         provenance={
             "source": SOURCE,
             "measured by": "others; Tileseer transcribed it and measured nothing",
-            "rows": f"{len(every):,} times of {every['names'].nunique()} names on {every['session'].nunique()} problems",
+            "rows": f"{len(every):,} times: {every['names'].nunique()} names on {every['session'].nunique()} problems",
             "one kernel, several names": "; ".join(
                 f"{found[0]}: {', '.join(found[1:])}" for found in called if len(found) > 1
             ),

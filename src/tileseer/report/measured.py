@@ -18,6 +18,7 @@ from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.gpu.hardware import Hardware
+from tileseer.validation.ranking import has_validation_split
 
 _OPTIONS: dict[str, Callable[[Any], str | bool]] = {
     "double_smem_buffer": lambda on: on and "double LDS",
@@ -76,11 +77,13 @@ class Measured:
 
 
 def of(measurements: Measurements, hardware: Hardware) -> Measured:
-    """What ``measurements`` show. ``UserError`` when no validation problem has a time."""
+    """What ``measurements`` show of the problems that are judged. ``UserError`` when none of them has a time."""
     candidates = measurements.candidates.assign(options=options(measurements.candidates))
     if "scheduler" not in candidates:
         candidates["scheduler"] = NO_SCHEDULER
-    held_out = np.flatnonzero((measurements.problems["split"] == "validation").to_numpy())
+    held_out = np.arange(len(measurements.problems))
+    if has_validation_split(measurements):
+        held_out = held_out[(measurements.problems["split"] == "validation").to_numpy()]
     speed = efficiency.spread_out(measurements, held_out, np.nan_to_num(measurements.tflops), 0.0)
     rows, speed = held_out[speed.max(axis=1, initial=0.0) > 0], speed[speed.max(axis=1, initial=0.0) > 0]
     if not len(rows):

@@ -110,6 +110,9 @@ def bounds(result: OperationResult) -> Iterable[Row]:
     if left_out := found.leave_network_out:
         meaning = "as the model, but the other networks join the training problems; fewer trees"
         rows.append(("networks left out in turn", left_out.efficiency, "", meaning))
+    if layers := found.leave_layer_out:
+        name = f"model, mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds"
+        rows.append((name, layers.efficiency, _interval(layers.interval["mean"]), layers.meaning))
     for name, summary, interval, meaning in rows:
         yield {
             "way to choose": name, **_cells(summary), "95 % interval of the mean": interval, "what it knows": meaning,

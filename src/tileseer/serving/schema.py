@@ -50,6 +50,7 @@ class Guarantee(Document):
     gaps: dict[str, Gaps]
     """By ``2d``, ``3d`` and ``all``."""
     validation: list[Coverage]
+    """Empty where no problems were set aside."""
 
 
 class Efficiencies(Document):
@@ -84,7 +85,8 @@ class Serving(Origin):
     trees: int
     short_lists: list[ShortList]
     known_problems: int
-    validation: Cost
+    validation: Cost | None
+    """None where no problems were set aside: the served model has learnt from all of them."""
     guarantee: Guarantee
 
 

@@ -79,9 +79,16 @@ def serve(
         layer_tables.families(layer_tables.read(layers)) if layers else {},
     )
     cost, kernels = served.figures.validation, served.kernels
+    loses = (
+        "no problems were set aside to judge the served model"
+        if cost is None
+        else (
+            f"the served model loses {cost.loss_of_mean.served_model} points of mean efficiency on {cost.n_problems} "
+            "unseen problems"
+        )
+    )
     return served, (
-        f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): the served model loses "
-        f"{cost.loss_of_mean.served_model} points of mean efficiency on {cost.n_problems} unseen problems; "
+        f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): {loses}; "
         f"{kernels.pruned_size} of {kernels.pool_size} kernels are enough for 1 %"
     )
 
@@ -124,7 +131,8 @@ def build(
     kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
     own = pool["kernel"].isin(kernels.pruned).to_numpy()
     known = known_problems.table(measurements, pool, achieved)
-    unseen = ranking.validation_rows(measurements)
+    set_aside = ranking.has_validation_split(measurements)
+    unseen = ranking.validation_rows(measurements) if set_aside else np.empty(0, np.int64)
     unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
     return Served(
         model=text,
@@ -139,7 +147,7 @@ def build(
             trees=quick.num_trees(),
             short_lists=settings.short_lists,
             known_problems=known.num_rows,
-            validation=_cost(unseen, dims, scores, runs, served, own, achieved),
+            validation=_cost(unseen, dims, scores, runs, served, own, achieved) if set_aside else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
         estimates=coefficients if served.family.part("resources").FORMULAS else schema.NoEstimates(),
@@ -154,9 +162,11 @@ def _kernels(
     number, names = pd.factorize(pool["kernel"], sort=True)
     by_kernel = kernel_set.by_kernel(achieved, number, len(names))
     split = measurements.problems["split"].to_numpy()
-    parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation")}
+    parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
-    entries = of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, target(measurements.arch))
+    entries = (
+        of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, target(measurements.arch))
+    )
     return schema.Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
@@ -219,5 +229,7 @@ def _guarantee(
         gaps=gaps,
         validation=guarantee.coverage(
             gaps, unseen["ndim"].to_numpy(), families_of_networks, scores[rows], achieved[rows], cross_validation.NEAR
-        ),
+        )
+        if len(rows)
+        else [],
     )

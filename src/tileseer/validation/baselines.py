@@ -37,9 +37,7 @@ def of(
         return Baseline(meaning=meaning, **more, **figures(values), noise_floor=noise_floor)
 
     return {
-        "best_single_kernel": baseline(
-            BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single
-        ),
+        "best_single_kernel": baseline(BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single),
         "random_supported": baseline(RANDOM, expected),
         "hand_rule": baseline(HAND_RULE, possible[everything, ruled]),
     }

@@ -1,9 +1,9 @@
 """Leave a network out, or a layer: how well a model does on them when it has trained on the others.
 
-Of networks, validation proper trains on generated problems alone. Here the layers of the other networks join them. Networks of one
-family (ResNet-50 and ResNet-101) are left out together, and so is every training problem that shares a layer family
-with what is tested, in whatever network it stands. Where no problems were set aside, leaving layers out is the
-validation itself: the published model trains on all of them, and models of the same settings judge it.
+Of networks, validation proper trains on generated problems alone. Here the layers of the other networks join them.
+Networks of one family (ResNet-50 and ResNet-101) are left out together, and so is every training problem that shares
+a layer family with what is tested, in whatever network it stands. Where no problems were set aside, leaving layers
+out is the validation itself: the published model trains on all of them, models of the same settings are judged.
 """
 
 from collections.abc import Mapping
@@ -32,10 +32,11 @@ LAYERS = (
 
 def by_layer(
     measurements: Measurements, model: Model, settings: TrainingParameters, threads: int
-) -> tuple[list[np.ndarray], np.ndarray, LayersLeftOut]:
-    """Scores of models that have not seen a problem's layer, [P, Q] a repeat; the folds of the first; and figures.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, LayersLeftOut]:
+    """Scores of models that have not seen a problem's layer, what they offer, the folds, and figures of all repeats.
 
-    The models have the settings of ``model`` and as many trees. What is not in the pool scores -inf.
+    Scores (float64 [P, Q]), offers (bool) and folds (int [P]) are those of the first repeat, as ``ranking.score`` takes
+    them. The models have the settings of ``model`` and as many trees.
     """
     rows = trainer.training_rows(measurements, settings)
     data = trainer.table(measurements, rows, model.hardware, settings, threads)
@@ -52,8 +53,8 @@ def by_layer(
             model.spec.target, data, folds, count, settings, settings.n_estimators, threads
         )
         scores.append(found)
-    offered = [np.isfinite(found) for found in scores]
-    picked = [ranking.score(measurements, s, o, fold).picked for s, o in zip(scores, offered, strict=True)]
+    offered = np.isfinite(scores[0])
+    picked = [ranking.score(measurements, found, offered, fold).picked for found in scores]
     repeats = [Summary.of(values) for values in picked]
     mean = {name: round(float(np.mean([getattr(s, name) for s in repeats])), 4) for name in Summary.model_fields}
     figures = LayersLeftOut(
@@ -65,7 +66,7 @@ def by_layer(
         efficiency=Summary(**mean),
         interval=bootstrap.intervals(np.stack(picked, axis=1)),
     )
-    return scores, fold, figures
+    return scores[0], offered, fold, figures
 
 
 def by_network(

@@ -29,8 +29,8 @@ def report(
     hardware, fitted = model.hardware, TrainingParameters.model_validate(model.spec.params)
     simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
     if not ranking.has_validation_split(measurements):
-        scores, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
-        found = evaluation.evaluate(measurements, scores[0], np.isfinite(scores[0]), hardware, simulated, fold=fold)
+        scores, offered, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
+        found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, fold=fold)
         return found.model_copy(update={"leave_layer_out": figures})
     scores, offered = ranking.rank_pool(measurements, model, threads)
     reference = None
