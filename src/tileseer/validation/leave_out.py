@@ -38,20 +38,22 @@ def by_layer(
     Scores (float64 [P, Q]), offers (bool) and folds (int [P]) are those of the first repeat, as ``ranking.score`` takes
     them. The models have the settings of ``model`` and as many trees.
     """
-    rows = trainer.training_rows(measurements, settings)
-    data = trainer.table(measurements, rows, model.hardware, settings, threads)
+    used = rows.of_problems(measurements, settings)
+    start = trainer.prior_of(measurements, settings)
+    data = trainer.table(measurements, used, model.hardware, settings, threads, start)
+    whole = settings.model_copy(
+        update={"cv_estimators": settings.n_estimators, "cv_rows_per_problem": settings.rows_per_problem}
+    )
     problems, count = measurements.problems, len(measurements.candidates)
-    layers = problems["layer_family"].to_numpy()
+    layers, keys = problems["layer_family"].to_numpy(), problems["problem_key"].to_numpy()
     fold = np.full(len(problems), ranking.NEVER)
     scores = []
     for repeat in range(REPEATS):
-        folds = cross_validation.folds_of(rows.problem, layers, FOLDS, settings.seed + repeat)
+        folds = cross_validation.folds_of(used.problem, layers, FOLDS, settings.seed + repeat)
         if not repeat:
-            fold[rows.problem] = folds.of_row
+            fold[used.problem] = folds.of_row
         found = np.full((len(problems), count), -np.inf)
-        found[rows.problem, rows.candidate] = cross_validation.out_of_fold(
-            model.spec.target, data, folds, count, settings, settings.n_estimators, threads
-        )
+        found[used.problem, used.candidate] = cross_validation.out_of_fold(data, folds, keys, whole, threads)
         scores.append(found)
     offered = np.isfinite(scores[0])
     picked = [ranking.score(measurements, found, offered, fold).picked for found in scores]
