@@ -25,6 +25,25 @@ def test_a_benchmark_name_takes_waves_and_warp_tile_from_the_tile():
     assert found.assumed == "waves=2x2x1 warp_tile=32x32x16 vectors=4_8_8 epilogue=cshuffle"
 
 
+@pytest.mark.parametrize(
+    ("name", "kernel"),
+    [
+        ("64x128x64_compv3", "compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"),
+        ("64x128x64_compv5", "compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"),
+        ("16x64x128_compv4", "compv4_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_dsb"),
+        ("32x128x64_compv4", "compv4_cshuffle_intrawave_32x64x64_2x2x1_16x16x16_dsb"),
+        ("128x128x64_compv4", "compv4_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_dsb"),
+    ],
+)
+def test_a_benchmark_name_without_scheduler_is_the_kernel_that_was_timed(name, kernel):
+    found = read(f"grouped_conv_forward_bf16_2d_{name}", "gfx950_mi355x")
+    assert found.kernel.name == f"grouped_conv_fwd_bf16_nhwgc_2d_{kernel}"
+    tile, pipeline = name.split("_")
+    assert ("pipeline=" in found.assumed) == (pipeline not in kernel)
+    assert ("tile=" in found.assumed.replace("warp_tile", "")) == (tile not in kernel)
+    assert read(f"grouped_conv_forward_bf16_2d_{name}", "gfx950").kernel == found.kernel
+
+
 def test_a_library_name_says_waves_and_warp_tile():
     stem = "dispatcher_conv_forward_2d_bf16_64x128x64_2x2x1_32x32x16_compv3_intrawave"
     for text in (stem, f"lib{stem}.so"):

@@ -67,3 +67,35 @@ def test_an_operation_that_was_not_recorded_is_named(fresh):
     run = fresh.run("results/models/sm_90")
     assert run.status != 0
     assert "forward_fp16" in run.output
+
+
+def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fresh):
+    arch = "gfx950_mi355x"
+    fresh.make(f"results/models/{arch}", f"results/reports/{arch}.html")
+    index = json.loads(fresh.read(f"results/models/{arch}/index.json"))
+    assert (index["arch"], index["device_kind"], list(index["operations"])) == (arch, "recorded", [OPERATION])
+    told = json.loads(fresh.read(f"results/models/{arch}/provenance.json"))["operations"][OPERATION]["measurements"]
+    assert "training_data_forward_bf16_20.csv, commit 10cdca2d" in told["recording"]["provenance"]["source"]
+    report = json.loads(fresh.read(f"results/validation/{arch}/{OPERATION}.json"))
+    assert report["n_problems"] == 185 and len(report["leave_layer_out"]["repeats"]) == 5
+    # Even models of ten trees have learnt something from the other layers.
+    assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
+    manifest = json.loads(fresh.read(f"results/training/{arch}/{OPERATION}/train_manifest.json"))
+    assert manifest["unique_problems"] == 185
+    page = fresh.read(f"results/reports/{arch}.html")
+    assert b"recorded" in page and b"10cdca2d64d1193f936e9bc2dca8338f17938e67" in page
+    (fresh.folder / "p.csv").write_text("problem_idx,N,C,K,Hi,Wi,Y,X\n7,2,64,64,56,56,3,3\n9,1,256,512,14,14,1,1\n")
+    tiles = ("64x128x64", "128x128x64")
+    names = [f"grouped_conv_forward_bf16_2d_{tile}_{pipeline}" for tile in tiles for pipeline in ("compv3", "compv4")]
+    (fresh.folder / "k.txt").write_text("\n".join(names) + "\n")
+    options = ["--problems", "p.csv", "--kernels", "k.txt", "--out", "s.parquet"]
+    run_main = "import sys; from tileseer.cli.main import main; sys.exit(main())"
+    run = subprocess.run(
+        [sys.executable, "-c", run_main, "score", "--model", f"results/models/{arch}", *options],
+        cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    scores = pq.read_table(fresh.folder / "s.parquet").to_pandas()
+    assert len(scores) == 8 and scores["in_pool"].all() and set(scores["device_kind"]) == {"recorded"}
+    both = scores[scores["kernel"].str.endswith("compv4")].groupby("problem_idx")["score"]
+    assert (both.nunique() == 1).all()
