@@ -180,7 +180,7 @@ MISTAKES = (
     ("bench --quick --arch gfx908", "no product stands for gfx908; add --product"),
     ("bench --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify nowhere", "nowhere: there is no such file or folder"),
-    ("status nowhere", "nowhere: there is no plan of any operation; run snakemake"),
+    ("status nowhere", "there is no plan and no dataset of nowhere; run snakemake"),
     ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
     ("new-arch foo --like gfx942", "'foo' is no name of a target"),
     ("completion csh", "argument shell: invalid choice: 'csh'"),

@@ -82,3 +82,10 @@ def test_the_command_says_it_to_people_and_programs(results, capsys):
 def test_without_results_it_says_what_to_do(tmp_path, capsys):
     assert main.main(["status", "--results", str(tmp_path)]) == 2
     assert "run snakemake" in capsys.readouterr().err
+
+
+def test_a_replayed_recording_has_no_plan_and_a_state(tmp_path, capsys):
+    (tmp_path / "datasets/gfx950_mi355x").mkdir(parents=True)
+    (tmp_path / f"datasets/gfx950_mi355x/{OP}.parquet").touch()
+    assert main.main(["status", "--results", str(tmp_path)]) == 1
+    assert f"{OP}" in capsys.readouterr().out

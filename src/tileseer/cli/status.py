@@ -49,18 +49,23 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _only_arch(results: Path) -> str:
-    archs = sorted(path.name for path in (results / "configs").glob("*") if path.is_dir())
+    archs = sorted({path.parent.name for path in _first_files(results, "*")})
     if len(archs) != 1:
         found = f"there are {', '.join(archs)}: name one" if archs else "nothing has been made yet: run snakemake"
-        raise UserError(f"{results / 'configs'}: {found}")
+        raise UserError(f"{results}: {found}")
     return archs[0]
 
 
 def _operations(results: Path, arch: str) -> list[str]:
-    plans = sorted((results / "configs" / arch).glob("*.plan.tsv"))
-    if not plans:
-        raise UserError(f"{results / 'configs' / arch}: there is no plan of any operation; run snakemake")
-    return [path.name.removesuffix(".plan.tsv") for path in plans]
+    operations = sorted({path.name.partition(".")[0] for path in _first_files(results, arch)})
+    if not operations:
+        raise UserError(f"{results}: there is no plan and no dataset of {arch}; run snakemake")
+    return operations
+
+
+def _first_files(results: Path, arch: str) -> list[Path]:
+    """Of each operation the first file that is made: its plan, or of a recording its dataset."""
+    return [*results.glob(f"configs/{arch}/*.plan.tsv"), *results.glob(f"datasets/{arch}/*.parquet")]
 
 
 def _table(found: list[status.OperationStatus], etas: list[float | None]) -> list[str]:
