@@ -5,12 +5,13 @@ TRAINING = "results/training/{arch}/{operation}"
 TRAINED = [f"{TRAINING}/{name}" for name in model_files.TRAINING_FILES]
 LOADED = (model_files.MODEL, model_files.SPEC, model_files.CANDIDATES)
 # A prior is a file of the user's, from another run: only its content counts.
-PRIOR = [f"{SETTINGS.model.prior}/{name}" for name in LOADED if SETTINGS.model.prior]
+PRIOR = SETTINGS.model.parameters.prior_folder
+PRIOR = [f"{PRIOR}/{name}" for name in LOADED if PRIOR]
 
 
 rule model:
     input:
-        **stage("model", ["model"], HARDWARE, PRIOR),
+        **stage("model", ["model"], DEVICE, PRIOR),
         dataset="results/datasets/{arch}/{operation}.parquet",
     output:
         TRAINED,

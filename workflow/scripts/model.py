@@ -6,21 +6,23 @@ from tileseer.core.stage import Input, Output, Resource, Settings, stage
 
 @stage()
 def main(
-    dataset: Input, hardware: Input, product: str, output: Output,
+    dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output,
     arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 
+    coefficients: of the device's formula
     output: folder of the model and of what is published with it
     """
     from tileseer.dataset import schema
+    from tileseer.families.coefficients import load_coefficients
     from tileseer.gpu import hardware as products
     from tileseer.model import stage, trainer
     from tileseer.settings.model import ModelSettings
 
     measurements, gpu = schema.load(dataset), products.get(hardware, product)
     asked = stage.settings_for(ModelSettings.of(settings, "model").parameters, measurements)
-    trained = trainer.train(measurements, gpu, asked, threads)
+    trained = trainer.train(measurements, gpu, asked, threads, load_coefficients(coefficients))
     trained.save(output)
     manifest, summary = trained.manifest, trained.manifest.out_of_fold_efficiency
     return (

@@ -21,6 +21,7 @@ from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware, target
 from tileseer.model import features, model_files, trees
+from tileseer.model.formula import Formula
 from tileseer.model.schema import FeatureSpec, Origin, same_origin
 
 if TYPE_CHECKING:
@@ -98,18 +99,22 @@ class Model:
     ) -> np.ndarray:
         """Scores of n pairs, float64 [n]; higher is faster, comparable within a problem.
 
-        ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of the pool. A score is ln(efficiency).
+        ``problem`` and ``candidate`` (int [n]) are rows of ``problems`` and of the pool. A score is ln(efficiency), or
+        the same up to a constant of the problem where it starts from a formula.
         """
         if not len(problem):
             return np.empty(0)
         spec = self.spec
         columns = features.columns(problems, self.pool, self.hardware, spec.feature_set)
+        start = None if spec.formula is None else Formula(problems, self.pool, self.hardware, spec.formula)
         scores = np.empty(len(problem))
-        for start in range(0, len(problem), BLOCK):
-            part = slice(start, start + BLOCK)
+        for first in range(0, len(problem), BLOCK):
+            part = slice(first, first + BLOCK)
             pairs = problem[part], candidate[part]
             matrix = features.matrix(*columns, *pairs, self.hardware, spec.feature_set, spec.feature_names)
             scores[part] = self.booster.predict(matrix, num_threads=threads)
+            if start is not None:
+                scores[part] += start.score(*pairs)
         return scores
 
     def scores(self, problems: pd.DataFrame, threads: int = 1) -> np.ndarray:
@@ -135,8 +140,9 @@ class Model:
         ranked = self.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
         ranked.insert(0, "rank", np.arange(1, len(ranked) + 1))
         ranked["score"] = score[order]
-        # The regression may score slightly above the best.
-        ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order]), 100.0)
+        # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
+        best = 0.0 if self.spec.formula is None else score.max()
+        ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order] - best), 100.0)
         return ranked
 
 

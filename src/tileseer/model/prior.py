@@ -20,7 +20,7 @@ from tileseer.model.model import Model
 def load(folder: Path, feature_set: str, variant: str) -> Model:
     """Read a training folder or the folder of a published operation.
 
-    ``UserError`` when it is another direction's or has other features.
+    ``UserError`` when it is another direction's, has other features, or starts from a formula.
     """
     model = Model.read(folder)
     names = list(features.feature_set(feature_set).names)
@@ -32,6 +32,8 @@ def load(folder: Path, feature_set: str, variant: str) -> Model:
                 f"{folder / model_files.SPEC}: {field} is {shown[0]!r}, but the model to train needs {shown[1]!r}; "
                 "give model.prior a model of the same direction and features"
             )
+    if model.spec.formula is not None:
+        raise UserError(f"{folder}: the model starts from a formula; give model.prior one without: model.prior none")
     return model
 
 

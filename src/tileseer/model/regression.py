@@ -1,8 +1,8 @@
 """The regression that every model is: LightGBM on how fast a pair is within its problem.
 
 The label is ln(efficiency), the weight efficiency squared: what decides a pick is the order of the fast candidates.
-With a start, trees learn what it misses, and a problem's level is left out: the best of a few measured rows need not be
-its best candidate.
+With a start, a formula's scores or another model's trees, trees learn what it misses, and a problem's level is left
+out: the best of a few measured rows need not be its best candidate.
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,8 @@ class Table:
     """Row of ``binned`` of each row, -1 where it does not learn."""
     prior: lightgbm.Booster | None = None
     """Trees to start from; a fit adds its own to them."""
+    start: np.ndarray | None = None
+    """Scores to start from; a fit's trees are added to them."""
 
 
 def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
 
 def table(
     rows: Rows, matrix: np.ndarray, names: Sequence[str], categorical: Sequence[str], settings: TrainingParameters,
-    threads: int, prior: lightgbm.Booster | None = None,
+    threads: int, prior: lightgbm.Booster | None = None, start: np.ndarray | None = None,
 ) -> Table:  # fmt: skip
     """Bin the rows that learn."""
     learn = np.flatnonzero(rows.learn)
@@ -65,7 +67,7 @@ def table(
     ).construct()  # fmt: skip
     position = np.full(len(rows.problem), -1)
     position[learn] = np.arange(len(learn))
-    return Table(rows, matrix, binned, position, prior)
+    return Table(rows, matrix, binned, position, prior, start)
 
 
 def fit(data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int) -> lightgbm.Booster:
@@ -73,13 +75,19 @@ def fit(data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: in
     used = parameters(settings, threads)
     part = data.binned.subset(data.position[learnt].tolist(), params=used)
     problem, efficiency = data.rows.problem[learnt], data.rows.efficiency[learnt]
-    weight = efficiency**NEAR_BEST
-    label = target(efficiency)
+    weights, label = weight(efficiency), target(efficiency)
+    if data.start is not None:
+        label = centred(problem, label - data.start[learnt], weights)
     if data.prior is not None:
-        start = np.asarray(data.prior.predict(data.matrix[learnt], num_threads=threads))
-        label = start + centred(problem, label - start, weight)
-    part.construct().set_label(label).set_weight(weight)
+        known = np.asarray(data.prior.predict(data.matrix[learnt], num_threads=threads))
+        label = known + centred(problem, label - known, weights)
+    part.construct().set_label(label).set_weight(weights)
     return lightgbm.train(used, part, num_boost_round=trees, init_model=data.prior)
+
+
+def weight(efficiency: np.ndarray) -> np.ndarray:
+    """What rows of these efficiencies (0..1) weigh."""
+    return np.asarray(efficiency**NEAR_BEST)
 
 
 def target(efficiency: np.ndarray) -> np.ndarray:
@@ -87,9 +95,20 @@ def target(efficiency: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(efficiency, FLOOR))
 
 
+def slope(rows: Rows, says: np.ndarray) -> float:
+    """How far the rows that learn follow scores ``says`` [n]: least squares of the differences within problems."""
+    at = np.flatnonzero(rows.learn)
+    problem, weights = rows.problem[at], weight(rows.efficiency[at])
+    said = centred(problem, says[at], weights)
+    label = centred(problem, target(rows.efficiency[at]), weights)
+    spread = float(np.sum(weights * said**2))
+    return max(float(np.sum(weights * said * label)) / spread, 0.0) if spread else 1.0
+
+
 def predict(booster: lightgbm.Booster, data: Table, at: np.ndarray, threads: int) -> np.ndarray:
     """Scores of some rows, float64."""
-    return np.asarray(booster.predict(data.matrix[at], num_threads=threads))
+    score = np.asarray(booster.predict(data.matrix[at], num_threads=threads))
+    return score if data.start is None else score + data.start[at]
 
 
 def centred(problem: np.ndarray, values: np.ndarray, weight: np.ndarray) -> np.ndarray:

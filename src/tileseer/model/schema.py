@@ -13,6 +13,7 @@ from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.devices.base import DeviceKind
+from tileseer.families.coefficients import Coefficients
 from tileseer.model import features
 
 
@@ -69,6 +70,14 @@ def same_origin(
             )
 
 
+class FormulaStart(Document):
+    """The device's formula as a start: a score is ``weight`` times -ln(its microseconds), plus the trees' sum."""
+
+    weight: float
+    """How far the measured rows follow the formula, by least squares of the differences within problems."""
+    coefficients: Coefficients
+
+
 class FeatureSpec(Document):
     """Features, target and parameters of a model: what a reader of its trees needs."""
 
@@ -92,6 +101,8 @@ class FeatureSpec(Document):
     target: str
     """Name of what the trees predict."""
     target_meaning: str | None = None
+    formula: FormulaStart | None = None
+    """What scores start from, where it is the device's formula."""
     training_rows: int | None = None
     trees: int | None = None
     params: dict[str, Scalar]

@@ -13,14 +13,19 @@ import pandas as pd
 from tileseer.core import documents
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, features, model_files, prior, regression, rows
+from tileseer.model.formula import Formula
 from tileseer.model.model import Model, write_table
 from tileseer.model.regression import Table
 from tileseer.model.rows import Rows
-from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest, Origin, Summary
+from tileseer.model.schema import FeatureSpec, Folds, FormulaStart, Importances, Manifest, Origin, Summary
 from tileseer.reference import reference_features
 from tileseer.settings.model import TrainingParameters
+
+Start = Model | FormulaStart | None
+"""What training starts from: another model, the device's formula, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,14 +50,18 @@ class Trained:
         write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
 
 
-def train(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1) -> Trained:
+def train(
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1,
+    coefficients: Coefficients | None = None,
+) -> Trained:  # fmt: skip
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
 
     Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0. With
-    ``settings.prior``, what is trained starts from that model.
+    ``settings.prior``, what is trained starts from that model, or from the device's formula with ``coefficients``.
     """
-    start = prior_of(measurements, settings)
-    data = table(measurements, rows.of_problems(measurements, settings), hardware, settings, threads, start)
+    used = rows.of_problems(measurements, settings)
+    start = start_of(measurements, used, hardware, settings, coefficients)
+    data = table(measurements, used, hardware, settings, threads, start)
     problems = measurements.problems
     keys, groups = problems["problem_key"].to_numpy(), problems[settings.cv_group].to_numpy()
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
@@ -70,44 +79,64 @@ def train(measurements: Measurements, hardware: Hardware, settings: TrainingPara
     )
 
 
-def small(measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1) -> Model:
+def small(
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1,
+    coefficients: Coefficients | None = None,
+) -> Model:  # fmt: skip
     """A model of ``cv_estimators`` trees, for a study of many models."""
-    start = prior_of(measurements, settings)
-    data = table(measurements, rows.of_problems(measurements, settings), hardware, settings, threads, start)
+    used = rows.of_problems(measurements, settings)
+    start = start_of(measurements, used, hardware, settings, coefficients)
+    data = table(measurements, used, hardware, settings, threads, start)
     booster = regression.fit(data, np.flatnonzero(data.rows.learn), settings, settings.cv_estimators, threads)
     return model_of(measurements, hardware, settings, booster, start)
 
 
-def prior_of(measurements: Measurements, settings: TrainingParameters) -> Model | None:
-    """The model that ``settings`` start from."""
-    if settings.prior is None:
+def start_of(
+    measurements: Measurements, used: Rows, hardware: Hardware, settings: TrainingParameters,
+    coefficients: Coefficients | None,
+) -> Start:  # fmt: skip
+    """What ``settings`` start from; ``coefficients`` are those of the device's formula."""
+    if settings.prior == "formula":
+        if coefficients is None:
+            raise ValueError("to start from the formula takes its coefficients")
+        whole = FormulaStart(weight=1.0, coefficients=coefficients)
+        formula = Formula(measurements.problems, measurements.candidates, hardware, whole)
+        weight = regression.slope(used, formula.score(used.problem, used.candidate))
+        return FormulaStart(weight=round(weight, 6), coefficients=coefficients)
+    if settings.prior_folder is None:
         return None
-    return prior.load(Path(settings.prior), settings.features, measurements.operation.rpartition("_")[0])
+    return prior.load(settings.prior_folder, settings.features, measurements.operation.rpartition("_")[0])
 
 
 def table(
     measurements: Measurements, of: Rows, hardware: Hardware, settings: TrainingParameters, threads: int,
-    start: Model | None = None,
+    start: Start = None,
 ) -> Table:  # fmt: skip
     """Rows with their features, ready to fit."""
     chosen = features.feature_set(settings.features)
     matrix = features.compute(
         measurements.problems, measurements.candidates, of.problem, of.candidate, hardware, settings.features
     )
-    trees = None if start is None else start.booster
-    return regression.table(of, matrix, chosen.names, chosen.categorical, settings, threads, trees)
+    trees = start.booster if isinstance(start, Model) else None
+    scores = None
+    if isinstance(start, FormulaStart):
+        formula = Formula(measurements.problems, measurements.candidates, hardware, start)
+        scores = formula.score(of.problem, of.candidate)
+    return regression.table(of, matrix, chosen.names, chosen.categorical, settings, threads, trees, scores)
 
 
 def model_of(
     measurements: Measurements, hardware: Hardware, settings: TrainingParameters, booster: lightgbm.Booster,
-    start: Model | None = None,
+    start: Start = None,
 ) -> Model:  # fmt: skip
     """Trees as a model of what ran, and of what the prior knows."""
     offered = efficiency.proven(measurements)
-    if start is not None:
+    if isinstance(start, Model):
         offered |= prior.knows(start, measurements.candidates)
     pool = measurements.candidates[offered].reset_index(drop=True)
-    return Model(spec_of(measurements, hardware, settings), booster, pool, hardware)
+    formula = start if isinstance(start, FormulaStart) else None
+    spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula})
+    return Model(spec, booster, pool, hardware)
 
 
 def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingParameters) -> FeatureSpec:
@@ -137,7 +166,7 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
 
 def _manifest(
     measurements: Measurements, of: Rows, settings: TrainingParameters, trees: int, out_of_fold: pd.DataFrame,
-    start: Model | None,
+    start: Start,
 ) -> Manifest:  # fmt: skip
     trained = measurements.problems.iloc[np.unique(of.problem[of.learn])]
     return Manifest(
@@ -156,5 +185,5 @@ def _manifest(
         out_of_fold_efficiency=Summary.of(out_of_fold["efficiency"].to_numpy()),
         lightgbm=lightgbm.__version__,
         settings=settings.model_dump(mode="json"),
-        prior=None if start is None else Origin.of(start.spec),
+        prior=Origin.of(start.spec) if isinstance(start, Model) else None,
     )

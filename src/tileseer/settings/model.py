@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -9,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from tileseer.settings.section import OnlySet, RelativePath, Section
 
 Features = Literal["tileseer", "compiled", "cutlass", "reference"]
+Prior = Literal["auto", "formula", "none"] | RelativePath
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -17,7 +19,7 @@ class TrainingParameters(Section):
 
     features: Features = "tileseer"
     """As ``model.features``."""
-    prior: RelativePath | None = None
+    prior: Prior = "auto"
     """As ``model.prior``."""
     rows_per_problem: int = Field(192, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
@@ -44,6 +46,11 @@ class TrainingParameters(Section):
     seed: Seed = 1
     """As ``model.seed``."""
 
+    @property
+    def prior_folder(self) -> Path | None:
+        """The folder of the model to start from."""
+        return None if self.prior in ("auto", "formula", "none") else Path(self.prior)
+
 
 class ModelSettings(Section):
     """What one operation's ranking model is trained from."""
@@ -51,9 +58,10 @@ class ModelSettings(Section):
     features: Features = "tileseer"
     """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
     or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
-    prior: RelativePath | None = None
-    """Folder of a trained model of the same direction and features (another arch, data type or device kind) to start
-    from: what is trained adds trees to it that learn what it misses."""
+    prior: Prior = "auto"
+    """What training starts from; its trees learn what that misses. ``formula``: the simulated device's formula for this
+    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times where there is one. Else the folder of
+    a trained model of the same direction and features (another arch, data type or device kind)."""
     seed: Seed = 1
     """Seed of row sampling, folds and trees."""
     overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()

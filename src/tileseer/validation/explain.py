@@ -11,6 +11,7 @@ from tileseer.dataset import efficiency
 from tileseer.families.feature_table import FeatureSet
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import features
+from tileseer.model.formula import Formula
 from tileseer.model.model import Model
 from tileseer.validation import ranking
 from tileseer.validation.ranking import Scored
@@ -18,6 +19,8 @@ from tileseer.validation.schema import Contribution, WorstPick
 
 SHOWN = 5
 """Features named for a pick."""
+FORMULA = "formula_us"
+"""Name of the formula's time among the features: what a score starts from."""
 WORST = 10
 """Problems listed as the worst picks."""
 QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
@@ -38,12 +41,19 @@ def contributions(
         model.spec.feature_names,
     )  # fmt: skip
     shap = np.asarray(model.booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
+    names = list(model.spec.feature_names)
+    if model.spec.formula is not None:
+        whole = model.spec.formula.model_copy(update={"weight": 1.0})
+        says = Formula(problems, candidates, model.hardware, whole).score(rows, np.concatenate([pick, best]))
+        names.append(FORMULA)
+        matrix = np.column_stack([matrix, np.exp(-says)])
+        shap = np.column_stack([shap, model.spec.formula.weight * says])
     difference = shap[:count] - shap[count:]
     order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :SHOWN]
     return [
         [
             Contribution(
-                feature=model.spec.feature_names[i],
+                feature=names[i],
                 contribution=round(float(difference[row, i]), 6),
                 of_pick=float(f"{matrix[row, i]:.6g}"),
                 of_best=float(f"{matrix[count + row, i]:.6g}"),

@@ -18,6 +18,7 @@ from tileseer.core import draws, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import model_files, prior, trainer
 from tileseer.model.model import Model
@@ -33,8 +34,9 @@ PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 
 
 def of_rounds(
-    measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: TrainingParameters, threads: int
-) -> ActiveMeasuring:
+    measurements: Measurements, chosen: pa.Table, hardware: Hardware, settings: TrainingParameters, threads: int,
+    formula: Coefficients | None = None,
+) -> ActiveMeasuring:  # fmt: skip
     """One point a round of active measuring: a model of the pairs so far.
 
     The models have ``cv_estimators`` trees, so their figures are below that of the published one.
@@ -46,7 +48,7 @@ def of_rounds(
     for number, entry in enumerate(record.rounds):
         pairs += entry.pairs
         known = (round_of_row >= 0) & (round_of_row <= number)
-        model = trainer.small(measurements.only(known), hardware, settings, threads)
+        model = trainer.small(measurements.only(known), hardware, settings, threads, formula)
         changed = entry.picks_changed
         rounds.append(
             ActiveRound(
@@ -61,8 +63,9 @@ def of_rounds(
 
 
 def of_shares(
-    measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: TrainingParameters, threads: int
-) -> list[LearningShare]:
+    measurements: Measurements, shares: Sequence[float], hardware: Hardware, settings: TrainingParameters, threads: int,
+    formula: Coefficients | None = None,
+) -> list[LearningShare]:  # fmt: skip
     """One point a share of the training problems.
 
     Layer families are drawn by their names, so a larger share holds a smaller one; a layer's batch sizes stay together.
@@ -79,7 +82,7 @@ def of_shares(
         ran = np.unique(measurements.problem[rows & (measurements.status == efficiency.OK)])
         if problems["layer_family"].iloc[ran].nunique() < settings.folds:
             continue
-        model = trainer.small(measurements.only(rows), hardware, settings, threads)
+        model = trainer.small(measurements.only(rows), hardware, settings, threads, formula)
         points.append(
             LearningShare(
                 share=efficiency.percent(share),
@@ -97,9 +100,9 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
     All models are trained as the published one is. A share whose rows are of
     fewer groups than cross-validation has folds is left out.
     """
-    assert settings.prior is not None
-    folder = Path(settings.prior)
-    without = settings.model_copy(update={"prior": None})
+    folder = settings.prior_folder
+    assert folder is not None
+    without = settings.model_copy(update={"prior": "none"})
     train_problems = (measurements.problems["split"] == "train").to_numpy()
     train = train_problems[measurements.problem]
     problem = draws.of_names(measurements.problems["problem_key"])[measurements.problem]

@@ -15,7 +15,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, regression, rows, trainer
 from tileseer.model.model import Model
-from tileseer.model.schema import Summary
+from tileseer.model.schema import FormulaStart, Summary
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import bootstrap, ranking
 from tileseer.validation.schema import LayersLeftOut, LeftOut
@@ -39,7 +39,9 @@ def by_layer(
     them. The models have the settings of ``model`` and as many trees.
     """
     used = rows.of_problems(measurements, settings)
-    start = trainer.prior_of(measurements, settings)
+    formula = model.spec.formula
+    coefficients = None if formula is None else formula.coefficients
+    start = trainer.start_of(measurements, used, model.hardware, settings, coefficients)
     data = trainer.table(measurements, used, model.hardware, settings, threads, start)
     whole = settings.model_copy(
         update={"cv_estimators": settings.n_estimators, "cv_rows_per_problem": settings.rows_per_problem}
@@ -73,7 +75,7 @@ def by_layer(
 
 def by_network(
     measurements: Measurements, hardware: Hardware, settings: TrainingParameters, folds: int, threads: int,
-    families: Mapping[str, str] | None = None,
+    families: Mapping[str, str] | None = None, formula: FormulaStart | None = None,
 ) -> LeftOut:  # fmt: skip
     """Efficiency on networks left out in turn, in ``folds`` parts of whole families.
 
@@ -85,7 +87,7 @@ def by_network(
     )
     problems = measurements.problems
     every = rows.of_problems(measurements, few, np.ones(len(problems), bool))
-    data = trainer.table(measurements, every, hardware, few, threads)
+    data = trainer.table(measurements, every, hardware, few, threads, formula)
     layers = problems["layer_family"].to_numpy(object)
     family = np.array([(families or {}).get(name, name) for name in problems["network"]], object)
     held_out = (problems["split"] == "validation").to_numpy()

@@ -27,6 +27,7 @@ def report(
     measurements = datasets.load(dataset)
     model = Model.read_for(training, measurements, dataset)
     hardware, fitted = model.hardware, TrainingParameters.model_validate(model.spec.params)
+    start_from = model.spec.formula.coefficients if model.spec.formula else None
     simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
     if not ranking.has_validation_split(measurements):
         scores, offered, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
@@ -42,19 +43,21 @@ def report(
     floor = {"noise_floor": found.baselines["best_single_kernel"].noise_floor}
     more: dict[str, Any] = {}
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
-    if "leave_network_out" in settings.studies and not fitted.prior:
+    if "leave_network_out" in settings.studies and not fitted.prior_folder:
         families = layer_tables.families(layer_tables.read(layers)) if layers else {}
-        left_out = leave_out.by_network(measurements, hardware, fitted, leave_out.FOLDS, threads, families)
+        left_out = leave_out.by_network(
+            measurements, hardware, fitted, leave_out.FOLDS, threads, families, model.spec.formula
+        )
         more["leave_network_out"] = left_out.model_copy(update=floor)
-    if fitted.prior:
+    if fitted.prior_folder:
         more["transfer"] = learning_curve.of_prior(measurements, hardware, fitted, threads).model_copy(update=floor)
     # Few pairs of a problem were chosen, or a prior knows more than they do: a share of the problems would say little.
     elif "learning_curve" in settings.studies and not chosen:
         shares = learning_curve.SHARES
-        more["learning_curve"] = learning_curve.of_shares(measurements, shares, hardware, fitted, threads)
+        more["learning_curve"] = learning_curve.of_shares(measurements, shares, hardware, fitted, threads, start_from)
     if chosen:
         pairs = chosen_pairs.read(chosen)
-        active = learning_curve.of_rounds(measurements, pairs, hardware, fitted, threads)
+        active = learning_curve.of_rounds(measurements, pairs, hardware, fitted, threads, start_from)
         more["active"] = active.model_copy(update=floor)
     return found.model_copy(update=more)
 
