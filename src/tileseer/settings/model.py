@@ -10,7 +10,6 @@ from pydantic import Field, field_validator, model_validator
 from tileseer.settings.section import OnlySet, RelativePath, Section
 
 Features = Literal["tileseer", "compiled", "cutlass", "reference"]
-Prior = Literal["auto", "formula", "none"] | RelativePath
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -19,7 +18,7 @@ class TrainingParameters(Section):
 
     features: Features = "tileseer"
     """As ``model.features``."""
-    prior: Prior = "auto"
+    prior: RelativePath = "auto"
     """As ``model.prior``."""
     rows_per_problem: int = Field(192, ge=0)
     """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
@@ -58,7 +57,7 @@ class ModelSettings(Section):
     features: Features = "tileseer"
     """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
     or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
-    prior: Prior = "auto"
+    prior: RelativePath = "auto"
     """What training starts from; its trees learn what that misses. ``formula``: the simulated device's formula for this
     GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times where there is one. Else the folder of
     a trained model of the same direction and features (another arch, data type or device kind)."""
