@@ -1,0 +1,138 @@
+"""MIOpen's convolution solvers: number, algorithm, and what a problem must be for each.
+
+Names and numbers are MIOpen's own (its registry, release 6.3 at 2d1fd997a6fc), which keeps them from release to release.
+A limit stands here if every row of five published databases keeps it (config/recorded/gfx942_miopen/SOURCE.md) and the
+solver's name or MIOpen's documentation says the same of it. MIOpen refuses more than these limits do.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Algorithm = Literal["direct", "winograd", "implicit_gemm", "gemm", "fft"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a solver."""
+
+    number: int
+    """``solution_id`` of MIOpen's immediate mode."""
+    algorithm: Algorithm
+    filter: str = ""
+    """Height x width, where there is only one."""
+    stride: int = 0
+    """Of both axes, where there is only one."""
+    padded: bool = True
+    grouped: bool = True
+    dilated: bool = True
+    """Whether it takes padding, groups, a dilation."""
+
+
+SOLVERS = {
+    "ConvAsm3x3U": Facts(1, "direct", filter="3x3", stride=1, dilated=False),
+    "ConvAsm1x1U": Facts(2, "direct", filter="1x1", padded=False, grouped=False, dilated=False),
+    "ConvAsm1x1UV2": Facts(3, "direct", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
+    "ConvAsm5x10u2v2f1": Facts(5, "direct", filter="5x10", stride=2, grouped=False, dilated=False),
+    "ConvAsm5x10u2v2b1": Facts(6, "direct", filter="5x10", stride=2, padded=False, grouped=False, dilated=False),
+    "ConvAsm7x7c3h224w224k64u2v2p3q3f1": Facts(7, "direct", filter="7x7", stride=2, grouped=False, dilated=False),
+    "ConvOclDirectFwd11x11": Facts(8, "direct", filter="11x11", stride=4, grouped=False, dilated=False),
+    "ConvOclDirectFwdGen": Facts(9, "direct", grouped=False, dilated=False),
+    "ConvOclDirectFwd": Facts(11, "direct", dilated=False),
+    "ConvOclDirectFwdFused": Facts(12, "direct", filter="3x3", grouped=False, dilated=False),
+    "ConvOclDirectFwd1x1": Facts(13, "direct", filter="1x1", padded=False, grouped=False, dilated=False),
+    "ConvBinWinograd3x3U": Facts(14, "winograd", filter="3x3", stride=1, grouped=False, dilated=False),
+    "ConvBinWinogradRxS": Facts(15, "winograd", grouped=False, dilated=False),
+    "ConvAsmBwdWrW3x3": Facts(16, "direct", filter="3x3", stride=1, dilated=False),
+    "ConvAsmBwdWrW1x1": Facts(17, "direct", filter="1x1", padded=False, grouped=False, dilated=False),
+    "ConvOclBwdWrW2<1>": Facts(18, "direct", dilated=False),
+    "ConvOclBwdWrW2<2>": Facts(19, "direct", dilated=False),
+    "ConvOclBwdWrW2<4>": Facts(20, "direct", dilated=False),
+    "ConvOclBwdWrW2<8>": Facts(21, "direct", dilated=False),
+    "ConvOclBwdWrW2<16>": Facts(22, "direct", dilated=False),
+    "ConvOclBwdWrW2NonTunable": Facts(23, "direct", filter="3x3", grouped=False, dilated=False),
+    "ConvOclBwdWrW53": Facts(24, "direct", stride=1, dilated=False),
+    "ConvOclBwdWrW1x1": Facts(25, "direct", filter="1x1", grouped=False, dilated=False),
+    "ConvHipImplicitGemmV4R1Fwd": Facts(26, "implicit_gemm"),
+    "ConvHipImplicitGemmV4R1WrW": Facts(31, "implicit_gemm"),
+    "fft": Facts(34, "fft", filter="5x5", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<3-4>": Facts(35, "winograd", filter="3x3", grouped=False, dilated=False),
+    "ConvBinWinogradRxSf3x2": Facts(37, "winograd", dilated=False),
+    "ConvWinograd3x3MultipassWrW<3-5>": Facts(38, "winograd", filter="3x3", grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<3-6>": Facts(39, "winograd", filter="3x3", grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<3-2>": Facts(40, "winograd", filter="3x3", stride=2, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<3-3>": Facts(41, "winograd", filter="3x3", stride=2, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<7-2>": Facts(42, "winograd", filter="7x7", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<7-3>": Facts(43, "winograd", filter="7x7", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<7-2-1-1>": Facts(44, "winograd", filter="7x1", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<7-3-1-1>": Facts(45, "winograd", filter="7x1", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<1-1-7-2>": Facts(46, "winograd", filter="1x7", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<1-1-7-3>": Facts(47, "winograd", filter="1x7", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<5-3>": Facts(48, "winograd", filter="5x5", stride=1, grouped=False, dilated=False),
+    "ConvWinograd3x3MultipassWrW<5-4>": Facts(49, "winograd", filter="5x5", stride=1, grouped=False, dilated=False),
+    "ConvBinWinogradRxSf2x3": Facts(53, "winograd", dilated=False),
+    "ConvHipImplicitGemmV4R4Fwd": Facts(54, "implicit_gemm", grouped=False),
+    "ConvHipImplicitGemmBwdDataV1R1": Facts(55, "implicit_gemm", grouped=False),
+    "ConvHipImplicitGemmBwdDataV4R1": Facts(56, "implicit_gemm"),
+    "ConvHipImplicitGemmBwdDataV1R1Xdlops": Facts(57, "implicit_gemm"),
+    "ConvHipImplicitGemmBwdDataV4R1Xdlops": Facts(60, "implicit_gemm"),
+    "ConvHipImplicitGemmV4R4WrW": Facts(61, "implicit_gemm", grouped=False),
+    "ConvAsmImplicitGemmV4R1DynamicFwd": Facts(62, "implicit_gemm"),
+    "ConvAsmImplicitGemmV4R1DynamicFwd_1x1": Facts(63, "implicit_gemm"),
+    "ConvHipImplicitGemmForwardV4R4Xdlops": Facts(64, "implicit_gemm"),
+    "ConvAsmImplicitGemmV4R1DynamicBwd": Facts(65, "implicit_gemm"),
+    "ConvAsmImplicitGemmV4R1DynamicWrw": Facts(66, "implicit_gemm"),
+    "ConvMPBidirectWinograd<2-3>": Facts(67, "winograd"),
+    "ConvMPBidirectWinograd<3-3>": Facts(68, "winograd"),
+    "ConvMPBidirectWinograd<4-3>": Facts(69, "winograd"),
+    "ConvMPBidirectWinograd<5-3>": Facts(70, "winograd"),
+    "ConvMPBidirectWinograd<6-3>": Facts(71, "winograd"),
+    "ConvAsmImplicitGemmGTCDynamicWrwXdlops": Facts(72, "implicit_gemm", grouped=False),
+    "ConvHipImplicitGemmWrwV4R4Xdlops": Facts(73, "implicit_gemm"),
+    "ConvAsmImplicitGemmGTCDynamicFwdXdlops": Facts(74, "implicit_gemm", grouped=False),
+    "ConvMPBidirectWinograd_xdlops<2-3>": Facts(75, "winograd"),
+    "ConvMPBidirectWinograd_xdlops<3-3>": Facts(76, "winograd"),
+    "ConvMPBidirectWinograd_xdlops<4-3>": Facts(77, "winograd"),
+    "ConvMPBidirectWinograd_xdlops<5-3>": Facts(78, "winograd"),
+    "ConvMPBidirectWinograd_xdlops<6-3>": Facts(79, "winograd"),
+    "ConvHipImplicitGemmForwardV4R5Xdlops": Facts(80, "implicit_gemm"),
+    "ConvHipImplicitGemmForwardV4R4Xdlops_Padded_Gemm": Facts(81, "implicit_gemm"),
+    "ConvAsmImplicitGemmGTCDynamicBwdXdlops": Facts(82, "implicit_gemm"),
+    "ConvHipImplicitGemmWrwV4R4Xdlops_Padded_Gemm": Facts(83, "implicit_gemm"),
+    "ConvBinWinogradRxSf2x3g1": Facts(84, "winograd", grouped=False, dilated=False),
+    "ConvDirectNaiveConvFwd": Facts(85, "direct"),
+    "ConvDirectNaiveConvBwd": Facts(86, "direct"),
+    "ConvDirectNaiveConvWrw": Facts(87, "direct"),
+    "GemmFwd1x1_0_1": Facts(88, "gemm", filter="1x1", stride=1, padded=False, grouped=False, dilated=False),
+    "GemmFwd1x1_0_1_int8": Facts(89, "gemm"),
+    "GemmFwd1x1_0_2": Facts(90, "gemm", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
+    "GemmFwdRest": Facts(91, "gemm"),
+    "GemmBwd1x1_stride2": Facts(95, "gemm", filter="1x1", stride=2, padded=False, grouped=False, dilated=False),
+    "GemmBwd1x1_stride1": Facts(96, "gemm", filter="1x1", stride=1, padded=False, dilated=False),
+    "GemmBwdRest": Facts(97, "gemm"),
+    "ConvMlirIgemmFwd": Facts(98, "implicit_gemm"),
+    "ConvMlirIgemmBwd": Facts(99, "implicit_gemm"),
+    "ConvMlirIgemmWrW": Facts(100, "implicit_gemm"),
+    "GemmWrw1x1_stride1": Facts(101, "gemm", filter="1x1", stride=1, padded=False, dilated=False),
+    "GemmWrwUniversal": Facts(102, "gemm"),
+    "ConvMlirIgemmFwdXdlops": Facts(103, "implicit_gemm"),
+    "ConvMlirIgemmBwdXdlops": Facts(104, "implicit_gemm"),
+    "ConvMlirIgemmWrWXdlops": Facts(105, "implicit_gemm"),
+    "ConvAsmImplicitGemmGTCDynamicFwdXdlopsNHWC": Facts(107, "implicit_gemm", grouped=False),
+    "ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC": Facts(108, "implicit_gemm", grouped=False),
+    "ConvAsmImplicitGemmGTCDynamicWrwXdlopsNHWC": Facts(110, "implicit_gemm", grouped=False),
+    "ConvCkIgemmFwdV6r1DlopsNchw": Facts(114, "implicit_gemm", grouped=False),
+    "ConvAsmImplicitGemmGTCDynamicFwdDlopsNCHWC": Facts(127, "implicit_gemm"),
+    "ConvHipImplicitGemmFwdXdlops": Facts(128, "implicit_gemm"),
+    "ConvHipImplicitGemmBwdXdlops": Facts(129, "implicit_gemm"),
+    "ConvHipImplicitGemmGroupFwdXdlops": Facts(137, "implicit_gemm"),
+    "ConvHipImplicitGemm3DGroupFwdXdlops": Facts(138, "implicit_gemm"),
+    "ConvWinoFuryRxS<2-3>": Facts(139, "winograd"),
+    "ConvHipImplicitGemm3DGroupWrwXdlops": Facts(140, "implicit_gemm", grouped=False, dilated=False),
+    "ConvHipImplicitGemm3DGroupBwdXdlops": Facts(141, "implicit_gemm", grouped=False, dilated=False),
+    "ConvHipImplicitGemmF16F8F16FwdXdlops": Facts(149, "implicit_gemm"),
+    "ConvHipImplicitGemmF16F8F16BwdXdlops": Facts(150, "implicit_gemm"),
+    "ConvHipImplicitGemmF16F8F16WrwXdlops": Facts(151, "implicit_gemm"),
+    "ConvHipImplicitGemmGroupBwdXdlops": Facts(155, "implicit_gemm"),
+    "ConvHipImplicitGemmGroupWrwXdlops": Facts(156, "implicit_gemm"),
+}
+"""By name."""
