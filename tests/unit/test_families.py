@@ -26,7 +26,7 @@ from tileseer.model import features, trainer
 
 ROOT = Path(__file__).parents[2]
 TOY = Family(
-    "toy", "toy_conv_", "toy_", features="toy", toolchain="none", header_suffix=".hpp", rule_set="toy.yaml",
+    "toy", "toy_conv_", "toy_*", features="toy", toolchain="none", header_suffix=".hpp", rule_set="toy.yaml",
     package="toy_families",
 )  # fmt: skip
 ARCH, OPERATION = "toy_1", Operation("forward", "bf16")

@@ -19,6 +19,7 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
+    "import": "make a recording of what others measured, from a database of MIOpen",
     "init": "make a folder from which the workflow of this package runs",
     "new-arch": "add a GPU target to the table of arch facts, copied from a known one",
     "provenance": "show the origin of a published model: commit, settings, packages, compiler, device, inputs",

@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+from tileseer.core.errors import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,14 +158,14 @@ class Family:
     prefix: str
     """How its kernels' names begin."""
     archs: str
-    """How the names of its archs begin."""
+    """Pattern of the names of its archs."""
     features: str
     """Its own feature set."""
-    toolchain: str
-    """What compiles its kernels, a word of compile.toolchain."""
-    header_suffix: str
+    toolchain: str = ""
+    """What compiles its kernels, a word of compile.toolchain; empty for recorded kernels that nobody makes here."""
+    header_suffix: str = ""
     """Of the file of an emitted kernel."""
-    rule_set: str
+    rule_set: str = ""
     """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
     package: str = "tileseer.families"
     """Where its folder lies."""
@@ -189,4 +192,16 @@ class Family:
     def part(self, subject: Literal["build"]) -> BuildPart: ...
     def part(self, subject: str) -> Any:
         """Module of the family on a subject. Who asks for one depends on it: see ``core.modules``."""
-        return import_module(f"{self.package}.{self.name}.{subject}")
+        if not self.has(subject):
+            raise UserError(
+                f"the kernels of {self.name} are not made or timed here (the family has no part {subject!r}); replay a "
+                "recording: give its arch and folder under replays"
+            )
+        return import_module(self._module(subject))
+
+    def has(self, subject: str) -> bool:
+        """Whether the family has that part; one whose kernels are only recorded lacks some."""
+        return find_spec(self._module(subject)) is not None
+
+    def _module(self, subject: str) -> str:
+        return f"{self.package}.{self.name}.{subject}"

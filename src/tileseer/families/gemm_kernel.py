@@ -29,7 +29,9 @@ class Kernel:
     dtype: str
     ndim: int
     kind: ClassVar[str] = "implicit_gemm"
-    """A family may have other kinds; models know implicit GEMMs only."""
+    """A family may have several kinds; its models know that of ``KernelPart.KERNEL`` only."""
+    short: ClassVar[str] = ""
+    """Field that alone names a kernel where direction, data type and dimensionality are known; empty: none does."""
     choices: ClassVar[Mapping[str, Sequence[Any]]]
     """Words and numbers that a field may have; every other number is at least 1."""
     parts: ClassVar[Sequence[Part]]
@@ -56,6 +58,16 @@ class Kernel:
     def parse(cls, text: str) -> Self:
         """Kernel called ``text``; any text that is not exactly its name is a ``UserError``."""
         return cast(Self, _grammar(cast(Any, cls)).parse(text))
+
+    @classmethod
+    def frame(cls, kernels: Sequence[Self]) -> pd.DataFrame:
+        """One row a kernel: ``kernel`` (its name), every field, and ``pipeline``, the main loop in a word."""
+        # Imported here: pandas takes half a second, and most stages know kernels without it.
+        import pandas as pd
+
+        columns = tuple(dict.fromkeys(("name", *field_types(cls), "pipeline")))
+        rows = [[getattr(kernel, column) for column in columns] for kernel in kernels]
+        return pd.DataFrame(rows, columns=["kernel", *columns[1:]])
 
 
 class GemmKernel(Kernel):
@@ -97,16 +109,6 @@ class GemmKernel(Kernel):
     def vectors(self) -> tuple[int, int, int]:
         """Elements a vector load of A and B and a vector store of C."""
         return self.vec_a, self.vec_b, self.vec_c
-
-    @classmethod
-    def frame(cls, kernels: Sequence[Self]) -> pd.DataFrame:
-        """One row a kernel: ``kernel`` (its name), every field, and ``pipeline``, the main loop in a word."""
-        # Imported here: pandas takes half a second, and most stages know kernels without it.
-        import pandas as pd
-
-        columns = tuple(dict.fromkeys(("name", *field_types(cls), "pipeline")))
-        rows = [[getattr(kernel, column) for column in columns] for kernel in kernels]
-        return pd.DataFrame(rows, columns=["kernel", *columns[1:]])
 
 
 def field_types(kernel: type[Kernel]) -> dict[str, str]:

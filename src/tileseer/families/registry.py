@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from tileseer.core.errors import UserError
@@ -15,7 +16,7 @@ FAMILIES = (
     Family(
         "ck_tile",
         "grouped_conv_",
-        "gfx",
+        "gfx*",
         features="tileseer",
         toolchain="hipcc",
         header_suffix=".hpp",
@@ -24,18 +25,19 @@ FAMILIES = (
     Family(
         "cutlass",
         "cutlass_conv_",
-        "sm_",
+        "sm_*",
         features="cutlass",
         toolchain="nvcc",
         header_suffix=".cuh",
         rule_set="cutlass.yaml",
     ),
+    Family("miopen", "miopen_conv_", "*_miopen", features="miopen"),
 )
 
 
 def of_arch(arch: str) -> Family:
-    """Family whose kernels run on an arch; the first one for an arch that none claims."""
-    return next((family for family in FAMILIES if arch.startswith(family.archs)), FAMILIES[0])
+    """Family whose kernels run on an arch, the last that claims it; the first one for an arch that none claims."""
+    return next((family for family in reversed(FAMILIES) if fnmatchcase(arch, family.archs)), FAMILIES[0])
 
 
 def of_toolchain(name: str) -> Family:

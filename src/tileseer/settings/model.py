@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from tileseer.settings.section import OnlySet, RelativePath, Section
 
-Features = Literal["tileseer", "compiled", "cutlass", "reference"]
+Features = Literal["tileseer", "compiled", "cutlass", "miopen", "reference"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 

@@ -1,4 +1,4 @@
-"""Learning features of solvers: the shared ones of the problem, how well it fits sizes that kernels work in, the solver.
+"""Learning features of solvers: those of every problem, how well it fits sizes that kernels work in, the solver.
 
 A solver decides by itself what it runs, so no tile is known, and nothing belongs to the pair.
 """
@@ -77,7 +77,7 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
         for tile in tiles:
             columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
     for name in POWERS:
-        columns[f"power_{name}"] = np.gcd(sizes.get(name, dims.get(name)), LARGEST_POWER).astype(np.float64)
+        columns[f"power_{name}"] = np.gcd((sizes | dict(dims))[name], LARGEST_POWER).astype(np.float64)
     return columns
 
 

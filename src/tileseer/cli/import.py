@@ -1,0 +1,59 @@
+"""``tileseer import``: make a recording of measurements that others made."""
+
+import argparse
+from pathlib import Path
+
+from tileseer.cli import options
+from tileseer.core.errors import UserError
+from tileseer.dataset import find_db, solver_recording
+from tileseer.families.registry import of_arch
+from tileseer.gpu import hardware
+from tileseer.settings.config import Config
+
+EXAMPLES = (
+    "tileseer import find-db /opt/rocm/share/miopen/db/gfx942130.HIP.fdb.txt --arch gfx942 \\",
+    "    --output config/recorded/gfx942_mine",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="FORMAT")
+    own = actions.add_parser("find-db", help="MIOpen's databases of measured solvers, of ROCm or of a user")
+    own.add_argument("files", nargs="+", type=Path, metavar="FILE", help="*.fdb.txt, *.fdb.txt.bz2 or *.ufdb.txt")
+    own.add_argument("--arch", required=True, help="GPU target that was measured, for example gfx942")
+    own.add_argument("--output", required=True, type=Path, metavar="DIR", help="new folder for the recording")
+    own.add_argument("--device", help="product of config/hardware.yaml (default: that of benchmark.products)")
+    options.add_tables(own)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the recording and tell how to replay it."""
+    gpu = hardware.target(args.arch)
+    arch = f"{gpu}_miopen"
+    products = Config().benchmark.products
+    device = args.device or products.get(arch) or products.get(gpu)
+    if device is None:
+        raise UserError(f"--arch: no product of {args.config}/hardware.yaml stands for {gpu}; name one with --device")
+    found = hardware.get(args.config / "hardware.yaml", device)
+    if found.arch != gpu:
+        raise UserError(f"--device: {device} is a {found.arch}, but --arch says {gpu}")
+    solvers = of_arch(arch).part("kernel").KERNEL.choices["solver"]
+    database = find_db.read(args.files, gpu, frozenset(solvers))
+    told = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
+    recording = solver_recording.write(args.output, database, arch, device, told)
+    problems = len({problem for problem, _ in database.times})
+    refused = database.reasons()
+    content = {
+        "recording": args.output, "arch": arch, "device": device, "operations": recording.operations,
+        "problems": problems, "times": len(database.times), "refused": refused,
+    }  # fmt: skip
+    lines = [
+        f"{args.output}: {len(database.times):,} times of {problems:,} problems, {len(recording.operations)} models",
+        *(f"refused {count:,}: {reason}" for reason, count in refused.items()),
+        f"every refused entry is in {args.output / solver_recording.REFUSED}; to train, write into the config:",
+        f"  replays: {{{arch}: {args.output}}}",
+        f"  benchmark: {{products: {{{arch}: {device}}}}}",
+        f"and run: snakemake --cores all results/models/{arch}",
+    ]
+    return options.answer(args, content, lines)

@@ -1,0 +1,192 @@
+"""MIOpen's find-db: measured times of its solvers, one line a problem, as a recording.
+
+A line is ``KEY=VALUES``. The key of a 2D problem, with what a 3D one adds in brackets, is::
+
+    C-[D-]H-W-[Zx]YxX-K-[OD-]OH-OW-N-PADS-STRIDES-DILATIONS-BIAS-LAYOUT-DTYPE-DIRECTION[_gG]
+
+The gradients (B: of the input, W: of the filter) have input and output swapped: their first C, H and W are the layer's
+K, OH and OW. Values are ``SOLVER:MS,WORKSPACE,ALGORITHM`` or, in older files, ``ALGORITHM:SOLVER,MS,WORKSPACE,...``,
+apart by semicolons. A database has the best solver of each algorithm, and one time of each.
+Source: the files themselves, which are part of every ROCm installation.
+"""
+
+from __future__ import annotations
+
+import bz2
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
+from tileseer.gpu.hardware import target
+
+VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
+DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
+LAYOUTS = {"NCHW": 2, "NCDHW": 3}
+_KEY = re.compile(
+    r"(?P<sizes>\d+(?:-\d+){2,3})-(?P<filter>\d+(?:x\d+){1,2})-(?P<others>\d+(?:-\d+){3,4})-"
+    r"(?P<pads>\d+(?:x\d+){1,2})-(?P<strides>\d+(?:x\d+){1,2})-(?P<dilations>\d+(?:x\d+){1,2})-\d+-"
+    r"(?P<layout>[A-Z0-9-]+?)-(?P<dtype>[A-Z0-9]+)-(?P<direction>[FBW])(?:_g(?P<groups>\d+))?",
+    re.ASCII,
+)
+
+
+class Refused(NamedTuple):
+    """Something of a file that is no measurement for us."""
+
+    file: str
+    line: int
+    reason: str
+    text: str
+
+
+@dataclass
+class Database:
+    """What was read of some files."""
+
+    times: dict[tuple[Problem, str], float] = field(default_factory=dict)
+    """Milliseconds, by problem and solver, in the order of the files."""
+    refused: list[Refused] = field(default_factory=list)
+
+    def reasons(self) -> dict[str, int]:
+        """How often each reason was one, most often first."""
+        return dict(Counter(one.reason for one in self.refused).most_common())
+
+
+class _RefusedError(Exception):
+    """The reason for which a part of a line does not count."""
+
+
+def read(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
+    """Times of ``solvers`` in find-dbs of one GPU; everything else is refused piece by piece.
+
+    ``UserError``: a file that is damaged, of another GPU than ``arch``, or without any time.
+    """
+    found = Database()
+    for path in paths:
+        _right_gpu(path, arch)
+        before = len(found.times)
+        for number, line in enumerate(_lines(path), start=1):
+            _add(found, solvers, path.name, number, line)
+        if len(found.times) == before:
+            why = next((f"; line {one.line}: {one.reason}" for one in found.refused if one.file == path.name), "")
+            raise UserError(f"{path}: there is no measured time in it{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
+    return found
+
+
+def _right_gpu(path: Path, arch: str) -> None:
+    """Refuse a file whose name says another GPU."""
+    wanted = target(arch)
+    if path.name.startswith("gfx") and not path.name.startswith(wanted):
+        raise UserError(f"{path}: its name says another GPU than --arch {wanted}; give the arch that was measured")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a file, unpacked; ``UserError`` where it is damaged."""
+    try:
+        content = path.read_bytes()
+        text = (bz2.decompress(content) if content.startswith(b"BZh") else content).decode()
+    except ValueError as error:
+        raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
+    yield from text.splitlines()
+
+
+def _add(found: Database, solvers: frozenset[str], file: str, number: int, line: str) -> None:
+    """Add what one line says."""
+    key, equals, values = line.partition("=")
+    if not line.strip():
+        return
+    try:
+        if not equals:
+            raise _RefusedError("no KEY=VALUES")
+        problem = parse_key(key)
+    except _RefusedError as error:
+        found.refused.append(Refused(file, number, str(error), line))
+        return
+    for value in filter(None, values.strip().split(";")):
+        try:
+            solver, milliseconds = parse_value(value)
+            if solver not in solvers:
+                raise _RefusedError("unknown solver")
+            if (problem, solver) in found.times:
+                raise _RefusedError("a time of this problem and solver is there already")
+            found.times[problem, solver] = milliseconds
+        except _RefusedError as error:
+            found.refused.append(Refused(file, number, str(error), value))
+
+
+def parse_key(key: str) -> Problem:
+    """Problem of a key."""
+    match = _KEY.fullmatch(key.strip())
+    if not match:
+        raise _RefusedError("the key has another form")
+    if match["layout"] not in LAYOUTS:
+        raise _RefusedError(f"layout {match['layout']}: problems here are {' or '.join(LAYOUTS)}")
+    if match["dtype"] not in DTYPES:
+        raise _RefusedError(f"data type {match['dtype']}: problems here are {', '.join(DTYPES)}")
+    ndim = LAYOUTS[match["layout"]]
+    first, *inputs = map(int, match["sizes"].split("-"))
+    second, *outputs, batch = map(int, match["others"].split("-"))
+    if match["direction"] != "F":
+        first, inputs, second, outputs = second, outputs, first, inputs
+    axes = [[int(one) for one in match[name].split("x")] for name in ("filter", "pads", "strides", "dilations")]
+    if {len(inputs), len(outputs), *map(len, axes)} != {ndim}:
+        raise _RefusedError("the key has another form")
+    dims = {"N": batch, "C": first, "K": second, "G": int(match["groups"] or 1)}
+    names = (("Di", "Hi", "Wi"), ("Z", "Y", "X"), *(_of_axes(name) for name in ("pad", "stride", "dilation")))
+    for own, values in zip(names, (inputs, *axes), strict=True):
+        dims |= dict(zip(own[-ndim:], values, strict=True))
+    try:
+        problem = Problem.from_dims(VARIANTS[match["direction"]], DTYPES[match["dtype"]], **dims)
+    except UserError as error:
+        raise _RefusedError("no convolution") from error
+    if problem.ndim != ndim:
+        raise _RefusedError("a 3D problem without depth, which is a 2D one here")
+    if list(problem.output[-ndim:]) != outputs:
+        raise _RefusedError("the output's size does not follow from the input's")
+    return problem
+
+
+def parse_value(value: str) -> tuple[str, float]:
+    """Solver and milliseconds of one entry."""
+    before, colon, behind = value.strip().partition(":")
+    parts = behind.split(",")
+    if not colon or len(parts) < 3:
+        raise _RefusedError("the entry has another form")
+    if before.startswith("miopenConvolution"):
+        before, *parts = parts
+    try:
+        milliseconds = float(parts[0])
+    except ValueError:
+        raise _RefusedError("the time is no number") from None
+    if not math.isfinite(milliseconds) or milliseconds <= 0:
+        raise _RefusedError("the time is not positive")
+    return before, milliseconds
+
+
+def key_of(problem: Problem) -> str:
+    """Key of a problem as newer files write it."""
+    dims, ndim = vars(problem), problem.ndim
+    first, second = [dims["C"], dims["Di"], dims["Hi"], dims["Wi"]], [dims["K"], *problem.output]
+    if problem.variant != "forward":
+        first, second = second, first
+    sizes = [first[0], *first[4 - ndim :]]
+    others = [second[0], *second[4 - ndim :], dims["N"]]
+    axes = [("Z", "Y", "X"), *(_of_axes(name) for name in ("pad", "stride", "dilation"))]
+    filters, *rest = ("x".join(str(dims[name]) for name in names[-ndim:]) for names in axes)
+    words = [*map(str, sizes), filters, *map(str, others), *rest, "0"]
+    words += [_key_of(LAYOUTS, ndim), _key_of(DTYPES, problem.dtype), _key_of(VARIANTS, problem.variant)]
+    return "-".join(words) + (f"_g{problem.G}" if problem.G > 1 else "")
+
+
+def _of_axes(name: str) -> tuple[str, str, str]:
+    return f"{name}_d", f"{name}_h", f"{name}_w"
+
+
+def _key_of(words: Mapping[str, object], value: object) -> str:
+    return next(word for word, meaning in words.items() if meaning == value)

@@ -1,0 +1,105 @@
+"""A recording of MIOpen's solvers, from a find-db."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core import documents
+from tileseer.core.errors import UserError
+from tileseer.dataset.find_db import Database
+from tileseer.dataset.provenance import Recording
+from tileseer.dataset.recording import FILE
+from tileseer.families.registry import of_arch
+
+REFUSED = "refused.tsv"
+LATENCY = (
+    "what MIOpen's find step measured, one time a solver; only the fastest solver of each algorithm is in a database"
+)
+PROBLEMS = pa.schema([(name, pa.int32()) for name in DIMS])
+"""The rest of a problem follows from these and the operation."""
+KERNELS = pa.schema([("kernel", pa.string())])
+PAIRS = pa.schema(
+    [
+        ("problem", pa.int32()),
+        ("kernel", pa.int32()),
+        ("split_k", pa.int32()),
+        ("status", pa.dictionary(pa.int32(), pa.string())),
+        ("samples", pa.int32()),
+        ("median_us", pa.float32()),
+        ("cv", pa.float32()),
+    ]
+)
+"""As of benchmarks/gpu/record.py; how far times scatter is not known."""
+
+
+def digests(paths: Sequence[Path]) -> str:
+    """Names and SHA-256 of files, for the provenance."""
+    return ", ".join(f"{path.name} ({hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" for path in paths)
+
+
+def write(folder: Path, database: Database, arch: str, device: str, told: Mapping[str, str]) -> Recording:
+    """Write a recording of ``arch`` (gfx942_miopen) into a new folder, whole or not at all.
+
+    ``device``: product of config/hardware.yaml; ``told``: what the times depend on, in words.
+    """
+    if folder.exists():
+        raise UserError(f"{folder}: is there already; give a new folder, or remove it first")
+    of_operation: dict[str, dict[tuple[Problem, str], float]] = {}
+    for (problem, solver), milliseconds in database.times.items():
+        times = of_operation.setdefault(f"{problem.variant}_{problem.dtype}", {})
+        times[problem, solver] = milliseconds
+    recording = Recording(
+        arch=arch, device=device, operations=sorted(of_operation), latency=LATENCY, provenance=dict(told)
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        for operation, times in of_operation.items():
+            _write_operation(building / operation, times, arch)
+        lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
+        (building / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        documents.write(building / FILE, recording, sealed=False)
+        building.chmod(0o755)
+        os.rename(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return recording
+
+
+def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], arch: str) -> None:
+    """Write the tables of one operation; the same times in any order give the same bytes."""
+    kind = of_arch(arch).part("kernel").KERNEL
+    solvers = {(problem, solver): kind(problem.variant, problem.dtype, problem.ndim, solver).name  # type: ignore[call-arg]
+               for problem, solver in times}  # fmt: skip
+    names = sorted(set(solvers.values()))
+    problems = sorted({problem for problem, _ in times}, key=lambda p: tuple(getattr(p, name) for name in DIMS))
+    problem_of, kernel_of = ({key: i for i, key in enumerate(keys)} for keys in (problems, names))
+    rows = pd.DataFrame(
+        {
+            "problem": [problem_of[problem] for problem, _ in times],
+            "kernel": [kernel_of[solvers[pair]] for pair in times],
+            "split_k": 1,
+            "status": "ok",
+            "samples": 1,
+            "median_us": 1000 * np.fromiter(times.values(), np.float64),
+            "cv": np.nan,
+        }
+    ).sort_values(["problem", "kernel"])
+    folder.mkdir()
+    dims = {name: [getattr(problem, name) for problem in problems] for name in DIMS}
+    tables = {
+        "problems": pa.table(dims, PROBLEMS),
+        "kernels": pa.table({"kernel": names}, KERNELS),
+        "pairs": pa.Table.from_pandas(rows, PAIRS, preserve_index=False).replace_schema_metadata(None),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=19)
