@@ -4,11 +4,11 @@ A recording is a folder of one arch::
 
     recording.json               what was measured, on what, how
     OPERATION/kernels.parquet    the kernels, what became of their build, what the compiler said of them
-    OPERATION/problems.parquet   the problems, in the form of the problems stage
+    OPERATION/problems.parquet   the problems, in the form of the problems stage, or their dimensions alone
     OPERATION/pairs.parquet      one row a measured pair: numbers of problem and kernel, split-K, status, quantiles
 
-Its columns: ``PAIRS`` and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings, or of
-tools/recorded_mi355x.py: without a compiler's report, the resources of its kernels are the family's estimates.
+Its columns: ``PAIRS`` and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings, of ``solver_recording``, or
+of tools/recorded_mi355x.py: without a compiler's report, the resources of its kernels are the family's estimates.
 No time is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset_rows import typed
@@ -60,11 +61,11 @@ def dataset(
             f"{folder / FILE}: the device is {recording.device}, but benchmark.products gives {hardware.name}"
         )
     own = folder / str(operation)
-    problems = parquet.read(own / "problems.parquet").to_pandas()
+    problems = _whole(parquet.read(own / "problems.parquet").to_pandas(), operation)
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
     candidates = _candidates(kernels, pairs, recording.arch)
-    if "registers" not in kernels and coefficients is not None:
+    if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
     table = _rows(problems, candidates, pairs, operation, hardware)
     told = DatasetProvenance(
@@ -78,6 +79,15 @@ def dataset(
         between_runs=recording.between_runs.get(str(operation)),
     )
     return table.replace_schema_metadata(told.metadata())
+
+
+def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
+    """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
+    if "problem_key" in problems:
+        return problems
+    rows = problems[list(DIMS)].to_dict("records")
+    table = frame([Problem.from_dims(operation.variant, operation.dtype, **row) for row in rows])
+    return table.assign(split="train", network="", layer="")
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
@@ -105,9 +115,12 @@ def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.Dat
     return candidate_tables.with_fields(rows)
 
 
-def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
-    """Candidates with the resources that their family's formulas give."""
-    formulas = of_kernels(candidates["kernel"].tolist()).part("resources")
+def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients | None) -> pd.DataFrame:
+    """Candidates with the resources that their family's formulas give, or none if it has no formulas."""
+    family = of_kernels(candidates["kernel"].tolist())
+    if coefficients is None or not family.has("resources"):
+        return candidates.assign(resources_from="unknown", **dict.fromkeys(candidate_tables.RESOURCES, np.nan))
+    formulas = family.part("resources")
     found = formulas.estimate(candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
     return candidates.assign(resources_from="estimated", **found.astype({"vgprs": "float64"}))
 

@@ -65,8 +65,9 @@ def write(folder: Path, database: Database, arch: str, device: str, told: Mappin
     try:
         for operation, times in of_operation.items():
             _write_operation(building / operation, times, arch)
-        lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
-        (building / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if database.refused:
+            lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
+            (building / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
         documents.write(building / FILE, recording, sealed=False)
         building.chmod(0o755)
         os.rename(building, folder)

@@ -82,7 +82,9 @@ class BenchmarkSettings(Section):
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
+            "gfx90a_miopen": "gfx90a_mi210",
             "gfx942": "gfx942_mi300x",
+            "gfx942_miopen": "gfx942_mi300x",
             "gfx950": "gfx950_mi355x",
             "gfx950_mi355x": "gfx950_mi355x",
             "gfx1100": "gfx1100_7900xtx",

@@ -38,7 +38,7 @@ class Config(Section):
     hardware: SourcePath = "config/hardware.yaml"
     """Table of GPU products."""
     replays: dict[str, SourcePath] = Field(
-        {"sm_90": "config/recorded/sm_90", "gfx950_mi355x": "config/recorded/gfx950_mi355x"}
+        {arch: f"config/recorded/{arch}" for arch in ("sm_90", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")}
     )
     """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
     its kernels to its times, whatever ``benchmark.device`` is."""

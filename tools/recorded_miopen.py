@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Make config/recorded/gfx942_miopen and gfx90a_miopen from tables of MIOpen's find-db (see their SOURCE.md).
+
+A table has a row a problem and solver: ``direction, dtype, layout``, the 19 dimensions, ``solver, ms``. From the
+database itself a recording is made by ``tileseer import find-db``; a row that this refuses is left out here as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from tileseer.conv.operation import DTYPES
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.core.errors import reports_user_errors
+from tileseer.dataset import find_db, solver_recording
+from tileseer.dataset.find_db import Database
+
+SOURCE = "ROCm/MIOpen, src/kernels/{file}, commit 2d1fd997a6fcf801ac4ca7a63e0656ef1cb9f488, MIT licence"
+
+
+def database(table: pd.DataFrame) -> tuple[Database, dict[str, int]]:
+    """Times of a table, and how many of its rows were left out for which reason."""
+    ndim = table["layout"].astype(str).map(find_db.LAYOUTS).fillna(0)
+    flat = (table[["Di", "Z", "stride_d", "dilation_d"]] == 1).all(axis=1) & (table["pad_d"] == 0)
+    reasons = pd.Series("", table.index)
+    for reason, wrong in {
+        "a 3D problem without depth": (ndim == 3) & flat,
+        "layout": ndim == 0,
+        "data type": ~table["dtype"].astype(str).isin(DTYPES),
+        "the time is not positive": ~(table["ms"] > 0),
+    }.items():
+        reasons[wrong] = reason
+    kept, found = table[reasons == ""], Database()
+    rows = zip(kept[["direction", "dtype", "solver"]].astype(str).to_numpy(), kept[list(DIMS)].to_numpy(),
+               kept["ms"], strict=True)  # fmt: skip
+    problems: dict[bytes, Problem] = {}
+    for (variant, dtype, solver), dims, milliseconds in rows:
+        key = f"{variant} {dtype} ".encode() + dims.tobytes()
+        if key not in problems:
+            problems[key] = Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, dims), strict=True)))
+        found.times[problems[key], solver] = float(milliseconds)
+    return found, dict(Counter(reasons[reasons != ""]))
+
+
+@reports_user_errors
+def main() -> int:
+    """Write one recording; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("table", type=Path, help="Parquet file")
+    parser.add_argument("--file", required=True, help="database that it was read from, below src/kernels of MIOpen")
+    parser.add_argument("--arch", required=True, help="of the recording, for example gfx942_miopen")
+    parser.add_argument("--device", required=True, help="product of config/hardware.yaml")
+    parser.add_argument("--output", required=True, type=Path, help="new folder")
+    args = parser.parse_args()
+    found, left_out = database(pd.read_parquet(args.table))
+    told = {
+        "source": SOURCE.format(file=args.file),
+        "left_out": "a fifth of the layers, which others keep to judge models; "
+        + ", ".join(f"{count:,} rows: {reason}" for reason, count in sorted(left_out.items())),
+    }
+    solver_recording.write(args.output, found, args.arch, args.device, told)
+    print(f"{args.output}: {len(found.times):,} times; {left_out}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
