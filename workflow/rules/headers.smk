@@ -4,6 +4,7 @@ from tileseer.families.registry import FAMILIES
 EMITTED_WITH = [
     path.as_posix()
     for family in FAMILIES
+    if family.has("emit")
     for path in family.part("emit").template_files(Path(TEMPLATES))
 ]
 
