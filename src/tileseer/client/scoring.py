@@ -1,6 +1,6 @@
 """Scores of any kernels on any problems by a published model, to judge it on measurements of others."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,14 +9,13 @@ import pandas as pd
 import pyarrow as pa
 
 from tileseer.client.selection import Selector
-from tileseer.conv.operation import ELEMENT_BYTES, Operation
+from tileseer.conv.operation import DTYPES, ELEMENT_BYTES, VARIANTS, Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.core.tables import text_of
 from tileseer.families import candidates
 from tileseer.families.coefficients import Coefficients
-from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.names import Named, read
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
@@ -54,10 +53,10 @@ if it is not ``supported``; ``rank`` 1 is the highest score of the problem among
 class Pairs:
     """n pairs of kernels and problems to score."""
 
-    kernels: dict[str, Named]
-    """By distinct name, as it was given."""
+    kernels: list[Named]
+    """Distinct ones."""
     dims: pd.DataFrame
-    """Distinct problems, columns ``DIMS`` and ``problem_idx``."""
+    """Distinct problems, columns ``DIMS`` and ``problem_idx``; every row, where rows say their operation."""
     name: np.ndarray
     problem: np.ndarray
     """Rows of the above, int64 [n]."""
@@ -83,8 +82,10 @@ def csv_kernels(path: Path, table: pd.DataFrame) -> list[tuple[int, str]]:
     return [(row + foreign_problems.FIRST_LINE, name) for row, name in enumerate(names)]
 
 
-def understood(path: Path, named: Sequence[tuple[int, str]], arch: str) -> dict[str, Named]:
-    """Kernel of each distinct name, without depthwise kernels, which no model knows.
+def understood(
+    path: Path, named: Sequence[tuple[int, str]], arch: str, operation: Operation | None = None, ndim: int = 2
+) -> dict[str, Named]:
+    """Kernel of each distinct name, without depthwise kernels, which no model knows; see ``names.read``.
 
     ``UserError`` names file and line of the first name that is unknown.
     """
@@ -92,20 +93,43 @@ def understood(path: Path, named: Sequence[tuple[int, str]], arch: str) -> dict[
     for line, name in named:
         if name not in found:
             try:
-                found[name] = read(name, arch)
+                found[name] = read(name, arch, operation, ndim)
             except UserError as error:
                 raise UserError(f"{path}, line {line}: {error}") from error
-    return {name: one for name, one in found.items() if isinstance(one.kernel, GemmKernel)}
+    known = of_arch(arch).part("kernel").KERNEL
+    return {name: one for name, one in found.items() if isinstance(one.kernel, known)}
 
 
 def every_pair(problems: Path, kernels: Path, arch: str) -> tuple[Pairs, list[str]]:
-    """Each kernel of a list with each distinct problem of its dimensionality, and remarks."""
+    """Each kernel of a list with each distinct problem of its dimensionality, and remarks.
+
+    Where the problems say ``direction`` and ``dtype``, each is paired with the kernels for that.
+    """
     rows, remarks = _problems(problems)
     named = kernel_names(kernels)
+    if "operation" in rows:
+        return _of_operations(rows, kernels, named, arch), remarks
     found = understood(kernels, named, arch)
     distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
     problem, name = np.nonzero(_kernels_3d(found)[None, :] == _is_3d(distinct)[:, None])
-    return Pairs(found, distinct, name, problem), remarks + _left_out(named, found)
+    return Pairs(list(found.values()), distinct, name, problem), remarks + _left_out(named, found)
+
+
+def _of_operations(rows: pd.DataFrame, path: Path, named: Sequence[tuple[int, str]], arch: str) -> Pairs:
+    """Every row with the kernels of its ``operation`` and dimensionality."""
+    kernels: list[Named] = []
+    problem, name = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for (operation, is_3d), part in rows.groupby([rows["operation"], _is_3d(rows)]):
+        wanted, ndim = Operation.parse(str(operation)), 3 if is_3d else 2
+        own = [
+            one
+            for one in understood(path, named, arch, wanted, ndim).values()
+            if (one.kernel.variant, one.kernel.dtype, one.kernel.ndim) == (wanted.variant, wanted.dtype, ndim)
+        ]
+        problem.append(np.repeat(part.index.to_numpy(), len(own)))
+        name.append(np.tile(np.arange(len(own)) + len(kernels), len(part)))
+        kernels += own
+    return Pairs(kernels, rows, np.concatenate(name), np.concatenate(problem))
 
 
 def listed_pairs(problems: Path, arch: str) -> tuple[Pairs, list[str]]:
@@ -126,17 +150,24 @@ def listed_pairs(problems: Path, arch: str) -> tuple[Pairs, list[str]]:
             f"{problems}, line {line}: kernel {text!r} has another dimensionality than the problem "
             "(3D: Di or Z above 1)"
         )
-    return Pairs(found, distinct, name, problem), remarks
+    return Pairs(list(found.values()), distinct, name, problem), remarks
 
 
 def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The checked dimensions of each row of a CSV and ``problem_idx``, and remarks."""
+    """The checked dimensions of each row of a CSV, ``problem_idx`` and, if it says so, ``operation``; and remarks."""
     table = foreign_problems.read_csv(path)
     rows, remarks = foreign_problems.dims(path, table)
     foreign_problems.check(path, rows, "forward", "bf16")
     numbered = "problem_idx" in table and table["problem_idx"].str.fullmatch(r"\d{1,18}").all()
     rows["problem_idx"] = table["problem_idx"].astype(np.int64) if numbered else np.arange(len(table))
-    return rows, remarks
+    if not {"direction", "dtype"} <= set(table):
+        return rows, remarks
+    rows["operation"] = table["direction"].str.strip() + "_" + table["dtype"].str.strip()
+    known = rows["operation"].isin([f"{variant}_{dtype}" for variant in VARIANTS for dtype in DTYPES])
+    if not known.all():
+        other = rows["operation"][~known].iloc[0]
+        remarks.append(f"{path}: {int((~known).sum())} rows of operations that no model knows are left out: {other}")
+    return rows[known].reset_index(drop=True), remarks
 
 
 def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list[str]:
@@ -147,7 +178,7 @@ def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list
 def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
     index = published.verify(models)
-    named = list(pairs.kernels.values())
+    named = pairs.kernels
     of_kernel = np.array([f"{one.kernel.variant}_{one.kernel.dtype}" for one in named], object)
     operation = of_kernel[pairs.name]
     count, remarks = len(pairs.name), []
@@ -161,6 +192,14 @@ def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[
             scored = _scored(Selector.load(models, model), pairs, Operation.parse(wanted), rows, threads)
             for column, found in scored.items():
                 values.loc[rows, column] = found
+    if not of_arch(index.arch).has("resources"):
+        # Nothing tells anything of a kernel that was not measured.
+        kept = values["in_pool"].to_numpy(bool)
+        strangers = len(set(pairs.name.tolist()) - set(pairs.name[kept].tolist()))
+        if strangers:
+            remarks.append(f"{strangers} of {len(named)} kernels are left out: the model has not seen them")
+        pairs = replace(pairs, name=pairs.name[kept], problem=pairs.problem[kept])
+        values, operation = values[kept].reset_index(drop=True), operation[kept]
     supported = values.assign(problem=pairs.problem, operation=operation, behind=-values["score"])[values["rule"] == 0]
     values["rank"] = supported.groupby(["problem", "operation"])["behind"].rank(method="first")
     assumed = sum(bool(one.assumed) for one in named)
@@ -192,7 +231,7 @@ def _scored(
     """Columns ``score``, ``rule``, ``in_pool`` and ``model`` of some pairs, whose kernels are of one operation."""
     used, name = np.unique(pairs.name[rows], return_inverse=True)
     used_problems, problem = np.unique(pairs.problem[rows], return_inverse=True)
-    named = list(pairs.kernels.values())
+    named = pairs.kernels
     pool, in_pool = _pool(selector, [named[i] for i in used])
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
@@ -212,10 +251,10 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     )
     known = selector.pool.set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
-    formulas = of_arch(selector.spec.arch).part("resources")
-    if formulas.FORMULAS:
+    family = of_arch(selector.spec.arch)
+    if family.has("resources") and family.part("resources").FORMULAS:
         coefficients = documents.read(selector.folder / model_files.ESTIMATES, Coefficients)
-        estimate = formulas.estimate(table, selector.hardware, coefficients)
+        estimate = family.part("resources").estimate(table, selector.hardware, coefficients)
     else:
         estimate = _of_most_alike(table, selector)
     own = known.reindex(table["candidate"])
@@ -245,7 +284,7 @@ def _is_3d(dims: pd.DataFrame) -> np.ndarray:
     return pd.concat([dims[name] != value for name, value in flat.items()], axis=1).any(axis=1).to_numpy()
 
 
-def _kernels_3d(found: dict[str, Named]) -> np.ndarray:
+def _kernels_3d(found: Mapping[str, Named]) -> np.ndarray:
     return np.array([named.kernel.ndim == 3 for named in found.values()], bool)
 
 
@@ -254,13 +293,13 @@ def _table(pairs: Pairs, values: pd.DataFrame, index: published.Index) -> pa.Tab
         distinct, code = np.unique(np.array(list(texts), object).astype(str), return_inverse=True)
         return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))
 
-    named = list(pairs.kernels.values())
+    named = pairs.kernels
     every = np.zeros(len(pairs.name), np.int64)
     dims = pairs.dims.iloc[pairs.problem]
     rules = ["", *(rule.name for rule in of_arch(index.arch).part("support").RULES)]
     columns = {
         "problem_idx": dims["problem_idx"].to_numpy(),
-        "kernel": words(pairs.kernels, pairs.name),
+        "kernel": words((one.text for one in named), pairs.name),
         "variant": words((one.kernel.variant for one in named), pairs.name),
         "dtype": words((one.kernel.dtype for one in named), pairs.name),
         "ndim": np.array([one.kernel.ndim for one in named], np.int32)[pairs.name],

@@ -85,7 +85,7 @@ def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
     if "problem_key" in problems:
         return problems
-    rows = problems[list(DIMS)].to_dict("records")
+    rows = (dict(zip(DIMS, map(int, row), strict=True)) for row in problems[list(DIMS)].to_numpy())
     table = frame([Problem.from_dims(operation.variant, operation.dtype, **row) for row in rows])
     return table.assign(split="train", network="", layer="")
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
 from tileseer.families import registry
 from tileseer.families.gemm_kernel import Kernel
@@ -14,16 +15,19 @@ _LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
 class Named:
     """What a name stands for."""
 
+    text: str
+    """The name as it was given."""
     kernel: Kernel
     split_k: int
     assumed: str
     """What the name leaves open or says otherwise, as ``field=value`` words; empty for a complete name."""
 
 
-def read(text: str, arch: str) -> Named:
+def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
     """Kernel that ``text`` stands for on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
 
-    The ending of a header, source or library file is ignored.
+    The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
+    known, a name may leave them out, if the family has such names.
     """
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     launch = _LAUNCH.fullmatch(name)
@@ -31,5 +35,8 @@ def read(text: str, arch: str) -> Named:
     family = registry.of_arch(arch)
     if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
+    kind = family.part("kernel").KERNEL
+    if operation is not None and kind.short and name in kind.choices[kind.short]:
+        name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name  # type: ignore[call-arg]
     kernel, assumed = family.part("names").completed(name, arch)
-    return Named(kernel, split_k, assumed)
+    return Named(text, kernel, split_k, assumed)

@@ -94,11 +94,12 @@ class KernelEntry(Document):
     """A kernel as a dispatcher finds it."""
 
     kernel: str
-    header: str
+    header: str | None = None
     wrapper: str | None = None
     unit: str | None = None
     """Source file of a CUTLASS kernel."""
     registry_key: dict[str, str | int | bool]
+    """How the library finds it; of a library that is not compiled here, the fields of the name."""
 
 
 class Kernels(Origin):

@@ -4,7 +4,7 @@ Small model, C++ header, known problems, kernel list and figures of one operatio
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import lightgbm
@@ -134,6 +134,7 @@ def build(
     set_aside = ranking.has_validation_split(measurements)
     unseen = ranking.validation_rows(measurements) if set_aside else np.empty(0, np.int64)
     unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
+    estimates = served.family.has("resources") and served.family.part("resources").FORMULAS
     return Served(
         model=text,
         header=header.render(
@@ -150,7 +151,7 @@ def build(
             validation=_cost(unseen, dims, scores, runs, served, own, achieved) if set_aside else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
-        estimates=coefficients if served.family.part("resources").FORMULAS else schema.NoEstimates(),
+        estimates=coefficients if estimates else schema.NoEstimates(),
     )
 
 
@@ -164,9 +165,6 @@ def _kernels(
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
     chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
-    entries = (
-        of_arch(measurements.arch).part("emit").entries(list(map(str, names)), api_table, target(measurements.arch))
-    )
     return schema.Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
@@ -179,8 +177,17 @@ def _kernels(
             for name, rows in parts.items()
         },
         pruned=[str(names[number]) for number in chosen],
-        kernels=[schema.KernelEntry(**entry) for entry in entries],
+        kernels=_entries(list(map(str, names)), api_table, measurements.arch),
     )
+
+
+def _entries(names: list[str], api_table: Path, arch: str) -> list[schema.KernelEntry]:
+    """How a dispatcher finds each kernel."""
+    family = of_arch(arch)
+    if family.has("emit"):
+        return [schema.KernelEntry(**entry) for entry in family.part("emit").entries(names, api_table, target(arch))]
+    kernels = family.part("kernel")
+    return [schema.KernelEntry(kernel=name, registry_key=asdict(kernels.parse(name))) for name in names]
 
 
 def _cost(

@@ -29,18 +29,21 @@ def of(
     singles, names = zip(*(_best_single(scored.measurements, supported, scored.fold != f) for f in folds), strict=True)
     fixed = np.stack(singles)[fold, scored.problems["ndim"].to_numpy()]
     single = {"candidates": names[0]} if len(folds) == 1 else {}
-    rule = hand_rule(scored.measurements, scored.rows, hardware)
-    ruled = np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)
     expected = possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
 
     def baseline(meaning: str, values: np.ndarray, **more: Any) -> Baseline:
         return Baseline(meaning=meaning, **more, **figures(values), noise_floor=noise_floor)
 
-    return {
+    found = {
         "best_single_kernel": baseline(BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single),
         "random_supported": baseline(RANDOM, expected),
-        "hand_rule": baseline(HAND_RULE, possible[everything, ruled]),
     }
+    # Of a solver that picks its own kernels, no tile is known.
+    if "tile_m" in scored.measurements.candidates:
+        rule = hand_rule(scored.measurements, scored.rows, hardware)
+        ruled = np.argmax(np.where(scored.pool, rule, -np.inf), axis=1)
+        found["hand_rule"] = baseline(HAND_RULE, possible[everything, ruled])
+    return found
 
 
 def _best_single(

@@ -6,6 +6,7 @@ a layer family with what is tested, in whatever network it stands. Where no prob
 out is the validation itself: the published model trains on all of them, models of the same settings are judged.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -22,8 +23,8 @@ from tileseer.validation.schema import LayersLeftOut, LeftOut
 
 FOLDS = 5
 """Parts in which network families or layers are left out in turn, while the others join the training problems."""
-REPEATS = 5
-"""Deals of the layers to folds."""
+REPEATS, ENOUGH = 5, 5000
+"""Most deals of the layers to folds; no further one once that many picks are judged."""
 LAYERS = (
     "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
     "learnt from all of them"
@@ -50,7 +51,7 @@ def by_layer(
     layers, keys = problems["layer_family"].to_numpy(), problems["problem_key"].to_numpy()
     fold = np.full(len(problems), ranking.NEVER)
     scores = []
-    for repeat in range(REPEATS):
+    for repeat in range(min(REPEATS, math.ceil(ENOUGH / max(len(np.unique(used.problem)), 1)))):
         folds = cross_validation.folds_of(used.problem, layers, FOLDS, settings.seed + repeat)
         if not repeat:
             fold[used.problem] = folds.of_row
