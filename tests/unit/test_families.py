@@ -107,8 +107,9 @@ def test_it_is_built_asked_timed_learnt_and_ranked(found):
     assert ranked["kernel"].str.startswith(TOY.prefix).all()
 
 
-def test_every_family_has_the_same_parts():
-    folders = [Path(ROOT, "src/tileseer/families", family.name) for family in registry.FAMILIES[:-1]]
+def test_every_family_that_is_compiled_has_the_same_parts():
+    made = [family for family in registry.FAMILIES[:-1] if family.toolchain]
+    folders = [Path(ROOT, "src/tileseer/families", family.name) for family in made]
     parts = {path.name for path in (Path(__file__).parent / "toy_families/toy").glob("*.py")}
     for folder in folders:
         assert parts <= {path.name for path in folder.glob("*.py")}

@@ -88,10 +88,10 @@ def _right_gpu(path: Path, arch: str) -> None:
 
 def _lines(path: Path) -> Iterator[str]:
     """Lines of a file, unpacked; ``UserError`` where it is damaged."""
+    content = path.read_bytes()
     try:
-        content = path.read_bytes()
         text = (bz2.decompress(content) if content.startswith(b"BZh") else content).decode()
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         raise UserError(f"{path}: is damaged or no text ({error}); fetch it again") from error
     yield from text.splitlines()
 

@@ -4,7 +4,7 @@ Small model, C++ header, known problems, kernel list and figures of one operatio
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightgbm
@@ -187,7 +187,11 @@ def _entries(names: list[str], api_table: Path, arch: str) -> list[schema.Kernel
     if family.has("emit"):
         return [schema.KernelEntry(**entry) for entry in family.part("emit").entries(names, api_table, target(arch))]
     kernels = family.part("kernel")
-    return [schema.KernelEntry(kernel=name, registry_key=asdict(kernels.parse(name))) for name in names]
+    parsed = map(kernels.parse, names)
+    return [
+        schema.KernelEntry(kernel=one.name, registry_key={field: getattr(one, field) for field in kernels.FIELDS})
+        for one in parsed
+    ]
 
 
 def _cost(
