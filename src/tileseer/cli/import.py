@@ -11,8 +11,7 @@ from tileseer.gpu import hardware
 from tileseer.settings.config import Config
 
 EXAMPLES = (
-    "tileseer import find-db /opt/rocm/share/miopen/db/gfx942130.HIP.fdb.txt --arch gfx942 \\",
-    "    --output config/recorded/gfx942_mine",
+    "tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",
 )
 
 
