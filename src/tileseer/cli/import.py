@@ -10,9 +10,7 @@ from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
 from tileseer.settings.config import Config
 
-EXAMPLES = (
-    "tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",
-)
+EXAMPLES = ("tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
