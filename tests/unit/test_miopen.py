@@ -2,6 +2,7 @@
 
 import bz2
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,8 @@ from tileseer.families.miopen.kernel import Solver
 from tileseer.families.miopen.solvers import SOLVERS
 from tileseer.families.support_rules import check
 from tileseer.gpu import hardware
-from tileseer.model import features
+from tileseer.model import features, stage
+from tileseer.settings.model import TrainingParameters
 
 ARCH = "gfx942_miopen"
 KNOWN = frozenset(SOLVERS)
@@ -67,6 +69,11 @@ def test_what_the_family_lacks_is_said():
     with pytest.raises(UserError, match=r"not made or timed here .*'emit'.* replays"):
         family.part("emit")
     assert registry.of_arch("gfx942").name == "ck_tile"
+    data = SimpleNamespace(arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame())
+    chosen = stage.settings_for(TrainingParameters(), data)
+    assert (chosen.features, chosen.prior) == ("miopen", "none")
+    with pytest.raises(UserError, match="no formula is known"):
+        stage.settings_for(TrainingParameters(prior="formula"), data)
 
 
 def test_both_formats_are_read(read):

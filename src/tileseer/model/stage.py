@@ -32,8 +32,4 @@ def _no_formula(settings: TrainingParameters, measurements: Measurements) -> str
         return "the formula made these times, so it would be judged by itself"
     if settings.features == "reference":
         return "who reads a model of the reference's features knows no formula"
-    try:
-        of_arch(measurements.arch).part("simulated")
-    except ModuleNotFoundError:
-        return "no formula is known of its kernels"
-    return ""
+    return "" if of_arch(measurements.arch).has("simulated") else "no formula is known of its kernels"
