@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.active import choice
-from tileseer.dataset import efficiency, schema
+from tileseer.dataset import bootstrap, efficiency, schema
 from tileseer.gpu import hardware
 from tileseer.model import trainer
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import bootstrap, ranking
+from tileseer.validation import ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
 

@@ -16,13 +16,13 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import schema
+from tileseer.dataset import bootstrap, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu import hardware
 from tileseer.model import features, model_files, stage, trainer
 from tileseer.model.model import Model
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import bootstrap, ranking
+from tileseer.validation import ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
 

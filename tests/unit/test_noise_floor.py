@@ -6,9 +6,10 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
+from tileseer.dataset import bootstrap
 from tileseer.dataset.efficiency import grid
 from tileseer.model import trainer
-from tileseer.validation import bootstrap, evaluation, explain, leave_out, noise_floor, ranking
+from tileseer.validation import evaluation, explain, leave_out, noise_floor, ranking
 
 
 def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():

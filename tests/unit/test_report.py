@@ -20,6 +20,7 @@ import pytest
 from tileseer.core.errors import UserError
 from tileseer.devices.base import DEVICE_KINDS
 from tileseer.model import model_files
+from tileseer.model.schema import Origin, RealityCheck, Summary
 from tileseer.report import figures, measured, page, results, tables
 from tileseer.validation.schema import Pick
 
@@ -468,6 +469,23 @@ def test_the_model_stands_beside_its_bounds_and_the_reference(shown):
     ]  # fmt: skip
     assert table.rows[0][-2] == "93.1 to 95.4"
     assert "2.50 points ahead (1.88 to 3.12)" in table.rows[4][-2]
+
+
+def test_picks_on_recorded_times_stand_beside_the_simulated_ones_with_their_source(shown, html):
+    assert tables.reality(shown) == [] and "Reality check" not in html
+    check = RealityCheck(
+        meaning="picks", recording=Origin(**origin("forward_bf16", "recorded")), source=f"somebody {HOSTILE}",
+        n_problems=185, candidates=13, efficiency=Summary(**summary(95.25)),
+        interval={"mean": [94.25, 96.25]}, by_chance=Summary(**summary(72.5)),
+    )  # fmt: skip
+    first = shown.operations[0]
+    first = dataclasses.replace(first, manifest=first.manifest.model_copy(update={"reality_check": [check]}))
+    changed = dataclasses.replace(shown, operations=(first, *shown.operations[1:]))
+    row = dict(zip((table := tables.reality(changed)[0]).header, table.rows[0], strict=True))
+    assert row["times"] == "gfx950 (recorded)" and row["problems"] == 185 and row["candidates"] == 13
+    assert row["mean, %"] == 95.25 and row["95 % interval of the mean"] == "94.2 to 96.2"
+    assert row["any of them by chance, mean, %"] == 72.5 and row["source"].startswith("somebody")
+    assert "Reality check" in page.render(changed, TEMPLATE)
 
 
 def test_what_is_not_known_is_not_shown(tmp_path):

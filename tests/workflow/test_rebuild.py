@@ -30,7 +30,7 @@ def test_the_first_run_makes_everything(made):
     workflow, run = made
     chunks = len(workflow.read("results/configs/gfx950/forward_bf16.plan.tsv").splitlines()) - 1
     assert chunks >= 2
-    expected = {"arch_specs": 1, "configs": 1, "problems": 1, "dataset": 1, **AFTER_DATASET}
+    expected = {"arch_specs": 1, "configs": 1, "problems": 1, "dataset": 1, "recorded": 1, **AFTER_DATASET}
     assert run.computed == run.jobs == expected | dict.fromkeys(CHUNK_STAGES, chunks)
     rows = pairs(workflow)
     assert run.measured == len(measurable(rows)) > 100

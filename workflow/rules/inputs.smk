@@ -2,19 +2,38 @@
 import json
 import re
 
+from tileseer.families.registry import of_arch
+from tileseer.gpu.hardware import target
+
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
+
+
+def recorded_operations(arch):
+    """Operations of a recording."""
+    with open(f"{RECORDINGS[arch]}/recording.json") as file:
+        return json.load(file)["operations"]
 
 
 def operations_of(wildcards):
     """Operations of an arch: those of the settings; of a recording those that it has, or all."""
     if wildcards.arch not in RECORDINGS:
         return SETTINGS.operations or OPERATIONS
-    with open(f"{RECORDINGS[wildcards.arch]}/recording.json") as file:
-        recorded = json.load(file)["operations"]
+    recorded = recorded_operations(wildcards.arch)
     # What was not recorded stays where nothing else is left: its job says so.
     wanted = SETTINGS.operations or recorded
     return [each for each in wanted if each in recorded] or wanted
+
+
+def recorded_elsewhere(arch, operation):
+    """Recorded archs with the GPU target and the kernel family of an arch: its model is checked on their times."""
+    return [
+        other
+        for other in RECORDINGS
+        if arch not in RECORDINGS
+        and (target(other), of_arch(other)) == (arch, of_arch(arch))
+        and operation in recorded_operations(other)
+    ]
 
 
 def recording(wildcards):
@@ -58,12 +77,9 @@ def files_read(wildcards):
         for path in paths
     }
     found = {path for path in found if not path.startswith(source("workflow") + "/")}
-    if recorded:
-        found |= {
-            path
-            for each in operations_of(wildcards)
-            for path in recording_of(wildcards.arch, each)
-        }
+    for each in operations_of(wildcards):
+        of = [wildcards.arch] if recorded else recorded_elsewhere(wildcards.arch, each)
+        found |= {path for arch in of for path in recording_of(arch, each)}
     return sorted(found)
 
 

@@ -13,6 +13,11 @@ rule model:
     input:
         **stage("model", ["model"], DEVICE, PRIOR),
         dataset="results/datasets/{arch}/{operation}.parquet",
+        recorded=lambda wildcards: expand(
+            "results/datasets/{other}/{operation}.parquet",
+            other=recorded_elsewhere(**wildcards),
+            operation=wildcards.operation,
+        ),
     output:
         TRAINED,
     log:

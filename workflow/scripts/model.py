@@ -7,22 +7,24 @@ from tileseer.core.stage import Input, Output, Resource, Settings, stage
 @stage()
 def main(
     dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output,
-    arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
+    recorded: list[Input] = (), arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 
     coefficients: of the device's formula
     output: folder of the model and of what is published with it
+    recorded: datasets that the model is checked on, not trained
     """
     from tileseer.dataset import schema
     from tileseer.families.coefficients import load_coefficients
     from tileseer.gpu import hardware as products
-    from tileseer.model import stage, trainer
+    from tileseer.model import reality, stage, trainer
     from tileseer.settings.model import ModelSettings
 
     measurements, gpu = schema.load(dataset), products.get(hardware, product)
     asked = stage.settings_for(ModelSettings.of(settings, "model").parameters, measurements)
     trained = trainer.train(measurements, gpu, asked, threads, load_coefficients(coefficients))
+    trained = reality.checked(trained, [schema.load(path) for path in recorded], threads)
     trained.save(output)
     manifest, summary = trained.manifest, trained.manifest.out_of_fold_efficiency
     return (

@@ -52,11 +52,14 @@ def run(args: argparse.Namespace) -> int:
         "arch": spec.arch,
         "device": spec.device,
         "device_kind": spec.device_kind,
+        "source": spec.source,
         "problem": {name: getattr(problem, name) for name in DIMS},
         "fastest_measured": fastest,
         "candidates": ranked.to_dict(orient="records"),
     }
     lines = [f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}"]
+    if spec.source is not None:
+        lines.append(f"times of others: {spec.source}")
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({spec.device_kind}): {fastest}")
     if ranked.empty:

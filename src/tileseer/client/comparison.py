@@ -19,13 +19,13 @@ from tileseer.client.selection import Selector
 from tileseer.conv.problem import DIMS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency, provenance
+from tileseer.dataset import bootstrap, efficiency, provenance
 from tileseer.dataset.schema import load
 from tileseer.families import candidates
 from tileseer.model import model_files
 from tileseer.model.schema import FeatureSpec
 from tileseer.problems.foreign_problems import DEFAULTS
-from tileseer.validation import bootstrap, ranking
+from tileseer.validation import ranking
 
 FALSE_DISCOVERIES = 0.05
 """Expected share of false alarms among the changes that are called significant."""

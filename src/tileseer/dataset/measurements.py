@@ -46,6 +46,8 @@ class Measurements:
     """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
     one's first time, NaN where it is unknown; None: unknown for all."""
 
+    source: str | None = None
+    """Whose times these are, where others published them."""
     between_runs: float | None = None
     """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
 

@@ -58,7 +58,11 @@ PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_
 
 def load(path: Path) -> Measurements:
     """Read a dataset file into memory, as problems, candidates and pairs."""
-    table = parquet.read(path)
+    return of_table(parquet.read(path), path)
+
+
+def of_table(table: pa.Table, path: Path) -> Measurements:
+    """The content of a dataset; ``path`` names it in errors."""
     told = provenance.of_table(table, path)
     problem, problems = _distinct(table, ["problem_key"], PROBLEM)
     candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
@@ -79,6 +83,7 @@ def load(path: Path) -> Measurements:
         tflops=table["tflops"].to_numpy(),
         # Samples of one worker that agree with each other say nothing of the next worker.
         relative_error=within if between is None else np.fmax(within, between),
+        source=told.recording.provenance.get("source") if told.recording else None,
         between_runs=between,
         sentinel=table["sentinel"].to_numpy(),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, RootModel
+from pydantic import AfterValidator, Field, RootModel
 
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
@@ -103,6 +103,8 @@ class FeatureSpec(Document):
     target_meaning: str | None = None
     formula: FormulaStart | None = None
     """What scores start from, where it is the device's formula."""
+    source: str | None = None
+    """Whose times these are, where others published them."""
     training_rows: int | None = None
     trees: int | None = None
     params: dict[str, Scalar]
@@ -133,6 +135,23 @@ class Importances(RootModel[dict[str, int]]):
     """Splits of each feature, most used first."""
 
 
+class RealityCheck(Document):
+    """A model's picks on times that were recorded on a GPU of its target, which it has not learnt from."""
+
+    meaning: str
+    recording: Origin
+    source: str | None
+    """Whose times these are."""
+    n_problems: int
+    candidates: int
+    """Recorded, and in the model's pool: what it picks from."""
+    efficiency: Summary
+    interval: dict[str, list[float]]
+    """Bootstrap intervals (95 %) of mean, median and p10 over problems."""
+    by_chance: Summary
+    """Mean efficiency of the same candidates on each problem."""
+
+
 class Manifest(Origin):
     """Counts, settings and origin of the data that a model was trained on."""
 
@@ -149,3 +168,7 @@ class Manifest(Origin):
     settings: dict[str, Scalar]
     prior: Origin | None = None
     """What the prior was trained for."""
+    source: str | None = None
+    """Whose times these are, where others published them."""
+    reality_check: list[RealityCheck] = Field(default_factory=list)
+    """Of a model of simulated times: one for each recording of its target and operation."""

@@ -160,6 +160,7 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
         log_targets=["tflops"],
         target="relative",
         target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
+        source=measurements.source,
         params=settings.model_dump(mode="json"),
     )
 
@@ -186,4 +187,5 @@ def _manifest(
         lightgbm=lightgbm.__version__,
         settings=settings.model_dump(mode="json"),
         prior=Origin.of(start.spec) if isinstance(start, Model) else None,
+        source=measurements.source,
     )

@@ -370,6 +370,20 @@ def recorded(results: Results) -> Iterable[Row]:
     return ({"what": what, "how": how} for what, how in results.recorded_with.items())
 
 
+@together("Reality check: picks on recorded times of the same GPU target, which the model has not learnt from")
+def reality(results: Results) -> Iterable[Row]:
+    """How a model of simulated times does on recorded ones; nothing where there are none."""
+    for result in results.operations:
+        for found in result.manifest.reality_check:
+            origin = found.recording
+            yield {
+                "operation": origin.operation, "times": f"{origin.arch} ({origin.device_kind})",
+                "problems": found.n_problems, "candidates": found.candidates, **_cells(found.efficiency),
+                "95 % interval of the mean": _interval(found.interval["mean"]),
+                "any of them by chance, mean, %": found.by_chance.mean, "source": found.source or "this project",
+            }  # fmt: skip
+
+
 @together("Cross-validation")
 def cross_validation(results: Results) -> Iterable[Row]:
     """What cross-validation on the training problems promised."""

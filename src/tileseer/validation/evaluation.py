@@ -7,14 +7,14 @@ import pandas as pd
 
 from tileseer.conv.problem import DIMS, from_frame
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
+from tileseer.dataset import bootstrap, efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
-from tileseer.validation import baselines, bootstrap, end_to_end, explain, noise_floor, ranking, schema, ties
+from tileseer.validation import baselines, end_to_end, explain, noise_floor, ranking, schema, ties
 from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
 

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.dataset import bootstrap
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, regression, rows, trainer
 from tileseer.model.model import Model
 from tileseer.model.schema import FormulaStart, Summary
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import bootstrap, ranking
+from tileseer.validation import ranking
 from tileseer.validation.schema import LayersLeftOut, LeftOut
 
 FOLDS = 5

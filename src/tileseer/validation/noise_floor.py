@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import efficiency
+from tileseer.dataset import bootstrap, efficiency
 from tileseer.devices.simulated import SimulatedDevice
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.schema import Summary
-from tileseer.validation import bootstrap, ranking, schema
+from tileseer.validation import ranking, schema
 from tileseer.validation.ranking import Scored
 from tileseer.validation.schema import Selectors
 

@@ -12,11 +12,10 @@ import pandas as pd
 
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
+from tileseer.dataset import bootstrap, efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
-from tileseer.validation import bootstrap
 
 WITHIN = 0.98
 """A pick this close to the best is as good as it: single timings do not tell them apart."""
