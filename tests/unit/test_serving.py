@@ -1,5 +1,6 @@
 """What a dispatcher runs: the C++ header picks what Python picks, and the lists beside it say what they claim."""
 
+import dataclasses
 import itertools
 import subprocess
 
@@ -15,12 +16,11 @@ from tileseer.client.selection import NO_CANDIDATE, Selector, checked_dims
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.model import model_files
+from tileseer.model import model_files, trees
+from tileseer.model.schema import Origin
 from tileseer.publish import model_folder
-from tileseer.serving import kernel_set
-from tileseer.serving.cascade import trees_of
+from tileseer.serving import cascade, header, kernel_set, known_problems, stages
 from tileseer.serving.symbols import Symbol
-from tileseer.settings.model import ServingParameters
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
 SHAPES = 500
@@ -133,7 +133,7 @@ def test_a_batch_is_its_problems_one_by_one(selector):
         assert alone.score[0] == batch.score[position]
 
 
-def test_picks_are_supported_and_without_short_lists_the_best_score(selector):
+def test_picks_are_supported_and_their_score_is_the_model_s(selector):
     python, _ = selector
     shapes = random_shapes(60, seed=2)
     runs = python.served.supported(shapes)
@@ -141,12 +141,42 @@ def test_picks_are_supported_and_without_short_lists_the_best_score(selector):
     assert ((picks.candidate >= 0) == runs.any(axis=1)).all()
     has = np.flatnonzero(picks.candidate >= 0)
     assert runs[has, picks.candidate[has]].all()
-    whole = python.served.__class__(**{**vars(python.served), "short_lists": ()})
-    problem, candidate = np.nonzero(runs)
-    score = np.full(runs.shape, -np.inf)
-    matrix = whole.features(shapes, problem, candidate)
-    score[problem, candidate] = whole.booster.predict(matrix)
+    matrix = python.served.features(shapes, has, picks.candidate[has])
+    assert picks.score[has].tolist() == python.booster.predict(matrix).tolist()
+
+
+def test_without_stages_the_pick_is_the_best_finalist(selector):
+    python, _ = selector
+    shapes = random_shapes(60, seed=2)
+    asked = cascade.asked(python.served.supported(shapes), python.served.finalists)
+    problem, candidate = np.nonzero(asked)
+    score = np.full(asked.shape, -np.inf)
+    score[problem, candidate] = python.booster.predict(python.served.features(shapes, problem, candidate))
+    whole = dataclasses.replace(python.served, stages=())
+    has = asked.any(axis=1)
     assert whole.pick(shapes)[0][has].tolist() == score.argmax(axis=1)[has].tolist()
+
+
+def test_stages_narrow_and_wider_margins_walk_more_trees(selector):
+    python, _ = selector
+    served = python.served
+    margins = [stage.margin for stage in served.stages]
+    assert [stage.trees for stage in served.stages] == [count for count in stages.TREES if count < 12]
+    assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
+    data = samples.measured(python.spec.variant)
+    dims = data.problems[list(DIMS)].to_numpy(np.int64)
+    asked = cascade.asked(served.supported(dims), served.finalists)
+    dims, asked = dims[asked.any(axis=1)], asked[asked.any(axis=1)]
+    few, many = (stages.calibrated(served, dims, asked, walks, 1) for walks in (1, 10**6))
+    assert all(a.margin < b.margin for a, b in zip(few, many, strict=True))
+
+
+def test_where_no_finalist_runs_the_others_are_asked(selector):
+    python, _ = selector
+    shapes = random_shapes(60, seed=4)
+    none = dataclasses.replace(python.served, finalists=np.zeros_like(python.served.finalists))
+    every = dataclasses.replace(python.served, finalists=np.ones_like(python.served.finalists))
+    assert none.pick(shapes)[0].tolist() == every.pick(shapes)[0].tolist()
 
 
 def test_a_measured_problem_gets_its_fastest_candidate(selector):
@@ -217,25 +247,33 @@ def test_a_pruned_set_needs_no_more_kernels_than_the_best_of_that_size():
     assert smallest <= len(chosen) <= smallest + 1
 
 
-def test_trees_are_read_as_lightgbm_reads_them(selector):
+def test_a_categorical_tree_is_refused(selector):
     python, _ = selector
-    matrix = python.served.features(random_shapes(1), np.zeros(3, int), np.arange(3))
-    for pair, values in enumerate(matrix.astype(np.float64)):
-        total = 0.0
-        for tree in trees_of(python.served.booster.model_to_string()):
-            node = 0 if len(tree.feature) else -1
-            while node >= 0:
-                side = "left" if values[tree.feature[node]] <= tree.threshold[node] else "right"
-                node = getattr(tree, side)[node]
-            total += tree.leaf[-1 - node]
-        assert total == python.served.booster.predict(matrix[pair : pair + 1])[0]
-
-
-def test_a_categorical_tree_is_refused():
     data = lightgbm.Dataset(np.arange(40.0)[:, None] % 4, np.arange(40) % 2, categorical_feature=[0])
     booster = lightgbm.train({"verbosity": -1, "min_data_in_leaf": 1, "min_data_per_group": 1}, data, 1)
-    with pytest.raises(ValueError, match="categorical"):
-        trees_of(booster.model_to_string())
+    with pytest.raises(UserError, match="categorical"):
+        render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, booster=booster)))
+
+
+def test_leaf_values_that_do_not_add_up_exactly_are_refused(selector):
+    python, _ = selector
+    booster = lightgbm.Booster(model_str=python.booster.model_to_string())
+    booster.set_leaf_output(0, 0, 0.1)
+    with pytest.raises(UserError, match="multiples"):
+        render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, booster=booster)))
+
+
+def test_a_model_of_the_reference_s_features_has_a_header_that_says_so(selector):
+    python, _ = selector
+    spec = python.spec.model_copy(update={"feature_set": "reference"})
+    text = render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, spec=spec)))
+    assert text.startswith("#error") and "reference" in text
+
+
+def render(served):
+    pruned = np.ones(len(served.finalists), bool)
+    origin = Origin(operation="forward_bf16", arch="gfx950", device="x", device_kind="simulated")
+    return header.render(TEMPLATE, served, pruned, known_problems.SCHEMA.empty_table(), origin)
 
 
 def test_what_the_header_cannot_compute_is_named():
@@ -246,12 +284,6 @@ def test_what_the_header_cannot_compute_is_named():
         bool(value > 1)
     with pytest.raises(UserError, match="cumsum"):
         np.cumsum(value)
-
-
-@pytest.mark.parametrize("short_lists", [[[8, 0]], [[8, 32], [8, 8]], [[8, 8], [24, 32]], [[96, 8]]])
-def test_short_lists_that_do_not_shrink_are_refused(short_lists):
-    with pytest.raises(ValueError, match="short_lists"):
-        ServingParameters(short_lists=short_lists)
 
 
 def test_the_template_is_no_kernel_template():

@@ -1,7 +1,7 @@
 """Selection with a published model: which supported candidate is fastest for a problem.
 
-``select`` answers many problems at once, with the small served model and the table of measured problems, exactly as
-the published C++ header does; ``rank`` lists every candidate of one problem by the full model.
+``select`` answers many problems at once, with the cascade and the table of measured problems, exactly as the published
+C++ header does; ``rank`` lists every candidate of one problem.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ from typing import Self
 import numpy as np
 import pandas as pd
 
-from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import features, model_files
-from tileseer.model.model import Model, read_table, read_trees, units
+from tileseer.model import model_files
+from tileseer.model.model import Model, read_table, units
 from tileseer.model.schema import Origin, same_origin
 from tileseer.publish import index
 from tileseer.serving import guarantee, known_problems
@@ -76,12 +75,12 @@ class Selector(Model):
         parts = {model_files.SPEC: model.spec, model_files.SERVING: serving, model_files.KERNELS: kernels}
         for name, part in parts.items():
             same_origin(folder / name, part, wanted, model_files.INDEX, "publish them again", Origin.model_fields)
-        names = features.feature_set(serving.feature_set).names
-        trees = read_trees(folder / model_files.SERVED_MODEL, serving.feature_set, names)
+        finalists = np.zeros(len(model.pool), bool)
+        finalists[[row for row in serving.finalists if row < len(finalists)]] = True
         return cls(
             **vars(model),
             folder=folder,
-            served=Cascade.of(Operation.parse(operation), model.hardware, trees, serving.short_lists, model.pool),
+            served=Cascade.of(model, finalists, tuple(serving.stages)),
             pruned=model.pool["kernel"].isin(kernels.pruned).to_numpy(),
             known=_known(folder / model_files.KNOWN, model.pool),
             gaps=serving.guarantee.gaps,

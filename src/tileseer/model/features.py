@@ -16,6 +16,7 @@ from tileseer.reference.reference_features import REFERENCE
 
 CHUNK = 8192
 """Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""
+UNKNOWN = -1.0
 CODE = tuple(feature.name for feature in CODE_FEATURES)
 """Columns of candidates that only a compiler knows."""
 DEFAULT = registry.FAMILIES[0].features
@@ -70,7 +71,13 @@ def columns(
     chosen = feature_set(features)
     dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
     operation = Operation(only(problems, "variant"), only(problems, "dtype"))
-    return chosen.problem_columns(dims, operation, hardware), chosen.candidate_columns(candidates, hardware)
+    return chosen.problem_columns(dims, operation, hardware), candidate_columns(candidates, hardware, features)
+
+
+def candidate_columns(candidates: pd.DataFrame, hardware: Hardware, features: str = DEFAULT) -> Columns:
+    """The set's candidate columns; what no build said is ``UNKNOWN``, so that trees are plain comparisons."""
+    columns = feature_set(features).candidate_columns(candidates, hardware)
+    return {name: np.nan_to_num(values, nan=UNKNOWN) for name, values in columns.items()}
 
 
 def matrix(

@@ -15,7 +15,7 @@ from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, features, model_files, prior, regression, rows
+from tileseer.model import cross_validation, features, model_files, prior, regression, rows, trees
 from tileseer.model.formula import Formula
 from tileseer.model.model import Model, write_table
 from tileseer.model.regression import Table
@@ -117,12 +117,12 @@ def table(
     matrix = features.compute(
         measurements.problems, measurements.candidates, of.problem, of.candidate, hardware, settings.features
     )
-    trees = start.booster if isinstance(start, Model) else None
+    known = start.booster if isinstance(start, Model) else None
     scores = None
     if isinstance(start, FormulaStart):
         formula = Formula(measurements.problems, measurements.candidates, hardware, start)
         scores = formula.score(of.problem, of.candidate)
-    return regression.table(of, matrix, chosen.names, chosen.categorical, settings, threads, trees, scores)
+    return regression.table(of, matrix, chosen.names, chosen.categorical, settings, threads, known, scores)
 
 
 def model_of(
@@ -136,7 +136,7 @@ def model_of(
     pool = measurements.candidates[offered].reset_index(drop=True)
     formula = start if isinstance(start, FormulaStart) else None
     spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula})
-    return Model(spec, booster, pool, hardware)
+    return Model(spec, trees.round_leaves(booster), pool, hardware)
 
 
 def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingParameters) -> FeatureSpec:
@@ -166,7 +166,7 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
 
 
 def _manifest(
-    measurements: Measurements, of: Rows, settings: TrainingParameters, trees: int, out_of_fold: pd.DataFrame,
+    measurements: Measurements, of: Rows, settings: TrainingParameters, count: int, out_of_fold: pd.DataFrame,
     start: Start,
 ) -> Manifest:  # fmt: skip
     trained = measurements.problems.iloc[np.unique(of.problem[of.learn])]
@@ -182,7 +182,7 @@ def _manifest(
         unique_problems=int(trained["problem_key"].nunique()),
         layer_families=int(trained["layer_family"].nunique()),
         candidates=len(measurements.candidates),
-        total_n_estimators=trees,
+        total_n_estimators=count,
         out_of_fold_efficiency=Summary.of(out_of_fold["efficiency"].to_numpy()),
         lightgbm=lightgbm.__version__,
         settings=settings.model_dump(mode="json"),

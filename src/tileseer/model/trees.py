@@ -1,6 +1,7 @@
 """Trees of a LightGBM model text: LightGBM's own, or where it is not installed the same scores, bit for bit, in NumPy.
 
-The text is LightGBM's documented save format. Trees are added up in their order in float64, as LightGBM does.
+The text is LightGBM's documented save format. Leaf values of our models are whole multiples of ``UNIT``: sums of them
+are exact, in whatever order and parts they are added.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from tileseer.core.errors import UserError
 if TYPE_CHECKING:
     import lightgbm
 
+UNIT = 2.0**-20
+"""What leaf values of a model are whole multiples of."""
 _ZERO = 1e-35
 """LightGBM's bound for what counts as zero."""
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
@@ -37,6 +40,19 @@ def load(text: str) -> lightgbm.Booster:
 def canonical(text: str) -> str:
     """The model text without the thread count, which does not belong to the model."""
     return re.sub(r"^\[num_threads: \d+\]$", "[num_threads: 0]", text, flags=re.MULTILINE)
+
+
+def rounded(value: float) -> float:
+    """The nearest whole multiple of ``UNIT``."""
+    return round(value / UNIT) * UNIT
+
+
+def round_leaves(booster: lightgbm.Booster) -> lightgbm.Booster:
+    """``booster``, whose leaf values become whole multiples of ``UNIT``."""
+    for number, tree in enumerate(parse(booster.model_to_string())):
+        for leaf, value in enumerate(tree.leaf):
+            booster.set_leaf_output(number, leaf, rounded(float(value)))
+    return booster
 
 
 @dataclass(frozen=True)
@@ -106,13 +122,14 @@ class Trees:
         return len(self._trees)
 
     def predict(
-        self, data: np.ndarray, num_iteration: int | None = None, num_threads: int = 1, pred_contrib: bool = False
-    ) -> np.ndarray:
-        """Sum of the first ``num_iteration`` trees (default: all) for each row of ``data`` [n, F], float64 [n]."""
+        self, data: np.ndarray, start_iteration: int = 0, num_iteration: int | None = None, num_threads: int = 1,
+        pred_contrib: bool = False,
+    ) -> np.ndarray:  # fmt: skip
+        """Sum of ``num_iteration`` trees (default: all) for each row of ``data`` [n, F], float64 [n]."""
         if pred_contrib:
             raise UserError("what the features contribute needs LightGBM: pip install 'tileseer[workflow]'")
         total = np.zeros(len(data))
-        for tree in self._trees[:num_iteration]:
+        for tree in self._trees[start_iteration:][:num_iteration]:
             total += tree.values(data)
         return total
 

@@ -1,17 +1,18 @@
-"""The served model: a few trees for every candidate, all trees for the candidates of the short lists.
+"""What a dispatcher runs: all trees of the model, but not for every candidate.
 
-The same steps run here with LightGBM and in the published C++ header, with the same bits: sums of trees in their
-order in float64; of equal scores the earlier candidate goes first.
+Candidates that the model never puts near the best on a training problem (all but the ``finalists``) are asked only
+where none of those can run. After a few trees, candidates that stand too far below the best sum leave, and so on in
+stages (``serving.stages``); the rest goes through all trees, so the score of a pick is the model's own.
+
+The same steps run here with LightGBM and in the published C++ header, with the same bits: leaf values are whole
+multiples of ``trees.UNIT``, so their sums are exact in every order; of equal scores the earlier candidate goes first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
 from tileseer.conv.problem import DIMS
@@ -19,28 +20,23 @@ from tileseer.families.family import Family
 from tileseer.families.feature_table import Columns
 from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import classes_verdicts, signature
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import features, trees
-from tileseer.model.trees import Tree
-
-if TYPE_CHECKING:
-    import lightgbm
+from tileseer.model import features
+from tileseer.model.model import Model
+from tileseer.serving.schema import Stage
 
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
-UNKNOWN = -1.0
 
 
 @dataclass(frozen=True)
 class Cascade:
-    """A served model of one operation with its pool; Q candidates."""
+    """A model of Q candidates with the order in which they are asked."""
 
+    model: Model
     family: Family
-    """Whose feature set is served, whatever the full model uses: its formulas go into the header."""
-    operation: Operation
-    hardware: Hardware
-    booster: lightgbm.Booster
-    short_lists: tuple[tuple[int, int], ...]
+    finalists: np.ndarray
+    """bool [Q]"""
+    stages: tuple[Stage, ...]
     candidates: Columns
     """What the features read of the pool: ``features.candidate_columns``."""
     kernel_classes: Columns
@@ -48,23 +44,12 @@ class Cascade:
     """The classes that the support rules tell apart, and the class of each candidate."""
 
     @classmethod
-    def of(
-        cls, operation: Operation, hardware: Hardware, booster: lightgbm.Booster,
-        short_lists: Sequence[Sequence[int]], pool: pd.DataFrame,
-    ) -> Cascade:  # fmt: skip
-        """Prepare a served model for its ``pool``, a table with the fields of its family's kernels."""
-        family = of_kernels(pool["kernel"].tolist())
-        kernel, classes = family.part("support").kernel_classes(pool, hardware.wave_size)
-        chosen = features.feature_set(family.features)
-        # Resources that a build does not know are a value of their own: trees of plain comparisons need numbers.
-        columns = {
-            name: np.nan_to_num(values, nan=UNKNOWN)
-            for name, values in chosen.candidate_columns(pool, hardware).items()
-        }
-        return cls(
-            family, operation, hardware, booster, tuple((int(trees), int(kept)) for trees, kept in short_lists),
-            columns, kernel, classes,
-        )  # fmt: skip
+    def of(cls, model: Model, finalists: np.ndarray, stages: tuple[Stage, ...]) -> Cascade:
+        """Prepare a model for its pool."""
+        family = of_kernels(model.pool["kernel"].tolist())
+        kernel, classes = family.part("support").kernel_classes(model.pool, model.hardware.wave_size)
+        columns = features.candidate_columns(model.pool, model.hardware, model.spec.feature_set)
+        return cls(model, family, finalists, stages, columns, kernel, classes)
 
     def supported(self, dims: np.ndarray) -> np.ndarray:
         """Which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
@@ -73,19 +58,21 @@ class Cascade:
 
     def rule_columns(self, columns: Columns) -> dict[str, np.ndarray]:
         """Columns that the support rules read of problems, from their dimensions and ``ndim`` by name."""
-        variant, dtype = self.operation.variant, self.operation.dtype
+        variant, dtype = self.model.spec.variant, self.model.spec.dtype
         problem = self.family.part("support").problem_columns(columns, variant, ELEMENT_BYTES[dtype])
         return problem | {"signature": signature(variant, dtype, columns["ndim"])}
 
     def problem_columns(self, columns: Columns) -> dict[str, np.ndarray]:
         """Columns that the features read of problems, from their dimensions and ``ndim`` by name."""
-        chosen = features.feature_set(self.family.features)
-        return chosen.problem_columns(columns, self.operation, self.hardware)
+        chosen = features.feature_set(self.model.spec.feature_set)
+        return chosen.problem_columns(columns, Operation.parse(self.model.spec.operation), self.model.hardware)
 
     def features(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """The features of pairs (rows of ``dims`` and of the pool), float32 [pairs, F]."""
-        columns = self.problem_columns(by_name(dims))
-        return features.matrix(columns, self.candidates, problem, candidate, self.hardware, self.family.features)
+        """The features of pairs (rows of ``dims`` and of the pool), [pairs, F]."""
+        columns, spec = self.problem_columns(by_name(dims)), self.model.spec
+        return features.matrix(
+            columns, self.candidates, problem, candidate, self.model.hardware, spec.feature_set, spec.feature_names
+        )
 
     def pick(self, dims: np.ndarray, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.
@@ -94,7 +81,7 @@ class Cascade:
         """
         candidate = np.full(len(dims), -1)
         score = np.full(len(dims), -np.inf)
-        step = max(1, BLOCK // max(1, len(self.classes)))
+        step = max(1, BLOCK // max(1, len(self.finalists)))
         for start in range(0, len(dims), step):
             block = dims[start : start + step]
             problem, best, value = self._ranked(block, allowed)
@@ -106,15 +93,35 @@ class Cascade:
         runs = self.supported(dims)
         if allowed is not None:
             runs &= allowed
-        problem, candidate = np.nonzero(runs)
+        problem, candidate = np.nonzero(asked(runs, self.finalists))
         if not len(problem):
             return problem, candidate, np.empty(0)
         matrix = self.features(dims, problem, candidate)
-        for count, kept in (*self.short_lists, (self.booster.num_trees(), 1)):
-            score = np.asarray(self.booster.predict(matrix, num_iteration=count, num_threads=1))
-            keep = _first(problem, score, kept)
+        score, done = np.zeros(len(problem)), 0
+        for stage in self.stages:
+            score += self.trees(matrix, done, stage.trees)
+            keep = np.flatnonzero(score >= best_of(problem, score) - stage.margin)
             problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
-        return problem, candidate, score
+            done = stage.trees
+        score += self.trees(matrix, done, self.model.booster.num_trees())
+        first = np.lexsort((-score, problem))[first_of(problem)]
+        return problem[first], candidate[first], score[first]
+
+    def trees(self, matrix: np.ndarray, first: int, end: int, threads: int = 1) -> np.ndarray:
+        """The sum of the trees from ``first`` to before ``end`` for each row of features, float64."""
+        if end <= first:
+            return np.zeros(len(matrix))
+        return np.asarray(
+            self.model.booster.predict(
+                matrix, start_iteration=first, num_iteration=end - first, num_threads=threads
+            )
+        )  # fmt: skip
+
+
+def asked(runs: np.ndarray, finalists: np.ndarray) -> np.ndarray:
+    """Which candidates are asked of problems, bool [n, Q]: finalists among ``runs``; all where there are none."""
+    narrowed = runs & finalists
+    return np.where(narrowed.any(axis=1)[:, None], narrowed, runs)
 
 
 def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
@@ -126,17 +133,12 @@ def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
     return columns | {"ndim": np.where(flat, 2, 3)}
 
 
-def _first(problem: np.ndarray, score: np.ndarray, count: int) -> np.ndarray:
-    """The rows of the ``count`` highest scores of each problem, in row order; ``problem`` is sorted."""
-    order = np.lexsort((np.arange(len(score)), -score, problem))
-    starts = np.flatnonzero(np.diff(problem, prepend=-1))
-    within = np.arange(len(problem)) - np.repeat(starts, np.diff(starts, append=len(problem)))
-    return np.sort(order[within < count])
+def first_of(problem: np.ndarray) -> np.ndarray:
+    """Which pairs are the first of their problem, bool; ``problem`` is sorted."""
+    return np.diff(problem, prepend=-1) != 0
 
 
-def trees_of(model: str) -> list[Tree]:
-    """The trees of a served model's text, which has plain comparisons only."""
-    found = trees.parse(model)
-    if not all(np.isin(tree.decision, (0, 2)).all() for tree in found):
-        raise ValueError("a served tree has a categorical or missing-value split; train it on complete numbers")
-    return found
+def best_of(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """The highest score of each pair's problem; ``problem`` is sorted."""
+    starts = np.flatnonzero(first_of(problem))
+    return np.repeat(np.maximum.reduceat(score, starts), np.diff(starts, append=len(problem)))

@@ -108,12 +108,12 @@ def literal(value: Any) -> str:
 
 def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, Operand], dict[str, np.ndarray]]:
     """The features ``wanted`` that need the problem, as symbols, and those of the candidates alone, [Q] each."""
-    chosen = features.feature_set(cascade.family.features)
+    chosen = features.feature_set(cascade.model.spec.feature_set)
     problem = cascade.problem_columns(_inputs())
     every = np.arange(len(cascade.classes))
     # One problem, at place 0, with every candidate.
     pairs = chosen.pairs(
-        _single(problem), _single(cascade.candidates), np.asarray(0), every, cascade.hardware.compute_units
+        _single(problem), _single(cascade.candidates), np.asarray(0), every, cascade.model.hardware.compute_units
     )
     moving: dict[str, Operand] = {f.name: f.values(problem).astype(FLOAT32) for f in chosen.problem if f.name in wanted}
     moving |= {f.name: f.values(pairs) for f in chosen.pair if f.name in wanted}

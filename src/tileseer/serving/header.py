@@ -1,62 +1,76 @@
-"""The C++17 header that picks a kernel: formulas, trees, candidates and rules of one served model."""
+"""The C++17 header that picks a kernel: formulas, trees, candidates and rules of one model."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import jinja2
-import lightgbm
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, INT32_MAX
+from tileseer.core.errors import UserError
 from tileseer.core.templates import mistakes_named
-from tileseer.gpu.hardware import Hardware
+from tileseer.model import trees
 from tileseer.model.schema import Origin
 from tileseer.model.trees import Tree
-from tileseer.serving.cascade import Cascade, trees_of
+from tileseer.serving.cascade import Cascade
 from tileseer.serving.formulas import Writer, feature_values, literal, rule_values
 
 TEMPLATE = "selector.hpp.j2"
 LANES = 8
-"""Candidates that walk down a tree side by side: what hides the latency of the loads."""
+"""Candidates whose features stand together, and walks down trees side by side: what hides the latency of the loads."""
+LARGEST = 2**16 - 1
+"""Of what a node holds in 16 bits."""
+WITHOUT_FORMULAS = ("reference",)
+"""Feature sets that the header cannot compute to the last bit: they have logarithms and codes without an order."""
 
 
-def render(
-    template: Path,
-    operation: Operation,
-    hardware: Hardware,
-    booster: lightgbm.Booster,
-    short_lists: Sequence[Sequence[int]],
-    pool: pd.DataFrame,
-    pruned: np.ndarray,
-    known: pa.Table,
-    origin: Origin,
-) -> str:
-    """The header of a served model; ``Cascade.of`` takes the same parts.
+def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> str:
+    """The header of a served model.
 
     ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems.table``, in its order.
     """
-    # Candidates of one dimensionality stand together: the loops run over those of the problem.
-    order = np.argsort(pool["ndim"].to_numpy(), kind="stable")
-    ordered = pool.iloc[order].reset_index(drop=True)
-    cascade = Cascade.of(operation, hardware, booster, short_lists, ordered)
+    chosen = cascade.model.spec.feature_set
+    if chosen in WITHOUT_FORMULAS:
+        return f'#error "C++ cannot compute the features of the set {chosen}: train with the set of the kernels"\n'
+    pool = cascade.model.pool
+    ndims = pool["ndim"].to_numpy()
+    # Those of one dimensionality stand together, and before the others those that are asked first.
+    order = np.lexsort((~cascade.finalists, ndims))
     position = np.argsort(order, kind="stable")
+    pools: list[tuple[int, ...]] = []
+    places: list[np.ndarray] = []
+    for ndim in (2, 3):
+        own = order[ndims[order] == ndim]
+        begin, first = sum(map(len, places)), int((ndims < ndim).sum())
+        pools.append((ndim, begin, first, int(cascade.finalists[own].sum()), len(own)))
+        # Whole groups of lanes: the last candidate fills up.
+        places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
+    padded = np.concatenate(places)
+    spread = Cascade.of(
+        replace(cascade.model, pool=pool.iloc[padded].reset_index(drop=True)),
+        cascade.finalists[padded], cascade.stages,
+    )  # fmt: skip
     known_dims = zip(*(known[name].to_pylist() for name in DIMS), strict=True)
     content = {
         **origin.model_dump(),
-        "operation": str(operation),
         "suffix": cascade.family.header_suffix,
-        "namespace": f"{operation}_{origin.arch}",
+        "namespace": f"{origin.operation}_{origin.arch}",
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,
-        "candidates": list(zip(ordered["kernel"], ordered["split_k"], order, map(literal, pruned[order]), strict=True)),
-        "short_lists": cascade.short_lists,
+        "unit": literal(trees.UNIT),
+        "candidates": list(
+            zip(
+                pool["kernel"].iloc[order], pool["split_k"].iloc[order], order, map(literal, pruned[order]), strict=True
+            )
+        ),
+        "pools": pools,
+        "stages": [(stage.trees, round(stage.margin / trees.UNIT)) for stage in cascade.stages],
         "known": list(zip(known_dims, position[known["row"].to_numpy()].tolist(), strict=True)),
-        **_features_and_trees(cascade, ordered["ndim"].to_numpy()),
-        **_rules(cascade),
+        **_features_and_trees(spread, max(map(len, places)) // LANES),
+        **_rules(spread),
     }
     with mistakes_named(template):
         environment = jinja2.Environment(
@@ -66,29 +80,26 @@ def render(
         return environment.from_string(template.read_text(encoding="utf-8")).render(content)
 
 
-def _features_and_trees(cascade: Cascade, ndims: np.ndarray) -> dict[str, object]:
+def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree asks for are computed."""
-    names = cascade.booster.feature_name()
-    trees = trees_of(cascade.booster.model_to_string())
-    used = sorted({int(feature) for tree in trees for feature in tree.feature})
+    names = cascade.model.booster.feature_name()
+    grown = _plain(trees.parse(cascade.model.text))
+    used = sorted({int(feature) for tree in grown for feature in tree.feature})
     row = {names[feature]: position for position, feature in enumerate(used)}
     moving, fixed = feature_values(cascade, list(row))
     writer = Writer("feature_table")
     body, paired = writer.loop({name: value for name, value in moving.items() if value.paired})
     single = {name: writer.problem(value) for name, value in moving.items() if not value.paired}
-    pools = [(int(n), int((ndims < n).sum()), int((ndims == n).sum())) for n in (2, 3)]
-    stride = max(1, -(-max(count for _, _, count in pools) // LANES)) * LANES
     return {
         "rows": len(row),
-        "stride": stride,
-        "pools": pools,
+        "groups": groups,
         "feature_tables": writer.tables,
         "feature_once": writer.once,
         "feature_body": body,
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
         "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in fixed.items()),
-        **_forest(trees, {feature: position * stride for position, feature in enumerate(used)}),
+        **_forest(grown, {feature: position for position, feature in enumerate(used)}),
     }
 
 
@@ -106,33 +117,48 @@ def _rules(cascade: Cascade) -> dict[str, object]:
     }
 
 
-def _forest(trees: Sequence[Tree], start_of: dict[int, int]) -> dict[str, object]:
-    """The nodes of all trees, breadth first: the right child stands behind the left one, a leaf leads to itself.
+def _plain(found: list[Tree]) -> list[Tree]:
+    """The trees, after making sure that they are what the header walks down."""
+    for tree in found:
+        if not np.isin(tree.decision, (0, 2)).all():
+            raise UserError("serving: a tree has a categorical or missing-value split; train it on complete numbers")
+        if (tree.leaf % trees.UNIT).any():
+            raise UserError(f"serving: leaf values are no multiples of {trees.UNIT}; train the model again")
+    return found
 
-    So a walk is the same number of steps for every candidate, without a branch.
+
+def _forest(found: Sequence[Tree], row_of: dict[int, int]) -> dict[str, object]:
+    """All trees, breadth first: at each node the number of its split, or -1 for a leaf.
+
+    Children stand in the order of their parents, so nothing else says where they are.
     """
-    nodes: list[tuple[str, int, int]] = []
-    leaves: list[str] = []
-    begins: list[int] = []
-    depths: list[int] = []
-    for tree in trees:
-        begin, depth = len(nodes), 0
-        queue = [(0 if len(tree.feature) else -1, 0)]
-        for child, steps in queue:
-            depth = max(depth, steps)
+    asked = [
+        [(row_of[int(f)], _below(t)) for f, t in zip(tree.feature, tree.threshold, strict=True)] for tree in found
+    ]  # fmt: skip
+    splits = sorted({split for of_tree in asked for split in of_tree})
+    number = {split: place for place, split in enumerate(splits)}
+    shape: list[int] = []
+    leaves: list[int] = []
+    sizes: list[int] = []
+    for tree, of_tree in zip(found, asked, strict=True):
+        queue = [0 if of_tree else -1]
+        for child in queue:
             if child < 0:
-                nodes.append(("std::numeric_limits<float>::infinity()", 0, len(nodes) - begin))
-                leaves.append(literal(float(tree.leaf[-1 - child])))
-                continue
-            nodes.append((literal(_below(tree.threshold[child])), start_of[int(tree.feature[child])], len(queue)))
-            leaves.append("0")
-            queue += [(int(tree.left[child]), steps + 1), (int(tree.right[child]), steps + 1)]
-        begins.append(begin)
-        depths.append(depth)
-    return {"nodes": nodes, "leaves": leaves, "trees": list(zip(begins, depths, strict=True))}
+                shape.append(-1)
+                leaves.append(round(float(tree.leaf[-1 - child]) / trees.UNIT))
+            else:
+                shape.append(number[of_tree[child]])
+                queue += [int(tree.left[child]), int(tree.right[child])]
+        sizes.append(len(queue))
+    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or len(row_of) * LANES > LARGEST:
+        raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
+    return {
+        "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in splits],
+        "shape": shape, "leaves": leaves, "tree_sizes": sizes,
+    }  # fmt: skip
 
 
-def _below(threshold: float) -> np.float32:
+def _below(threshold: float) -> float:
     """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
     near = np.float32(threshold)
-    return near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf))
+    return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))

@@ -9,8 +9,15 @@ from tileseer.core.documents import Document
 from tileseer.model.schema import FeatureSetName, Origin, Summary
 
 _Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
-ShortList = Annotated[list[_Positive], Field(min_length=2, max_length=2)]
-"""After so many trees, only so many candidates with the highest sums go on."""
+
+
+class Stage(Document):
+    """A place in the trees where candidates leave."""
+
+    trees: _Positive
+    """After so many."""
+    margin: Annotated[float, Field(ge=0)]
+    """Those whose sum is further than this below the best one's."""
 
 
 class NoEstimates(Document):
@@ -79,11 +86,13 @@ class Cost(Document):
 
 
 class Serving(Origin):
-    """The served model and its figures."""
+    """How the model is served, and its figures."""
 
     feature_set: FeatureSetName
     trees: int
-    short_lists: list[ShortList]
+    finalists: list[Annotated[int, Field(ge=0, le=INT32_MAX)]]
+    """Rows of ``candidates.parquet`` that are asked first; the others only where none of these can run."""
+    stages: list[Stage]
     known_problems: int
     validation: Cost | None
     """None where no problems were set aside: the served model has learnt from all of them."""

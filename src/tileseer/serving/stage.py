@@ -1,22 +1,21 @@
 """The serving stage: what a dispatcher runs of a trained model.
 
-Small model, C++ header, known problems, kernel list and figures of one operation.
+C++ header, known problems, kernel list and figures of one operation.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import lightgbm
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from tileseer.conv import layers as layer_tables
-from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
 from tileseer.dataset import efficiency
 from tileseer.dataset import schema as datasets
@@ -27,8 +26,8 @@ from tileseer.gpu.hardware import target
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
-from tileseer.serving import distillation, guarantee, header, kernel_set, known_problems, schema
-from tileseer.serving.cascade import Cascade, by_name
+from tileseer.serving import cascade, guarantee, header, kernel_set, known_problems, schema, stages
+from tileseer.serving.cascade import Cascade
 from tileseer.settings.model import ServingParameters, ServingSettings
 from tileseer.validation import ranking
 
@@ -37,8 +36,6 @@ from tileseer.validation import ranking
 class Served:
     """What the stage writes."""
 
-    model: str
-    """LightGBM text."""
     header: str
     known: pa.Table
     kernels: schema.Kernels
@@ -47,7 +44,6 @@ class Served:
 
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
-        write_text(folder / model_files.SERVED_MODEL, self.model, sealed=True)
         write_text(folder / model_files.SELECTOR, self.header, sealed=True)
         documents.write(folder / model_files.KERNELS, self.kernels)
         documents.write(folder / model_files.SERVING, self.figures)
@@ -65,7 +61,7 @@ def serve(
     threads: int,
     settings: Settings,
 ) -> tuple[Served, str]:
-    """Small model, C++ header, known problems and kernel list of a trained model; and a line about them."""
+    """C++ header, known problems, kernel list and figures of a trained model; and a line about them."""
     measurements = datasets.load(dataset)
     served = build(
         measurements,
@@ -109,23 +105,17 @@ def build(
     ``out_of_fold`` calibrates the guarantee, by family of ``networks`` (network to family); ``coefficients`` are
     published: kernels outside the pool can be scored.
     """
-    operation, pool = Operation.parse(measurements.operation), model.pool
+    pool = model.pool
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
-    untrained = Cascade.of(operation, model.hardware, model.booster, settings.short_lists, pool)
-
-    def full_model(problems: np.ndarray) -> np.ndarray:
-        table = pd.DataFrame(by_name(problems)).assign(variant=operation.variant, dtype=operation.dtype)
-        return model.scores(table, threads)
-
-    scores = full_model(dims)
+    scores = model.scores(measurements.problems, threads)
     runs = np.isfinite(scores)
     training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
-    added = distillation.augmentation(dims[training], settings.augmented, settings.seed)
-    lessons = np.concatenate([dims[training], added]), np.concatenate([scores[training], full_model(added)])
-    able = np.isfinite(lessons[1]).any(axis=1)
-    text = distillation.distill(untrained, lessons[0][able], lessons[1][able], settings, threads)
-    quick = lightgbm.Booster(model_str=text)
-    served = Cascade.of(operation, model.hardware, quick, settings.short_lists, pool)
+    if not training.any():
+        raise UserError(f"{measurements.operation}: no candidate can run a training problem; there is nothing to serve")
+    chosen = stages.finalists(scores[training])
+    whole = Cascade.of(model, chosen, ())
+    asked = cascade.asked(runs[training], chosen)
+    served = replace(whole, stages=stages.calibrated(whole, dims[training], asked, settings.walks, threads))
     achieved = efficiency.grid(measurements, np.arange(len(dims)))[:, ranking.positions(measurements, model)]
     origin = Origin.of(measurements)
     kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
@@ -136,17 +126,15 @@ def build(
     unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
     estimates = served.family.has("resources") and served.family.part("resources").FORMULAS
     return Served(
-        model=text,
-        header=header.render(
-            template, operation, model.hardware, quick, settings.short_lists, pool, own, known, origin
-        ),
+        header=header.render(template, served, own, known, origin),
         known=known,
         kernels=kernels,
         figures=schema.Serving(
             **origin.model_dump(),
-            feature_set=served.family.features,
-            trees=quick.num_trees(),
-            short_lists=settings.short_lists,
+            feature_set=model.spec.feature_set,
+            trees=model.booster.num_trees(),
+            finalists=np.flatnonzero(chosen).tolist(),
+            stages=list(served.stages),
             known_problems=known.num_rows,
             validation=_cost(unseen, dims, scores, runs, served, own, achieved) if set_aside else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),

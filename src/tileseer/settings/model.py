@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from tileseer.settings.section import OnlySet, RelativePath, Section
 
@@ -93,38 +93,17 @@ class ValidationSettings(Section):
 
 
 class ServingParameters(Section):
-    """How the model is made small and fast, and how its kernel list and guarantees are found."""
+    """How much a pick may cost, and how few kernels are enough."""
 
-    trees: int = Field(96, ge=1)
-    """Trees of the served model."""
-    num_leaves: int = Field(63, ge=2, le=256)
-    """Leaves of a tree."""
-    max_depth: int = Field(8, ge=1, le=16)
-    """Depth of a tree: each costs every candidate that many steps."""
-    augmented: int = Field(800, ge=0)
-    """Problems near the training ones that the full model labels for the small one; none of them is measured."""
-    short_lists: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field([[8, 32], [24, 8]])
-    """Pairs [trees, candidates]: after so many trees only so many candidates with the highest sums go on."""
+    walks: int = Field(3000, ge=1)
+    """Walks down a tree that a pick may take on the mean, which is its time. With fewer, candidates leave the search
+    earlier."""
     pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
     """Mean efficiency that the pruned kernel set may lose on the training problems."""
-    seed: int = Field(1, ge=0, le=2**31 - 1)
-    """Seed of the draw of rows and of the trees."""
-
-    @model_validator(mode="after")
-    def _short_lists_shrink(self) -> ServingParameters:
-        trees = [entry[0] for entry in self.short_lists]
-        kept = [entry[1] for entry in self.short_lists]
-        if (
-            min([*trees, *kept], default=1) < 1
-            or [*trees, self.trees] != sorted({*trees, self.trees})
-            or kept != sorted(set(kept), reverse=True)
-        ):
-            raise ValueError(f"short_lists need rising trees below trees = {self.trees} and falling candidates")
-        return self
 
 
 class ServingSettings(Section):
-    """The small model that a dispatcher runs, and what is published beside it."""
+    """What a dispatcher runs, and what is published beside it."""
 
     overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
-    """Single parameters of serving, for a smaller or larger served model or kernel list."""
+    """Single parameters of serving, for a faster pick or a smaller kernel list."""

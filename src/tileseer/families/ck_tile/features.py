@@ -27,7 +27,7 @@ _CANDIDATE = (
     ),
     *gemm.SPLIT_K,
     *(
-        Feature(name, "code", meaning, column(name), categorical=True)
+        Feature(name, "code", meaning, column(name))
         for name, meaning in (
             ("pipeline", "main loop; position in kernel.PIPELINES, aliases joined"),
             ("specialization", "filter specialisation; position in kernel.SPECIALIZATIONS"),

@@ -14,7 +14,7 @@ OWN = (
     *raw("1", stages="depth of the copy pipeline", swizzle="tiles of n that neighbouring blocks share"),
     *raw("1", analytic="the iterator computes every address anew, 0 or 1"),
     *raw("1", any_stride="an input gradient that is written for every stride, 0 or 1"),
-    Feature("group_mode", "code", "position in kernel.GROUPS", lambda c: c["group_mode"], categorical=True),
+    Feature("group_mode", "code", "position in kernel.GROUPS", lambda c: c["group_mode"]),
 )
 
 
