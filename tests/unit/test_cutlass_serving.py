@@ -37,7 +37,10 @@ def published(request, tmp_path_factory):
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     parquet.write(table.filter(numbers % 16 == 0), folder / "dataset.parquet")
     data = schema.load(folder / "dataset.parquet")
-    trained = trainer.train(data, H200, SETTINGS)
+    # That of bwd_data has trees alone.
+    start = "none" if request.param == "bwd_data_bf16" else "formula"
+    settings = SETTINGS.model_copy(update={"prior": start})
+    trained = trainer.train(data, H200, settings, coefficients=samples.coefficients())
     training = folder / "training"
     trained.save(training)
     model = Model.read(training)

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tileseer.conv.operation import ELEMENT_BYTES, Operation
-from tileseer.conv.problem import DIMS
+from tileseer.conv.problem import DIMS, Problem, frame
+from tileseer.devices.timing import PROBLEM_TERMS
 from tileseer.families.family import Family
 from tileseer.families.feature_table import Columns
 from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.model import features
+from tileseer.model.formula import Formula
 from tileseer.model.model import Model
 from tileseer.serving.schema import Stage
 
@@ -42,6 +44,8 @@ class Cascade:
     kernel_classes: Columns
     classes: np.ndarray
     """The classes that the support rules tell apart, and the class of each candidate."""
+    formula: Formula | None
+    """What scores start from."""
 
     @classmethod
     def of(cls, model: Model, finalists: np.ndarray, stages: tuple[Stage, ...]) -> Cascade:
@@ -49,7 +53,11 @@ class Cascade:
         family = of_kernels(model.pool["kernel"].tolist())
         kernel, classes = family.part("support").kernel_classes(model.pool, model.hardware.wave_size)
         columns = features.candidate_columns(model.pool, model.hardware, model.spec.feature_set)
-        return cls(model, family, finalists, stages, columns, kernel, classes)
+        formula = None
+        if model.spec.formula is not None:
+            any_problem = frame([Problem.from_dims(model.spec.variant, model.spec.dtype)])
+            formula = Formula(any_problem, model.pool, model.hardware, model.spec.formula)
+        return cls(model, family, finalists, stages, columns, kernel, classes, formula)
 
     def supported(self, dims: np.ndarray) -> np.ndarray:
         """Which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
@@ -74,6 +82,14 @@ class Cascade:
             columns, self.candidates, problem, candidate, self.model.hardware, spec.feature_set, spec.feature_names
         )
 
+    def start(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+        """What the trees of pairs are added to, float64."""
+        if self.formula is None:
+            return np.zeros(len(problem))
+        columns = self.problem_columns(by_name(dims))
+        of_problem = {name: columns[name].astype(np.float32)[problem] for name in PROBLEM_TERMS}
+        return self.formula.score_of(of_problem, {name: v[candidate] for name, v in self.formula.kernel.items()})
+
     def pick(self, dims: np.ndarray, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.
 
@@ -97,7 +113,7 @@ class Cascade:
         if not len(problem):
             return problem, candidate, np.empty(0)
         matrix = self.features(dims, problem, candidate)
-        score, done = np.zeros(len(problem)), 0
+        score, done = self.start(dims, problem, candidate), 0
         for stage in self.stages:
             score += self.trees(matrix, done, stage.trees)
             keep = np.flatnonzero(score >= best_of(problem, score) - stage.margin)

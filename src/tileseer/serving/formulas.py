@@ -1,12 +1,13 @@
 """The formulas of features and support rules as C++ statements, from running the Python ones on symbols."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
+from tileseer.devices.timing import PROBLEM_TERMS
 from tileseer.families.feature_table import Columns
 from tileseer.model import features
 from tileseer.serving.cascade import Cascade
@@ -84,8 +85,8 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
     if name == "where":
         return "{} ? {} : {}".format(*operands)
     calls = {
-        "minimum": "least", "maximum": "largest", "ceil": "round_up", "sqrt": "std::sqrt", "gcd": "std::gcd",
-        "cast": f"static_cast<{dtype}>",
+        "minimum": "least", "maximum": "largest", "ceil": "round_up", "floor": "round_down", "sqrt": "std::sqrt",
+        "gcd": "std::gcd", "cast": f"static_cast<{dtype}>",
     }  # fmt: skip
     if name in calls:
         return f"{calls[name]}({', '.join(operands)})"
@@ -122,6 +123,15 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
         name: np.broadcast_to(value, every.shape) for name, value in moving.items() if not isinstance(value, Symbol)
     }
     return {name: value for name, value in moving.items() if isinstance(value, Symbol)}, fixed
+
+
+def start_value(cascade: Cascade) -> Symbol | None:
+    """The microseconds of the formula that scores start from."""
+    if cascade.formula is None:
+        return None
+    problem = _single(cascade.problem_columns(_inputs()))
+    time = cascade.formula.microseconds({name: problem[name] for name in PROBLEM_TERMS}, cascade.formula.kernel)
+    return cast(Symbol, time)
 
 
 def rule_values(cascade: Cascade) -> tuple[list[Operand], np.ndarray]:

@@ -15,11 +15,12 @@ from tileseer.model import trees
 from tileseer.model.schema import Origin
 from tileseer.model.trees import Tree
 from tileseer.serving.cascade import Cascade
-from tileseer.serving.formulas import Writer, feature_values, literal, rule_values
+from tileseer.serving.formulas import Writer, feature_values, literal, rule_values, start_value
 
 TEMPLATE = "selector.hpp.j2"
 LANES = 8
 """Candidates whose features stand together, and walks down trees side by side: what hides the latency of the loads."""
+START = "start"
 LARGEST = 2**16 - 1
 """Of what a node holds in 16 bits."""
 WITHOUT_FORMULAS = ("reference",)
@@ -88,7 +89,12 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
     row = {names[feature]: position for position, feature in enumerate(used)}
     moving, fixed = feature_values(cascade, list(row))
     writer = Writer("feature_table")
-    body, paired = writer.loop({name: value for name, value in moving.items() if value.paired})
+    of_pairs = {name: value for name, value in moving.items() if value.paired}
+    start = start_value(cascade)
+    if start is not None:
+        # The formula's time stands behind the features that the trees read.
+        row[START], of_pairs[START] = len(row), start
+    body, paired = writer.loop(of_pairs)
     single = {name: writer.problem(value) for name, value in moving.items() if not value.paired}
     return {
         "rows": len(row),
@@ -99,6 +105,7 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
         "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in fixed.items()),
+        "start": None if cascade.formula is None else (row[START], literal(cascade.formula.weight)),
         **_forest(grown, {feature: position for position, feature in enumerate(used)}),
     }
 

@@ -42,7 +42,7 @@ def calibrated(cascade: Cascade, dims: np.ndarray, asked: np.ndarray, walks: flo
     for start in range(0, len(problem), BLOCK):
         part = slice(start, start + BLOCK)
         matrix, done = cascade.features(dims, problem[part], candidate[part]), 0
-        total = np.zeros(len(matrix))
+        total = cascade.start(dims, problem[part], candidate[part])
         for number, end in enumerate(ends):
             total = sums[number, part] = total + cascade.trees(matrix, done, end, threads)
             done = end

@@ -25,8 +25,8 @@ FLOAT64: Dtype = np.dtype("float64")
 UFUNCS = frozenset(
     {
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "gcd", "minimum", "maximum", "ceil",
-        "sqrt", "negative", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "bitwise_and",
-        "bitwise_or", "invert",
+        "floor", "sqrt", "negative", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
+        "bitwise_and", "bitwise_or", "invert",
     }
 )  # fmt: skip
 """What the C++ selector can compute to the last bit: IEEE operations and exact integer arithmetic."""
@@ -66,6 +66,9 @@ class Symbol(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Operand, **options: object) -> Symbol:
         name = ufunc.__name__
+        if inputs and options.get("out") == (inputs[0],):
+            # ``x *= y`` gives ``x`` another value.
+            del options["out"]
         if method != "__call__" or options or name not in UFUNCS:
             raise UserError(
                 f"serving: a feature or rule uses numpy.{name}, which the C++ selector does not have; "
@@ -80,6 +83,9 @@ class Symbol(NDArrayOperatorsMixin):
     ) -> Operand:
         if function is np.ones_like and not options:
             return self.dtype.type(1)
+        if function is np.clip and len(arguments) == 3 and not options:
+            value, low, high = arguments
+            return np.minimum(np.maximum(value, low), high)
         if function is np.where and len(arguments) == 3 and not options:
             condition, yes, no = arguments
             dtype = np.result_type(*(value.dtype if isinstance(value, Symbol) else value for value in (yes, no)))
