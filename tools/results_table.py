@@ -33,16 +33,17 @@ def main() -> None:
 
 def rows(report: Validation) -> list[tuple[str, Summary, Intervals, str]]:
     """What is shown of a report: name, figures, their intervals, and points of mean behind the model."""
-    found = [("**the model**", report.efficiency, report.interval, "")]
+    judged = report.leave_layer_out or report
+    found = [("**the model**", judged.efficiency, judged.interval, "")]
     if theirs := report.reference_trainer:
         low, high = theirs.ahead.interval
         behind = f"{theirs.ahead.mean:.2f} ({low:.2f} to {high:.2f})"
         found.append(("reference trainer", theirs.efficiency, theirs.interval, behind))
     single = report.baselines["best_single_kernel"].efficiency
-    found.append(("best single kernel", single, {}, f"{report.efficiency.mean - single.mean:.2f}"))
+    found.append(("best single kernel", single, {}, f"{judged.efficiency.mean - single.mean:.2f}"))
     for name, text in FLOORS.items():
         if floor := getattr(report.noise_floor, name):
-            behind = f"{report.efficiency.mean - floor.efficiency.mean:.2f}"
+            behind = f"{judged.efficiency.mean - floor.efficiency.mean:.2f}"
             found.append((text, floor.efficiency, floor.interval, behind))
     return found
 

@@ -82,6 +82,7 @@ def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fre
     assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
     manifest = json.loads(fresh.read(f"results/training/{arch}/{OPERATION}/train_manifest.json"))
     assert manifest["unique_problems"] == 185
+    assert "10cdca2d64d1193f936e9bc2dca8338f17938e67" in manifest["source"]
     page = fresh.read(f"results/reports/{arch}.html")
     assert b"recorded" in page and b"10cdca2d64d1193f936e9bc2dca8338f17938e67" in page
     (fresh.folder / "p.csv").write_text("problem_idx,N,C,K,Hi,Wi,Y,X\n7,2,64,64,56,56,3,3\n9,1,256,512,14,14,1,1\n")
@@ -90,11 +91,18 @@ def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fre
     (fresh.folder / "k.txt").write_text("\n".join(names) + "\n")
     options = ["--problems", "p.csv", "--kernels", "k.txt", "--out", "s.parquet"]
     run_main = "import sys; from tileseer.cli.main import main; sys.exit(main())"
-    run = subprocess.run(
-        [sys.executable, "-c", run_main, "score", "--model", f"results/models/{arch}", *options],
-        cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
+
+    def tileseer(*arguments):
+        run = subprocess.run(
+            [sys.executable, "-c", run_main, *arguments],
+            cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    shown = tileseer("select", f"results/models/{arch}", "--problem", "N=2,C=64,K=64,Hi=56,Wi=56,Y=3,X=3")
+    assert "device kind: recorded" in shown and "10cdca2d64d1193f936e9bc2dca8338f17938e67" in shown
+    tileseer("score", "--model", f"results/models/{arch}", *options)
     scores = pq.read_table(fresh.folder / "s.parquet").to_pandas()
     assert len(scores) == 8 and scores["in_pool"].all() and set(scores["device_kind"]) == {"recorded"}
     both = scores[scores["kernel"].str.endswith("compv4")].groupby("problem_idx")["score"]
