@@ -4,6 +4,7 @@ import dataclasses
 
 import learning_samples as samples
 import numpy as np
+import pandas as pd
 import pytest
 
 from tileseer.conv import problem
@@ -102,6 +103,27 @@ def test_the_best_single_kernel_is_chosen_on_training_problems_alone():
     baseline = report(data, np.zeros((4, 2)))["baselines"]["best_single_kernel"]
     assert baseline["candidates"] == {"2d": data.candidates["candidate"][0]}
     assert baseline["efficiency"]["mean"] == 15.0
+
+
+def test_the_fixed_order_falls_back_where_its_first_kernel_cannot_run():
+    split = ["train", "train", "train", "validation", "validation"]
+    data = samples.table_of([[10, 9, 1], [10, 9, 1], [NAN, 1, 10], [10, 5, 1], [NAN, 5, 10]], split, ndim=2)
+    supported = [[1, 1, 1], [1, 1, 1], [0, 1, 1], [1, 1, 1], [0, 1, 1]]
+    found = report(data, np.zeros((5, 3)), supported=supported)["baselines"]
+    assert found["best_single_kernel"]["efficiency"]["mean"] < found["fixed_order"]["efficiency"]["mean"] == 100.0
+
+
+def test_a_layer_counts_for_every_network_that_has_it():
+    data = held_out([[1, 1], [10, 20]])
+    key, own = data.problems["problem_key"].iloc[1], data.problems["network"].iloc[1]
+    table = {"problem_key": [key], "network": ["other"], "run": ["r"], "layer": ["l"], "occurrences": [1],
+             "flop_share": [1.0], "nearest_training": [1.0]}  # fmt: skip
+    supported = np.ones((2, 2), bool)
+    found = evaluation.evaluate(
+        data, np.zeros((2, 2)), supported, samples.product(), uses=pd.DataFrame(table), training_networks=["other"]
+    )
+    assert {name: part.n_problems for name, part in found.by_network.items()} == {own: 1, "other": 1}
+    assert found.by_network["other"].in_training
 
 
 def test_the_random_choice_is_an_expectation():

@@ -162,7 +162,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
                 {"share": 5.0, "pairs": 50, "with_prior": learnt(85.0), "without_prior": learnt(60.5)},
             ],
         },
-        "by_network": {name: stratum(5, mean) for name, mean in networks.items()},
+        "by_network": {name: stratum(5, mean) | {"in_training": False} for name, mean in networks.items()},
         "baselines": {
             "best_single_kernel": {"meaning": "one for all", "candidates": {"2d": "k"}, **of(62.75), **floors},
             "random_supported": {"meaning": "any", **of(33.5), **floors},

@@ -217,7 +217,9 @@ def dimensions(result: OperationResult) -> Iterable[Row]:
 @each_operation("Efficiency by network")
 def networks(result: OperationResult) -> Iterable[Row]:
     """Efficiency on each network."""
-    return _strata(result.validation.by_network)
+    strata = result.validation.by_network
+    for row, stratum in zip(_strata(strata), strata.values(), strict=True):
+        yield {**row, "other layers train": "yes" if stratum.in_training else "no"}
 
 
 @each_operation("Efficiency by octaves to the nearest training problem")

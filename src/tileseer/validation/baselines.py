@@ -1,4 +1,4 @@
-"""Choosing without a model: the best single kernel, a random supported one, and a rule that an engineer would write."""
+"""Choosing without a model: one kernel, a fixed order of kernels, a random one, and a rule that an engineer would write."""
 
 from typing import Any
 
@@ -15,6 +15,10 @@ from tileseer.validation.schema import Baseline, Selectors
 
 BEST_SINGLE = "the candidate with the best mean efficiency on the training problems, one a dimensionality"
 ONE_A_FOLD = f"{BEST_SINGLE} and fold"
+FIXED_ORDER = (
+    "the first candidate of a fixed order that can run the problem: that with the best mean efficiency on the training "
+    "problems, then the best on those that it cannot run, and so on; one order a dimensionality"
+)
 RANDOM = "expectation over the supported candidates of each problem"
 HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
 
@@ -29,6 +33,10 @@ def of(
     singles, names = zip(*(_best_single(scored.measurements, supported, scored.fold != f) for f in folds), strict=True)
     fixed = np.stack(singles)[fold, scored.problems["ndim"].to_numpy()]
     single = {"candidates": names[0]} if len(folds) == 1 else {}
+    orders = [_fixed_order(scored.measurements, supported, scored.fold != f) for f in folds]
+    first = np.full(len(scored.rows), -1)
+    for row, (of_fold, ndim) in enumerate(zip(fold, scored.problems["ndim"], strict=True)):
+        first[row] = next((one for one in orders[of_fold].get(ndim, []) if scored.pool[row, one]), -1)
     expected = possible.sum(axis=1) / np.maximum(scored.pool.sum(axis=1), 1)
 
     def baseline(meaning: str, values: np.ndarray, **more: Any) -> Baseline:
@@ -36,6 +44,7 @@ def of(
 
     found = {
         "best_single_kernel": baseline(BEST_SINGLE if single else ONE_A_FOLD, possible[everything, fixed], **single),
+        "fixed_order": baseline(FIXED_ORDER, np.where(first >= 0, possible[everything, first], 0.0)),
         "random_supported": baseline(RANDOM, expected),
     }
     # Of a solver that picks its own kernels, no tile is known.
@@ -72,6 +81,21 @@ def _best_single(
         chosen[ndim] = int(np.argmax(mean))
         names[f"{ndim}d"] = str(measurements.candidates["candidate"].iloc[chosen[ndim]])
     return chosen, names
+
+
+def _fixed_order(measurements: Measurements, supported: np.ndarray, used: np.ndarray) -> dict[int, list[int]]:
+    """Candidate rows in order of preference, by ndim, chosen on the problems ``used`` (bool [P]) alone."""
+    training = np.flatnonzero(used & (efficiency.problem_best(measurements) > 0))
+    achieved, able = efficiency.grid(measurements, training), supported[training]
+    dimensions = measurements.problems["ndim"].to_numpy()[training]
+    orders: dict[int, list[int]] = {}
+    for ndim in sorted(set(dimensions.tolist())):
+        order = orders[ndim] = []
+        left = dimensions == ndim
+        while (total := np.where(able[left], achieved[left], 0.0).sum(axis=0)).any():
+            order.append(int(total.argmax()))
+            left = left & ~able[:, order[-1]]
+    return orders
 
 
 def hand_rule(measurements: Measurements, rows: np.ndarray, hardware: Hardware) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The validation report of a ranking: how well it chooses on problems that it has never seen."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def evaluate(
     reference: np.ndarray | None = None,
     uses: pd.DataFrame | None = None,
     fold: np.ndarray | None = None,
+    training_networks: Collection[str] = (),
 ) -> schema.Validation:
     """Validation report of a ranking.
 
@@ -38,6 +40,7 @@ def evaluate(
     the times are its; ``model`` made the scores: its worst picks are then explained; ``reference`` are the
     scores of the reference's trainer, shaped as ``scores``. ``uses`` (columns of ``problem_table.USES``) names the
     problems of each run of a network; with it the report has what the picks cost them.
+    ``training_networks`` have layers that train, beside those that own training problems.
     ``fold`` (``ranking.Scored``) says where layers were left out in turn; else problems with split ``validation`` are.
     """
     scored = ranking.score(measurements, scores, supported, fold)
@@ -61,6 +64,8 @@ def evaluate(
         best = efficiency.problem_best(measurements)[scored.rows]
         parts["end_to_end"] = end_to_end.of_runs(uses, keys, gflop, best, scored.picked, floor.selectors())
         parts["by_distance"] = end_to_end.by_distance(uses, keys, lambda part: _stratum(scored, floor, part))
+    floors = noise_floor.report(floor, scored)
+    perfect = floors.perfect_model
     return schema.Validation(
         operation=measurements.operation,
         arch=measurements.arch,
@@ -72,13 +77,14 @@ def evaluate(
         mean_pool_size=round(float(scored.pool.sum(axis=1).mean()), 2),
         **ranking.metrics(scored.ranked),
         interval_level=bootstrap.LEVEL,
-        noise_floor=noise_floor.report(floor, scored),
+        noise_floor=floors,
+        of_perfect_model=perfect and efficiency.percent(scored.picked.mean() * 100 / perfect.efficiency.mean),
         ties=ties.report(tied, scored.picks, measurements.between_runs),
         oracle=_oracle(scored),
         pipelines=_pipelines(scored),
         by_ndim=_strata(scored, floor, problems["ndim"].astype(str) + "d"),
         by_layer_kind=_strata(scored, floor, layer_kinds(problems)),
-        by_network=_strata(scored, floor, problems["network"]),
+        by_network=_by_network(scored, floor, uses, {*training["network"], *training_networks}),
         by_distance_to_training={
             name: _stratum(scored, floor, part) for name, part in novelty.quarters().items() if part.any()
         },
@@ -108,6 +114,22 @@ def layer_kinds(problems: pd.DataFrame) -> pd.Series:
 
 def _strata(scored: Scored, floor: Floor, labels: pd.Series) -> dict[str, schema.Stratum]:
     return {str(label): _stratum(scored, floor, (labels == label).to_numpy()) for label in sorted(set(labels))}
+
+
+def _by_network(
+    scored: Scored, floor: Floor, uses: pd.DataFrame | None, training: Collection[str]
+) -> dict[str, schema.NetworkStratum]:
+    """Figures of each network; ``uses`` says which problems several networks need, else each has the one it names."""
+    named = scored.problems[["problem_key", "network"]]
+    if uses is not None:
+        named = pd.concat([named, uses[["problem_key", "network"]]]).drop_duplicates()
+    keys = scored.problems["problem_key"]
+    parts = {str(name): keys.isin(own).to_numpy() for name, own in named.groupby("network")["problem_key"]}
+    return {
+        name: schema.NetworkStratum(**dict(_stratum(scored, floor, part)), in_training=name in training)
+        for name, part in sorted(parts.items())
+        if part.any()
+    }
 
 
 def _stratum(scored: Scored, floor: Floor, part: np.ndarray) -> schema.Stratum:

@@ -117,6 +117,13 @@ class Stratum(Document):
     noise_floor: Selectors[Summary]
 
 
+class NetworkStratum(Stratum):
+    """The picks of the problems that a network needs; a layer counts for every network that has it."""
+
+    in_training: bool
+    """Whether other layers of the network, or a layer that it shares, are training problems."""
+
+
 class _Class(Document):
     above: float | None
     up_to: float | None
@@ -299,12 +306,14 @@ class Validation(Ranking, _Scope):
 
     interval_level: int
     noise_floor: NoiseFloor
+    of_perfect_model: float | None = None
+    """The mean efficiency over that of a perfect model, percent: what to quote of simulated times."""
     ties: Ties
     oracle: Oracle
     pipelines: dict[str, PipelineCount]
     by_ndim: dict[str, Stratum]
     by_layer_kind: dict[str, Stratum]
-    by_network: dict[str, Stratum]
+    by_network: dict[str, NetworkStratum]
     by_distance_to_training: dict[str, Stratum]
     baselines: dict[str, Baseline]
     reference_trainer: ReferenceTrainer | None = None

@@ -38,15 +38,18 @@ def report(
     if baseline:
         reference, _ = ranking.rank_pool(measurements, model.with_trees_of(baseline), threads)
     runs = parquet.read(uses).to_pandas()
-    found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, model, reference, runs)
+    known = layer_tables.read(layers) if layers else []
+    trained = {layer.network for layer in known if layer.split == "train"}
+    found = evaluation.evaluate(
+        measurements, scores, offered, hardware, simulated, model, reference, runs, training_networks=trained
+    )
     # The problems of all comparisons are the same, so their floors are.
     floor = {"noise_floor": found.baselines["best_single_kernel"].noise_floor}
     more: dict[str, Any] = {}
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if "leave_network_out" in settings.studies and not fitted.prior_folder:
-        families = layer_tables.families(layer_tables.read(layers)) if layers else {}
         left_out = leave_out.by_network(
-            measurements, hardware, fitted, leave_out.FOLDS, threads, families, model.spec.formula
+            measurements, hardware, fitted, leave_out.FOLDS, threads, layer_tables.families(known), model.spec.formula
         )
         more["leave_network_out"] = left_out.model_copy(update=floor)
     if fitted.prior_folder:
@@ -70,4 +73,5 @@ def summary(report: Validation) -> str:
         f"efficiency mean {found.mean} %, median {found.median} %, p10 {found.p10} %, "
         f"min {found.min} %, top-1 {report.top1} %; {floor} would have mean "
         f"{report.noise_floor.best.efficiency.mean} %"
+        + ("" if report.of_perfect_model is None else f", of which that is {report.of_perfect_model} %")
     )
