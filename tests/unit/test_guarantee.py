@@ -94,7 +94,9 @@ def test_coverage_counts_sets_that_hold_a_near_best_candidate():
     achieved = np.array([[0.5, 1.0, 0.2], [1.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
     found = {
         entry.confidence: entry
-        for entry in guarantee.coverage(gaps, np.array([2, 2, 3]), np.array(["a", "a", "b"]), scores, achieved, 0.97)
+        for entry in guarantee.coverage(
+            gaps, 10**40, np.array([2, 2, 3]), np.array(["a", "a", "b"]), scores, achieved, 0.97
+        )
     }
     assert found[50.0].coverage == pytest.approx(100 / 3, abs=1e-4)
     assert found[50.0].coverage_by_group == pytest.approx(100 * (0.5 + 0) / 2)

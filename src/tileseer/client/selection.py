@@ -52,6 +52,7 @@ class Selector(Model):
     known: pd.DataFrame
     """Measured problems with their fastest candidate, columns of ``known_problems.SCHEMA``."""
     gaps: dict[str, Gaps]
+    groups: int
     """Calibration of ``guaranteed``; see ``serving.guarantee``."""
 
     @classmethod
@@ -84,6 +85,7 @@ class Selector(Model):
             pruned=model.pool["kernel"].isin(kernels.pruned).to_numpy(),
             known=_known(folder / model_files.KNOWN, model.pool),
             gaps=serving.guarantee.gaps,
+            groups=serving.guarantee.groups,
         )
 
     def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Picks:
@@ -128,7 +130,8 @@ class Selector(Model):
             return ranked
         score = ranked["score"].to_numpy()
         unit = units(np.zeros(len(score), np.int64), score)[0]
-        return ranked[score >= score.max() - unit * guarantee.threshold(self.gaps, wanted.ndim, confidence)]
+        asked = guarantee.level(confidence, self.groups)
+        return ranked[score >= score.max() - unit * guarantee.threshold(self.gaps, wanted.ndim, asked)]
 
 
 def checked_dims(dims: np.ndarray) -> np.ndarray:

@@ -64,13 +64,22 @@ def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
     return own.gap[at] if at < len(own.gap) else math.inf
 
 
+def level(confidence: float, groups: int) -> float:
+    """The share of the weight that is asked of the calibration for ``confidence``: a standard error of ``groups`` more.
+
+    A share of so many groups is known to that; without it, half of all calibrations would promise too much.
+    """
+    return min(confidence + math.sqrt(confidence * (1 - confidence) / groups), 1.0)
+
+
 def coverage(
-    gaps: Mapping[str, Gaps], ndim: np.ndarray, group: np.ndarray, scores: np.ndarray, achieved: np.ndarray,
-    near: float,
+    gaps: Mapping[str, Gaps], groups: int, ndim: np.ndarray, group: np.ndarray, scores: np.ndarray,
+    achieved: np.ndarray, near: float,
 ) -> list[Coverage]:  # fmt: skip
     """Coverage of the sets of n problems, one entry a confidence of ``SHOWN``; shares in percent.
 
-    ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is the measured efficiency.
+    ``groups`` calibrated the ``gaps``. ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is
+    the measured efficiency.
     ``coverage_by_group`` is the mean over ``group`` [n] of each one's share, which is what is promised.
     """
     runs = np.isfinite(scores)
@@ -80,7 +89,7 @@ def coverage(
     unit[np.unique(problem)] = units(problem, scores[problem, candidate])
     found = []
     for confidence in SHOWN:
-        depth = np.array([threshold(gaps, n, confidence) for n in ndim])
+        depth = np.array([threshold(gaps, n, level(confidence, groups)) for n in ndim])
         offered = runs & (scores >= (top - depth * unit)[:, None])
         sizes = offered.sum(axis=1)
         holds = pd.Series((offered & (achieved >= near)).any(axis=1))

@@ -217,6 +217,7 @@ def _guarantee(
     groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)
     calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
     gaps = guarantee.calibrate(calibrating)
+    count = int(calibrating["group"].nunique())
     unseen = problems.iloc[rows]
     families_of_networks = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
     return schema.Guarantee(
@@ -224,10 +225,16 @@ def _guarantee(
         "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
         "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
         near=cross_validation.NEAR,
-        groups=int(calibrating["group"].nunique()),
+        groups=count,
         gaps=gaps,
         validation=guarantee.coverage(
-            gaps, unseen["ndim"].to_numpy(), families_of_networks, scores[rows], achieved[rows], cross_validation.NEAR
+            gaps,
+            count,
+            unseen["ndim"].to_numpy(),
+            families_of_networks,
+            scores[rows],
+            achieved[rows],
+            cross_validation.NEAR,
         )
         if len(rows)
         else [],

@@ -1,4 +1,4 @@
-"""Choosing without a model: one kernel, a fixed order of kernels, a random one, and a rule that an engineer would write."""
+"""Choosing without a model: one kernel, a fixed order of them, a random one, and a rule that an engineer writes."""
 
 from typing import Any
 

@@ -78,7 +78,7 @@ def evaluate(
         **ranking.metrics(scored.ranked),
         interval_level=bootstrap.LEVEL,
         noise_floor=floors,
-        of_perfect_model=perfect and efficiency.percent(scored.picked.mean() * 100 / perfect.efficiency.mean),
+        of_perfect_model=efficiency.percent(100 * scored.picked.mean() / perfect.efficiency.mean) if perfect else None,
         ties=ties.report(tied, scored.picks, measurements.between_runs),
         oracle=_oracle(scored),
         pipelines=_pipelines(scored),
