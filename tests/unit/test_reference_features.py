@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tileseer.core.errors import UserError
 from tileseer.families import candidates
-from tileseer.model import features, trainer
+from tileseer.model import features, stage, trainer
 from tileseer.settings.model import TrainingParameters
 
 ENGINE = ("num_cus", "simds_per_cu", "shader_engines", "max_clock_mhz", "max_waves_per_cu", "wavefront_size",
@@ -191,3 +192,10 @@ def test_the_directory_ranks_in_the_reference_predictor_as_it_does_here(tmp_path
         ranked = theirs.rank(problem_of(data.problems.iloc[row]), kernels)
         assert [name for name, _ in ranked] == ours.tolist()
         np.testing.assert_allclose(np.log1p([value for _, value in ranked]), np.sort(scores)[::-1], atol=1e-12)
+
+
+def test_several_values_of_split_k_are_refused_because_the_features_do_not_see_them():
+    settings = samples.SMALL.model_copy(update={"features": "reference"})
+    assert stage.settings_for(settings, samples.measured()).features == "reference"
+    with pytest.raises(UserError, match="split_k in the rule set"):
+        stage.settings_for(settings, samples.measured("bwd_weight"))

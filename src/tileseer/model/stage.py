@@ -18,6 +18,11 @@ def settings_for(settings: TrainingParameters, measurements: Measurements) -> Tr
         settings = settings.model_copy(
             update={"features": features.fitting(settings.features, measurements.candidates)}
         )
+    if settings.features == "reference" and measurements.candidates["split_k"].nunique() > 1:
+        raise UserError(
+            f"model.features: reference: {measurements.operation}: its 97 features do not tell values of split-K apart, "
+            "so a model picks one at random; leave one split_k in the rule set or take the features of the kernels"
+        )
     lack = _no_formula(settings, measurements)
     if settings.prior == "formula" and lack:
         raise UserError(f"model.prior: formula: {measurements.operation} of {measurements.arch}: {lack}; leave it out")
