@@ -20,7 +20,7 @@ def settings_for(settings: TrainingParameters, measurements: Measurements) -> Tr
         )
     if settings.features == "reference" and measurements.candidates["split_k"].nunique() > 1:
         raise UserError(
-            f"model.features: reference: {measurements.operation}: its 97 features do not tell values of split-K apart, "
+            f"model.features: reference: {measurements.operation}: its features do not tell values of split-K apart, "
             "so a model picks one at random; leave one split_k in the rule set or take the features of the kernels"
         )
     lack = _no_formula(settings, measurements)
