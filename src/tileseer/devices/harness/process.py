@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tileseer.core.errors import UserError
@@ -17,6 +17,7 @@ from tileseer.core.errors import UserError
 PRINTED_TAIL = 2000
 """Characters of what a worker printed that a fault report may quote."""
 KILL_WAIT_S = 30.0
+PROGRAM = ("-m", "tileseer.devices.harness.worker")
 
 
 class Fault(Exception):
@@ -30,12 +31,13 @@ class Fault(Exception):
 class Worker(contextlib.AbstractContextManager["Worker"]):
     """A running worker. The first request that needs the GPU is the first that touches it."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, program: Sequence[str] = PROGRAM) -> None:
+        """Start ``program``, arguments of Python, with the number of the pipe for its replies behind them."""
         receive, send = os.pipe()
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tileseer.devices.harness.worker", str(send)],
+                [sys.executable, *program, str(send)],
                 stdin=subprocess.PIPE,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,186 @@
+"""The recording of cuDNN's plans, without a GPU: a fake library in place of the frontend."""
+
+import csv
+import io
+import lzma
+import statistics
+import sys
+from pathlib import Path
+
+import pytest
+
+from tileseer.conv.problem import DIMS, FIELDS, Problem
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def plans(monkeypatch):
+    """The measuring script's modules and the fake library."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/gpu"))
+    monkeypatch.syspath_prepend(str(HERE))
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'benchmarks/gpu'}:{ROOT / 'src'}")
+    import fake_plans
+    from cudnn_plans import case, journal, record
+
+    return type("Modules", (), {"fake": fake_plans, "case": case, "journal": journal, "record": record})
+
+
+def named(plans, result):
+    rows = [dict(zip(plans.case.COLUMNS, row, strict=True)) for row in result["plans"]]
+    return {row["name"]: row for row in rows}
+
+
+def test_what_a_plan_does_is_its_status(plans):
+    bench = plans.fake.FakeBench(plans.fake.SCENARIOS[2])
+    result = plans.case.measure(bench, plans.case.Limits(), "seed", rivals=["torch"])
+    rows = named(plans, result)
+    told = {name: row["status"] for name, row in rows.items()}
+    assert told == {
+        "eng0_k1=0": "ok", "eng0_k1=1": "ok", "eng1_k2=0": "ok", "eng1_k2=1": "ok", "eng2": "ok",
+        "eng3": "unsupported", "eng4": "unsupported", "eng5": "wrong_result", "eng6": "wrong_result", "eng7": "skipped",
+    }  # fmt: skip
+    # The time of a plan that is refused, wrong or too greedy is not used, however short.
+    assert not any(rows[name]["us"] for name in ("eng3", "eng4", "eng5", "eng6", "eng7"))
+    assert rows["eng7"]["workspace"] == 1 << 40
+    assert set(result["contest"]["us"]) == {"0", "1", "2", "4", "torch"}
+
+
+def test_a_slow_plan_keeps_one_sample_and_close_ones_get_more(plans):
+    rows = named(plans, plans.case.measure(plans.fake.FakeBench(plans.fake.GOOD), plans.case.Limits(), "b"))
+    assert len(rows["eng0_k1=1"]["us"]) == 5
+    assert rows["eng1_k2=1"]["brief"] and len(rows["eng1_k2=1"]["us"]) == 1
+
+
+def test_the_order_is_random_and_the_same_for_a_seed(plans):
+    def order(seed):
+        bench = plans.fake.FakeBench(plans.fake.GOOD)
+        plans.case.measure(bench, plans.case.Limits(), seed)
+        return bench.asked
+
+    assert order("a") == order("a")
+    assert len({tuple(order(seed)) for seed in "abcd"}) > 1
+
+
+def test_contenders_take_turns_with_the_first_choice_and_pytorch(plans):
+    bench = plans.fake.FakeBench(plans.fake.SCENARIOS[7])
+    rivals = [plans.case.DEFAULT, plans.case.BENCHMARK]
+    contest = plans.case.measure(bench, plans.case.Limits(contest_s=100), "seed", rivals=rivals)["contest"]
+    # The first plan cannot be built: the library's own choice is the next one, although it is not close to the best.
+    assert contest["first"] == 1
+    assert {name: len(row) for name, row in contest["us"].items()} == dict.fromkeys(contest["us"], 9)
+    medians = {name: statistics.median(row) for name, row in contest["us"].items()}
+    assert min(medians, key=medians.get) == "2" and medians["torch"] == pytest.approx(40, rel=0.02)
+    last = bench.asked[-9 * len(medians) :]
+    turns = [last[place : place + len(medians)] for place in range(0, len(last), len(medians))]
+    assert all(len({contender for contender, _ in turn}) == len(medians) for turn in turns)
+    assert len({tuple(turn) for turn in turns}) > 1
+
+
+def test_a_case_that_takes_too_long_skips_plans_but_not_the_first_choice(plans):
+    bench = plans.fake.FakeBench(plans.fake.GOOD)
+    result = plans.case.measure(bench, plans.case.Limits(case_s=0.0), "seed", rivals=["torch"])
+    assert [row["status"] for row in named(plans, result).values()] == ["ok"] + ["skipped"] * 4
+    assert result["contest"]["first"] == 0 and set(result["contest"]["us"]) == {"0", "torch"}
+
+
+def write_cases(path, channels):
+    text = io.StringIO()
+    table = csv.writer(text)
+    table.writerow(["problem_key", "split", "network", "layer", *FIELDS])
+    for c in channels:
+        problem = Problem.from_dims("forward", "bf16", C=c, K=8, Hi=c + 4, Wi=7)
+        table.writerow([problem.key, "train", "net", "layer", *(getattr(problem, field) for field in FIELDS)])
+    path.write_bytes(lzma.compress(text.getvalue().encode()))
+
+
+def record(plans, monkeypatch, folder, *extra, seconds=60):
+    arguments = ["--cases", folder / "cases.csv.xz", "--carried", folder / "carried", "--output", folder / "out"]
+    words = [*arguments, "--seconds", seconds, "--worker", HERE / "fake_plans.py", *extra]
+    monkeypatch.setattr(sys, "argv", ["record", *map(str, words)])
+    (folder / "out").mkdir(exist_ok=True)
+    return plans.record.main()
+
+
+def events(plans, folder):
+    return [event for path in plans.journal.files([folder]) for event in plans.journal.read(path)]
+
+
+def test_a_fault_costs_its_plan_and_the_next_run_goes_on(plans, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(plans.record, "CASE_S", 3.0)
+    write_cases(tmp_path / "cases.csv.xz", [2, 3, 5, 6, 9, 10])
+    (tmp_path / "carried").mkdir()
+    assert record(plans, monkeypatch, tmp_path, "--gpus", "a", "b", "--first", 4) == 0
+    told = {event["case"]: event for event in events(plans, tmp_path / "out") if event["event"] == "case"}
+    assert len(told) == 4
+    of = {int(key): told[f"forward_bf16/{Problem.from_dims('forward', 'bf16', C=key, K=8, Hi=key + 4, Wi=7).key}"]
+          for key in (2, 3, 5, 6)}  # fmt: skip
+    deadly = named(plans, of[3])["eng8"]
+    assert deadly["status"] == "crash" and len(of[3]["faults"]) == 1 and "SIGSEGV" in of[3]["faults"][0]
+    assert named(plans, of[3])["eng0_k1=1"]["status"] == "ok"
+    assert of[5]["failed"] == "unsupported" and of[6]["failed"] == "crash"
+    # What was measured is carried to the next run, which measures the rest.
+    for path in (tmp_path / "out").iterdir():
+        path.rename(tmp_path / "carried" / path.name)
+    assert record(plans, monkeypatch, tmp_path, "--gpus", "a", "broken") == 0
+    assert "GPU 1 is left out" in capsys.readouterr().out
+    rest = [event["case"] for event in events(plans, tmp_path / "out") if event["event"] == "case"]
+    assert len(rest) == 2 and not set(rest) & set(told)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["cases.2.jsonl.xz"]
+
+
+def test_a_plan_that_hangs_is_given_up(plans, monkeypatch, tmp_path):
+    gpu = plans.record.Gpu(0, "a", (str(HERE / "fake_plans.py"),), 3.0)
+    given = {"case": "x", "split": "train", "problem": plans.record.problem("forward", "bf16", {"C": 4})}
+    event = gpu.measure(given, ["torch"])
+    gpu.stop()
+    assert named(plans, event)["eng9"]["status"] == "crash" and "run_timeout" in event["faults"][0]
+
+
+def test_nothing_is_measured_if_the_self_test_fails(plans, monkeypatch, tmp_path, capsys):
+    write_cases(tmp_path / "cases.csv.xz", [2])
+    (tmp_path / "carried").mkdir()
+    monkeypatch.setattr(plans.record, "SELF_TEST", (("forward", "bf16", {"C": 5}),))
+    assert record(plans, monkeypatch, tmp_path, "--gpus", "a") == 2
+    assert "the self-test failed" in capsys.readouterr().err and not list((tmp_path / "out").iterdir())
+
+
+def test_the_run_ends_in_time_whatever_is_in_flight(plans, monkeypatch, tmp_path):
+    monkeypatch.setattr(plans.record, "LAST_S", 2.0)
+    write_cases(tmp_path / "cases.csv.xz", [9, 4])
+    (tmp_path / "carried").mkdir()
+    assert record(plans, monkeypatch, tmp_path, "--gpus", "a", seconds=8) == 0
+    assert [event["event"] for event in events(plans, tmp_path / "out")] == ["gpu", "case"]
+
+
+def test_a_journal_that_was_cut_off_keeps_its_whole_parts(plans, tmp_path):
+    path = tmp_path / "cases.1.jsonl.xz"
+    written = plans.journal.Journal(path)
+    for name in ("a", "b"):
+        written.add({"event": "case", "case": name})
+        written.flush()
+    data = path.read_bytes()
+    path.write_bytes(data[:-5])
+    assert plans.journal.done([path]) >= {"a"}
+    path.write_bytes(data)
+    assert plans.journal.done([path]) == {"a", "b"}
+
+
+def test_a_list_that_is_cut_anywhere_is_balanced():
+    with lzma.open(ROOT / "benchmarks/gpu/cudnn_cases.csv.xz", "rt") as file:
+        rows = list(csv.DictReader(file))
+    assert len({(row["variant"], row["dtype"], row["problem_key"]) for row in rows}) == len(rows)
+    families = {split: {row["network"] for row in rows if row["split"] == split} for split in ("train", "validation")}
+    assert not families["train"] & families["validation"]
+    for variant in ("forward", "bwd_data", "bwd_weight"):
+        for dtype in ("bf16", "fp16"):
+            count = [row["split"] for row in rows if (row["variant"], row["dtype"]) == (variant, dtype)]
+            assert count.count("train") >= 900 and count.count("validation") >= 300
+    for cut in (600, 1500, 3000):
+        part = rows[:cut]
+        for field, values in (("variant", 3), ("dtype", 2)):
+            counts = [sum(row[field] == value for row in part) for value in {row[field] for row in part}]
+            assert len(counts) == values and max(counts) < 1.2 * min(counts)
+        assert 0.2 < sum(row["split"] == "validation" for row in part) / cut < 0.3
+    assert Problem.from_dims("forward", "bf16", **{name: int(rows[0][name]) for name in DIMS})
