@@ -72,7 +72,7 @@ class FakeSession:
     """Cases of ``SCENARIOS``; good plans else."""
 
     def facts(self):
-        return {"gpu": "fake", "cudnn": 91900}
+        return {"gpu": "fake", "uuid": os.environ["CUDA_VISIBLE_DEVICES"], "cudnn": 1, "frontend": "2", "torch": "3"}
 
     def measure(self, request, say):
         bench = FakeBench(SCENARIOS.get(request["problem"]["C"], GOOD))

@@ -3,13 +3,16 @@
 import csv
 import io
 import lzma
+import math
 import statistics
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tileseer.conv.problem import DIMS, FIELDS, Problem
+from tileseer.dataset import recording
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
@@ -128,6 +131,37 @@ def test_a_fault_costs_its_plan_and_the_next_run_goes_on(plans, monkeypatch, tmp
     rest = [event["case"] for event in events(plans, tmp_path / "out") if event["event"] == "case"]
     assert len(rest) == 2 and not set(rest) & set(told)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["cases.2.jsonl.xz"]
+
+
+def test_journals_become_a_recording(plans, monkeypatch, tmp_path):
+    write_cases(tmp_path / "cases.csv.xz", [2, 5, 9])
+    (tmp_path / "carried").mkdir()
+    assert record(plans, monkeypatch, tmp_path, "--gpus", "a", "b") == 0
+    from cudnn_plans import tables
+
+    folder = tmp_path / "recorded"
+    words = ["--cases", tmp_path / "cases.csv.xz", "--journals", tmp_path / "out", "--output", folder]
+    monkeypatch.setattr(sys, "argv", ["tables", *map(str, words)])
+    assert tables.main() == 0
+    assert recording.load(folder).provenance["boards"] == "2"
+    read = {
+        name: pd.read_parquet(folder / f"forward_bf16/{name}.parquet")
+        for name in ("problems", "kernels", "pairs", "rivals")
+    }
+    assert len(read["problems"]) == 3 and sorted(read["rivals"]["problem"].tolist()) == sorted(
+        set(read["pairs"]["problem"])
+    )
+    pairs = read["pairs"].join(read["kernels"]["kernel"].rename("name"), on="kernel")
+    pairs = pairs.set_index(pairs["name"].str.removeprefix("cudnn_conv_forward_bf16_2d_"))
+    best = pairs.loc["eng0_k1=1"]
+    assert (
+        (best["status"] == "ok").all()
+        and (best["turns"] == 9).all()
+        and best["median_us"].tolist() == pytest.approx([20, 20], rel=0.02)
+    )
+    assert pairs.loc["eng5", "status"] == "wrong_result" and math.isnan(pairs.loc["eng5", "median_us"])
+    assert read["rivals"]["first_us"].tolist() == pytest.approx([30, 30], rel=0.02)
+    assert read["rivals"]["torch_us"].tolist() == pytest.approx([40, 40], rel=0.02)
 
 
 def test_a_plan_that_hangs_is_given_up(plans, monkeypatch, tmp_path):

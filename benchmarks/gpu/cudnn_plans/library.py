@@ -244,11 +244,11 @@ class Convolution:
         handle = self._library.handle
         graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
         made = {
-            name: graph.tensor(name=name, dim=shape, stride=strides(shape), data_type=kind)
+            name: graph.tensor(name=name, dim=list(shape), stride=strides(shape), data_type=kind)
             for name, shape in self._shapes.items()
             if name != self._writes
         }
-        how = {"padding": self._pad, "stride": self._stride, "dilation": self._dilation}
+        how = {"padding": [*self._pad], "stride": [*self._stride], "dilation": [*self._dilation]}
         if self._variant == "forward":
             result = graph.conv_fprop(image=made["x"], weight=made["w"], **how)
         elif self._variant == "bwd_data":
@@ -256,7 +256,7 @@ class Convolution:
         else:
             result = graph.conv_wgrad(image=made["x"], loss=made["y"], **how)
         shape = self._shapes[self._writes]
-        result.set_output(True).set_data_type(kind).set_dim(shape).set_stride(strides(shape))
+        result.set_output(True).set_data_type(kind).set_dim(list(shape)).set_stride(strides(shape))
         made[self._writes] = result
         graph.validate()
         graph.build_operation_graph()

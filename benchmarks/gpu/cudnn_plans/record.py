@@ -202,7 +202,7 @@ class Progress:
         own = [statistics.median(row) for name, row in contest["us"].items() if name.isdigit()]
         if contest["first"] is not None:
             self._gains["first"].append(statistics.median(contest["us"][str(contest["first"])]) / min(own))
-        for rival in contest["errors"] if own else ():
+        for rival in set(contest["errors"]) & set(contest["us"]) if own else ():
             self._gains[rival].append(statistics.median(contest["us"][rival]) / min(own))
 
     def line(self) -> str:
