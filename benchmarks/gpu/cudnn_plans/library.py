@@ -129,7 +129,9 @@ class Library:
         self.outputs = torch.empty(pool, dtype=torch.int16, device=cuda.device)
         # PyTorch keeps the plans of each thread apart: benchmark mode has one of its own.
         self.thread = ThreadPoolExecutor(1)
+        # Collected between cases only, and without what is there for good.
         gc.collect()
+        gc.freeze()
         gc.disable()
 
     def numbers(self, dtype: str) -> torch.Tensor:
