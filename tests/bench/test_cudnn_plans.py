@@ -152,7 +152,7 @@ def test_journals_become_a_recording(plans, monkeypatch, tmp_path):
         set(read["pairs"]["problem"])
     )
     pairs = read["pairs"].join(read["kernels"]["kernel"].rename("name"), on="kernel")
-    pairs = pairs.set_index(pairs["name"].str.removeprefix("cudnn_conv_forward_bf16_2d_"))
+    pairs = pairs.set_index(pairs["name"].str.removeprefix("cudnn_conv_fwd_bf16_2d_"))
     best = pairs.loc["eng0_k1=1"]
     assert (
         (best["status"] == "ok").all()

@@ -24,6 +24,7 @@ from cudnn_plans.case import BENCHMARK, COLUMNS, DEFAULT
 from tileseer.conv.problem import FIELDS, Problem
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.families.grammar import SPELLED
 
 PAIRS = pa.schema(
     [
@@ -69,7 +70,7 @@ PROBLEM = ("problem_key", "layer_family", "split", "network", "layer")
 
 def kernel_name(problem: Problem, plan: str) -> str:
     """Name of a plan as a kernel."""
-    return f"cudnn_conv_{problem.variant}_{problem.dtype}_{problem.ndim}d_{plan}"
+    return f"cudnn_conv_{SPELLED.get(problem.variant, problem.variant)}_{problem.dtype}_{problem.ndim}d_{plan}"
 
 
 def listed(path: Path) -> dict[str, tuple[Problem, dict[str, str]]]:
