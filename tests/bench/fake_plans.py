@@ -21,6 +21,7 @@ SCENARIOS = {
     3: [*GOOD, ("eng8", "deadly", 1.0)],
     4: [*GOOD, ("eng9", "hanging", 1.0)],
     5: [],
+    8: [("eng14", "endless", 1.0)],
     6: [("eng10", "deadly", 1.0), ("eng11", "deadly", 1.0), ("eng12", "deadly", 1.0), ("eng13", "deadly", 1.0)],
     7: [("eng3", "unbuildable", 1.0), *GOOD],
 }  # fmt: skip
@@ -40,6 +41,8 @@ class FakeBench:
     def plans(self):
         if not self._plans:
             raise case.Refused("no engine takes this problem")
+        if self._plans[0][1] == "endless":
+            time.sleep(60)
         return [name for name, _, _ in self._plans]
 
     def build(self, plan):

@@ -168,6 +168,9 @@ def test_a_plan_that_hangs_is_given_up(plans, monkeypatch, tmp_path):
     gpu = plans.record.Gpu(0, "a", (str(HERE / "fake_plans.py"),), 3.0)
     given = {"case": "x", "split": "train", "problem": plans.record.problem("forward", "bf16", {"C": 4})}
     event = gpu.measure(given, ["torch"])
+    endless = plans.record.problem("forward", "bf16", {"C": 8})
+    slow = gpu.measure({"case": "y", "split": "train", "problem": endless}, ["torch"])
+    assert slow["failed"] == "run_timeout" and len(slow["faults"]) == 1
     gpu.stop()
     assert named(plans, event)["eng9"]["status"] == "crash" and "run_timeout" in event["faults"][0]
 

@@ -124,6 +124,10 @@ class Gpu:
                     barred.append(int(flight.split()[1]))
                 elif flight in rivals:
                     rivals.remove(flight)
+                elif fault.kind == "run_timeout":
+                    # Nothing to leave out: it would take as long again.
+                    answer = {"failed": "run_timeout", "told": text[:160]}
+                    break
         else:
             answer = {"failed": "crash", "told": faults[-1]}
         self.busy_s += time.monotonic() - begin
