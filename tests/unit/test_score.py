@@ -150,3 +150,15 @@ def test_fifty_thousand_rows_keep_their_order(models, tmp_path):
     assert table["kernel"].tolist() == rows["kernel"].tolist()
     assert table["N"].tolist() == rows["N"].tolist()
     assert len(pairs.dims) == 64
+
+
+def test_channels_are_padded_for_names_whose_times_show_it_and_for_no_others(score):
+    older = SHORT.removesuffix("_intrawave")
+    odd, even = PLAIN.replace("64,128", "67,129"), PLAIN.replace("7,8,64,128", "8,8,80,144")
+    status, table, _ = score(f"{HEADER}\n{odd}\n{even}\n", f"{older}\n{SHORT}\n")
+    assert status == 0
+    found = table.set_index(["kernel", "problem_idx"])
+    assert found.loc[(older, 7), "score"] == found.loc[(older, 8), "score"] == found.loc[(SHORT, 8), "score"]
+    assert found.loc[(older, 7), "supported"] and not found.loc[(SHORT, 7), "supported"]
+    assert (found.loc[[(older, 7)], ["C", "K"]] == [67, 129]).all(axis=None)
+    assert "channel_multiple=16" in found.loc[(older, 7), "assumed"]

@@ -235,6 +235,10 @@ def _scored(
     pool, in_pool = _pool(selector, [named[i] for i in used])
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
+    multiples, padding = np.unique([named[i].channel_multiple for i in used], return_inverse=True)
+    # The same problems once for each padding of their channels, one below the other.
+    problem = problem + padding[name] * len(problems)
+    problems = pd.concat([_padded(problems, int(multiple)) for multiple in multiples], ignore_index=True)
     verdicts = check(problems, pool, operation.variant, selector.hardware.wave_size)
     return {
         "score": replace(selector, pool=pool).predict(problems, problem, name, threads),
@@ -242,6 +246,12 @@ def _scored(
         "in_pool": in_pool[name],
         "model": selector.spec.operation,
     }
+
+
+def _padded(problems: pd.DataFrame, multiple: int) -> pd.DataFrame:
+    """Problems with the channels of each group padded to a multiple."""
+    groups = problems["G"]
+    return problems.assign(**{name: -(-problems[name] // (groups * multiple)) * groups * multiple for name in "CK"})
 
 
 def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:

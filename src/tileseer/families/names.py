@@ -1,7 +1,7 @@
 """Kernel names as users and other programs write them, completed to whole kernels."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
@@ -10,17 +10,26 @@ from tileseer.families.gemm_kernel import Kernel
 
 _LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
 
+CHANNEL_MULTIPLE = "channel_multiple"
+"""Word of ``Named.assumed``."""
+
 
 @dataclass(frozen=True)
 class Named:
     """What a name stands for."""
 
-    text: str
+    text: str = field(compare=False)
     """The name as it was given."""
     kernel: Kernel
     split_k: int
     assumed: str
     """What the name leaves open or says otherwise, as ``field=value`` words; empty for a complete name."""
+
+    @property
+    def channel_multiple(self) -> int:
+        """To which multiple the channels of a group are padded before the kernel runs; 1: they are not."""
+        words = dict(word.split("=", 1) for word in self.assumed.split())
+        return int(words.get(CHANNEL_MULTIPLE, 1))
 
 
 def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
