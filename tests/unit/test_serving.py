@@ -247,14 +247,6 @@ def test_a_pruned_set_needs_no_more_kernels_than_the_best_of_that_size():
     assert smallest <= len(chosen) <= smallest + 1
 
 
-def test_a_categorical_tree_is_refused(selector):
-    python, _ = selector
-    data = lightgbm.Dataset(np.arange(40.0)[:, None] % 4, np.arange(40) % 2, categorical_feature=[0])
-    booster = lightgbm.train({"verbosity": -1, "min_data_in_leaf": 1, "min_data_per_group": 1}, data, 1)
-    with pytest.raises(UserError, match="categorical"):
-        render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, booster=booster)))
-
-
 def test_leaf_values_that_do_not_add_up_exactly_are_refused(selector):
     python, _ = selector
     booster = lightgbm.Booster(model_str=python.booster.model_to_string())

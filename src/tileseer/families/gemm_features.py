@@ -20,6 +20,8 @@ from tileseer.families.feature_table import Columns, Feature, FeatureSet, Pairs,
 from tileseer.gpu.hardware import Hardware
 
 MIB = 2**20
+LEAST_OCCUPANCY = np.float32(0.1)
+"""Resident blocks of a kernel of which the estimate says that none fits, or says nothing."""
 
 PROBLEM = (
     *raw(
@@ -149,7 +151,7 @@ class GemmPairs(Pairs):
     @cached_property
     def slots(self) -> np.ndarray:
         """Blocks that the device holds at once."""
-        return self.candidate("occupancy") * self.compute_units
+        return np.maximum(self.candidate("occupancy"), LEAST_OCCUPANCY) * self.compute_units
 
     @cached_property
     def blocks(self) -> np.ndarray:

@@ -70,6 +70,11 @@ class Tree:
     words: np.ndarray
     """Categories that go left, as bits: those of split i are the words from bounds[i] to bounds[i + 1]."""
 
+    @property
+    def categorical(self) -> np.ndarray:
+        """Which splits ask for a category, bool."""
+        return np.asarray((self.decision & _CATEGORICAL) != 0)
+
     def values(self, data: np.ndarray) -> np.ndarray:
         """Leaf value of each row, float64 [n]."""
         if not len(self.feature):
@@ -81,7 +86,7 @@ class Tree:
             value = data[rows, self.feature[at]].astype(np.float64)
             left = self._goes_left(at, value)
             category = (self.decision[at] & _CATEGORICAL) != 0
-            left[category] = self._is_listed(at[category], value[category])
+            left[category] = self.lists(at[category], value[category])
             node[rows] = np.where(left, self.left[at], self.right[at])
             rows = rows[node[rows] >= 0]
         return self.leaf[-1 - node]
@@ -92,7 +97,8 @@ class Tree:
         absent = np.where(missing == _MISSING_ZERO, np.abs(value) <= _ZERO, nan & (missing == _MISSING_NAN))
         return np.where(absent, (self.decision[at] & _DEFAULT_LEFT) != 0, value <= self.threshold[at])
 
-    def _is_listed(self, at: np.ndarray, value: np.ndarray) -> np.ndarray:
+    def lists(self, at: np.ndarray, value: np.ndarray) -> np.ndarray:
+        """Whether the categorical splits ``at`` send values left, bool; both [n]."""
         split = self.threshold[at].astype(np.int64)
         # Whole numbers as in C: towards zero. What is no category goes right, NaN as well.
         category = np.trunc(np.where(np.isfinite(value), value, -1)).clip(-1, 2**31 - 1).astype(np.int64)

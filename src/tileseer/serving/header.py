@@ -1,6 +1,6 @@
 """The C++17 header that picks a kernel: formulas, trees, candidates and rules of one model."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,8 @@ LANES = 8
 START = "start"
 LARGEST = 2**16 - 1
 """Of what a node holds in 16 bits."""
+_List = tuple[int, tuple[int, ...]]
+"""A feature, and the categories of it that a split sends left, as bits."""
 WITHOUT_FORMULAS = ("reference",)
 """Feature sets that the header cannot compute to the last bit: they have logarithms and codes without an order."""
 
@@ -96,17 +98,25 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
         row[START], of_pairs[START] = len(row), start
     body, paired = writer.loop(of_pairs)
     single = {name: writer.problem(value) for name, value in moving.items() if not value.paired}
+    listed = _listed(grown, names, fixed)
+    of_lists = {split: len(row) + place for place, split in enumerate(listed)}
     return {
-        "rows": len(row),
+        "rows": len(row) + len(listed),
         "groups": groups,
         "feature_tables": writer.tables,
         "feature_once": writer.once,
         "feature_body": body,
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
-        "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in fixed.items()),
+        "fixed": sorted(
+            (place, [literal(value) for value in values])
+            for place, values in (
+                *((row[name], values) for name, values in fixed.items()),
+                *((of_lists[split], values) for split, values in listed.items()),
+            )
+        ),
         "start": None if cascade.formula is None else (row[START], literal(cascade.formula.weight)),
-        **_forest(grown, {feature: position for position, feature in enumerate(used)}),
+        **_forest(grown, {feature: position for position, feature in enumerate(used)}, of_lists),
     }
 
 
@@ -127,21 +137,45 @@ def _rules(cascade: Cascade) -> dict[str, object]:
 def _plain(found: list[Tree]) -> list[Tree]:
     """The trees, after making sure that they are what the header walks down."""
     for tree in found:
-        if not np.isin(tree.decision, (0, 2)).all():
-            raise UserError("serving: a tree has a categorical or missing-value split; train it on complete numbers")
+        if not np.isin(tree.decision[~tree.categorical], (0, 2)).all():
+            raise UserError("serving: a tree has a missing-value split; train it on complete numbers")
         if (tree.leaf % trees.UNIT).any():
             raise UserError(f"serving: leaf values are no multiples of {trees.UNIT}; train the model again")
     return found
 
 
-def _forest(found: Sequence[Tree], row_of: dict[int, int]) -> dict[str, object]:
+def _listed(found: Sequence[Tree], names: Sequence[str], fixed: Mapping[str, np.ndarray]) -> dict[_List, np.ndarray]:
+    """For each categorical split what the header compares instead: 0 for the candidates that it sends left, else 1."""
+    columns: dict[_List, np.ndarray] = {}
+    for tree in found:
+        for node in np.flatnonzero(tree.categorical):
+            name = names[tree.feature[node]]
+            if name not in fixed:
+                raise UserError(f"serving: {name} is categorical and depends on the problem, which the header cannot")
+            right = ~tree.lists(np.full(len(fixed[name]), node), fixed[name].astype(np.float64))
+            columns[_list_of(tree, int(node))] = right.astype(np.float32)
+    return columns
+
+
+def _list_of(tree: Tree, node: int) -> _List:
+    split = int(tree.threshold[node])
+    return int(tree.feature[node]), tuple(tree.words[tree.bounds[split] : tree.bounds[split + 1]].tolist())
+
+
+def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[_List, int]) -> dict[str, object]:
     """All trees, breadth first: at each node the number of its split, or -1 for a leaf.
 
     Children stand in the order of their parents, so nothing else says where they are.
     """
     asked = [
-        [(row_of[int(f)], _below(t)) for f, t in zip(tree.feature, tree.threshold, strict=True)] for tree in found
-    ]  # fmt: skip
+        [
+            (of_lists[_list_of(tree, node)], 0.5)
+            if tree.categorical[node]
+            else (row_of[int(tree.feature[node])], _below(tree.threshold[node]))
+            for node in range(len(tree.feature))
+        ]
+        for tree in found
+    ]
     splits = sorted({split for of_tree in asked for split in of_tree})
     number = {split: place for place, split in enumerate(splits)}
     shape: list[int] = []
@@ -157,7 +191,7 @@ def _forest(found: Sequence[Tree], row_of: dict[int, int]) -> dict[str, object]:
                 shape.append(number[of_tree[child]])
                 queue += [int(tree.left[child]), int(tree.right[child])]
         sizes.append(len(queue))
-    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or len(row_of) * LANES > LARGEST:
+    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (len(row_of) + len(of_lists) + 1) * LANES > LARGEST:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
         "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in splits],
