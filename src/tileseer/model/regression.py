@@ -19,6 +19,8 @@ FLOOR = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
 NEAR_BEST = 2
 """Weight of a row: its efficiency to this power."""
+TRUST = 1.0
+"""What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
 FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
 """LightGBM's parameters that nobody had a reason to change."""
 
@@ -96,13 +98,16 @@ def target(efficiency: np.ndarray) -> np.ndarray:
 
 
 def slope(rows: Rows, says: np.ndarray) -> float:
-    """How far the rows that learn follow scores ``says`` [n]: least squares of the differences within problems."""
+    """How far the rows that learn follow scores ``says`` [n]: least squares of the differences within problems.
+
+    Few rows leave it near 1.
+    """
     at = np.flatnonzero(rows.learn)
     problem, weights = rows.problem[at], weight(rows.efficiency[at])
     said = centred(problem, says[at], weights)
     label = centred(problem, target(rows.efficiency[at]), weights)
-    spread = float(np.sum(weights * said**2))
-    return max(float(np.sum(weights * said * label)) / spread, 0.0) if spread else 1.0
+    found = (np.sum(weights * said * label) + TRUST) / (np.sum(weights * said**2) + TRUST)
+    return max(float(found), 0.0)
 
 
 def predict(booster: lightgbm.Booster, data: Table, at: np.ndarray, threads: int) -> np.ndarray:
