@@ -1,89 +1,113 @@
 #!/usr/bin/env python3
 """What active measuring loses: models of a few chosen pairs against one of all, on a dataset that has all of them.
 
-The dataset plays the device. Each line is a model trained on so many of the training pairs, and the efficiency of its
-picks on the dataset's validation problems, all of whose pairs were measured; then the difference of both, problem by
-problem, with its 95 % interval.
+The dataset plays the device. For each budget a line of the chosen pairs and one of as many drawn ones: the efficiency of
+the picks on problems that were held out, all of whose pairs were measured, what is lost against a model of all pairs,
+and what is gained over the draw, problem by problem with 95 % intervals. Figures are means over seeds. Where the dataset
+holds out no problems, each seed holds out another fifth of the layers.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from tileseer.active import choice
-from tileseer.dataset import bootstrap, efficiency, schema
+from tileseer.dataset import efficiency, schema
+from tileseer.dataset.measurements import Measurements
+from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
-from tileseer.model import trainer
+from tileseer.model import cross_validation, stage, trainer
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import ranking
+from tileseer.validation import bootstrap, ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
 
 
-def picked(data, product, settings) -> np.ndarray:
-    """Train on ``data`` and return the efficiency of the picks on the validation problems."""
-    scores, offered = ranking.rank_pool(data, trainer.train(data, product, settings).model)
-    return ranking.score(data, scores, offered).picked
-
-
 def main() -> None:
-    """Print a line for all pairs, and for each round and random pairs of the same number."""
+    """Print two lines for each budget."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dataset", required=True, type=Path)
-    parser.add_argument("--product", default="gfx950_mi355x")
-    parser.add_argument("--budget", default=0.15, type=float)
-    parser.add_argument("--first", default=0.02, type=float)
-    parser.add_argument("--rounds", default=5, type=int)
-    parser.add_argument("--trees", default=600, type=int)
-    parser.add_argument("--last", action="store_true", help="leave out all rounds but the last")
-    parser.add_argument("--seed", default=2, type=int, help="of the draw; the first round has seed 1")
+    parser.add_argument("--product", help="default: the device of the dataset")
+    parser.add_argument("--budget", default=[0.05, 0.15], type=float, nargs="+")
+    parser.add_argument("--trees", default=300, type=int)
+    parser.add_argument("--seeds", default=5, type=int)
     args = parser.parse_args()
 
     data = schema.load(args.dataset)
-    product = hardware.get(CONFIG / "hardware.yaml", args.product)
-    settings = TrainingParameters(n_estimators=args.trees, cv_estimators=10, folds=2)
-    tried = efficiency.in_pool(data)
+    product = hardware.get(CONFIG / "hardware.yaml", args.product or data.device)
+    coefficients = load_coefficients(CONFIG / "simulated_device.yaml")
+    settings = stage.settings_for(TrainingParameters(cv_estimators=args.trees, rows_per_problem=0), data)
+    led = coefficients if settings.prior == "formula" else None
+    names = ["all", *(f"{share:g} {how}" for share in args.budget for how in ("chosen", "drawn"))]
+    found = {name: np.full((args.seeds, len(data.problems)), np.nan) for name in names}
+
+    def judge(name: str, seed: int, split: Measurements, keep: np.ndarray) -> None:
+        model = trainer.small(split.only(keep), product, settings, 1, led)
+        scored = ranking.score(split, *ranking.rank_pool(split, model))
+        found[name][seed, scored.rows] = scored.picked
+
+    for seed, split in enumerate(splits(data, args.seeds)):
+        rows, pool = pool_of(split)
+        tflops = np.where(split.status[rows] == efficiency.OK, split.tflops[rows], np.nan)
+        judge("all", seed, split, np.ones(len(split.problem), bool))
+        for share in args.budget:
+            plan = choice.Plan(budget=share, rounds=4 if led else 5, stable=-1.0, seed=seed + 1)
+            rounds = choice.choose(pool, product, plan, lambda at, tflops=tflops: tflops[at], led)
+            chosen = np.concatenate([one.pairs for one in rounds])
+            drawn = np.random.default_rng(seed).permutation(len(rows))[: len(chosen)]
+            for how, at in (("chosen", chosen), ("drawn", drawn)):
+                keep = np.ones(len(split.problem), bool)
+                keep[rows] = False
+                keep[rows[at]] = True
+                judge(f"{share:g} {how}", seed, split, keep)
+    print(
+        f"{data.arch} {data.operation} ({data.device_kind}), {args.trees} trees, {args.seeds} seeds, {settings.prior}"
+    )
+    everything = of_problems(found["all"])
+    for name in names:
+        values = of_problems(found[name])
+        line = f"{name}: mean {100 * values.mean():.2f}, p10 {100 * np.quantile(values, 0.1):.2f}"
+        line += f", against all {difference(values, everything)}"
+        if name.endswith("chosen"):
+            line += f", against a draw {difference(values, of_problems(found[name.replace('chosen', 'drawn')]))}"
+        print(line, flush=True)
+
+
+def splits(data: Measurements, seeds: int) -> Iterator[Measurements]:
+    """The dataset with problems held out, once a seed."""
+    if ranking.has_validation_split(data):
+        yield from [data] * seeds
+        return
+    layers = data.problems["layer_family"].to_numpy()
+    fold = cross_validation.folds_of(np.arange(len(layers)), layers, seeds, 1).of_row
+    for seed in range(seeds):
+        held_out = np.where(fold == seed, "validation", "train")
+        yield replace(data, problems=data.problems.assign(split=held_out))
+
+
+def pool_of(data: Measurements) -> tuple[np.ndarray, choice.Pool]:
+    """The rows of pairs of training problems that were tried, and their pool."""
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
-    rows = np.flatnonzero(tried & train)
+    rows = np.flatnonzero(efficiency.in_pool(data) & train)
     rows = rows[np.lexsort((data.candidate[rows], data.problem[rows]))]
-    pool = choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
-    tflops = np.where(data.status[rows] == efficiency.OK, data.tflops[rows], np.nan)
-    wanted = choice.Plan(budget=args.budget, first=args.first, rounds=args.rounds, stable=0.0)
-    rounds = choice.choose(pool, product, wanted, lambda at: tflops[at])
-
-    everything = picked(data, product, settings)
-    print(f"{data.arch} {data.operation} ({data.device_kind}), {args.trees} trees, {len(everything)} problems")
-    print(f"all pairs: {len(rows):,}, {figures(everything)}")
-
-    def show(name: str, chosen: np.ndarray) -> np.ndarray:
-        keep = np.ones(len(data.problem), bool)
-        keep[rows] = False
-        keep[rows[chosen]] = True
-        few = picked(data.only(keep), product, settings)
-        lost = f"{100 * (few - everything).mean():+.2f} points {bootstrap.of_mean(few - everything)}"
-        share = f"{len(chosen):,} pairs, {100 * len(chosen) / len(rows):.1f} %"
-        print(f"{name}: {share}, {figures(few)}, {lost}", flush=True)
-        return few
-
-    for count, last in enumerate(rounds, start=1):
-        if args.last and count < len(rounds):
-            continue
-        changed = "" if last.picks_changed is None else f" ({100 * last.picks_changed:.0f} % of picks had changed)"
-        chosen = np.concatenate([one.pairs for one in rounds[:count]])
-        asked = show(f"round {count}{changed}", chosen)
-        drawn = show("as many by draw", choice.design(pool, len(chosen), seed=args.seed))
-        print(
-            f"  rounds minus draw: {100 * (asked - drawn).mean():+.2f} points {bootstrap.of_mean(asked - drawn)}",
-            flush=True,
-        )
+    return rows, choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
 
 
-def figures(values: np.ndarray) -> str:
-    """Return mean and 10th percentile of efficiencies."""
-    return f"mean {100 * values.mean():.2f} %, p10 {np.percentile(100 * values, 10):.2f} %"
+def of_problems(values: np.ndarray) -> np.ndarray:
+    """Mean over the seeds that held a problem out, of the problems that any did."""
+    known = ~np.isnan(values).all(axis=0)
+    return np.nanmean(values[:, known], axis=0)
+
+
+def difference(values: np.ndarray, base: np.ndarray) -> str:
+    """Mean difference in points with its interval."""
+    low, high = bootstrap.of_mean(values - base)
+    return f"{100 * (values - base).mean():+.2f} ({low:.2f} to {high:.2f})"
 
 
 if __name__ == "__main__":

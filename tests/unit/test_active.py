@@ -82,6 +82,41 @@ def test_it_stops_when_picks_stop_changing(world):
     assert len(hasty) < len(patient)
 
 
+def led(world, budget, tflops=None, **more):
+    pool, known = world
+    known = known if tflops is None else tflops
+    plan = choice.Plan(budget=budget, rounds=4, stable=-1.0, **more)
+    return choice.choose(pool, samples.product(), plan, lambda rows: known[rows], samples.coefficients())
+
+
+@pytest.mark.parametrize("budget", [0.02, 0.1, 0.5, 1.0])
+def test_a_formula_leads_to_the_fastest_pairs_within_the_budget(world, budget):
+    pool, tflops = world
+    best = np.zeros(len(pool.problems))
+    np.maximum.at(best, pool.problem, tflops)
+    relative = tflops / best[pool.problem]
+    rounds = led(world, budget)
+    chosen = np.concatenate([one.pairs for one in rounds])
+    assert len(set(chosen.tolist())) == len(chosen) <= budget * len(tflops)
+    assert len(chosen) > 0.9 * budget * len(tflops) - 4
+    # The simulated device nearly is the formula: what it finds fastest is fast.
+    if budget <= 0.1:
+        assert relative[rounds[0].pairs].mean() > 0.9 > relative.mean()
+    # A problem has at least two pairs, but for the last one that the budget reaches.
+    assert np.sum(np.bincount(pool.problem[rounds[0].pairs]) == 1) <= 1
+
+
+def test_rounds_leave_the_formula_where_the_times_say_otherwise(world):
+    pool, tflops = world
+    slow = pool.candidates["pipeline"].to_numpy()[pool.candidate] == "compv3"
+    tampered = np.where(slow, 0.2, 1.0) * tflops
+
+    def slow_later(times):
+        return slow[np.concatenate([one.pairs for one in led(world, 0.4, times)[1:]])].mean()
+
+    assert slow_later(tampered) < slow_later(tflops)
+
+
 def test_failing_pairs_are_not_asked_for_again(world):
     pool, tflops = world
     broken = np.where(pool.candidate % 3 == 0, np.nan, tflops)

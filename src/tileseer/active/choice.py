@@ -1,9 +1,11 @@
 """Active measuring: the choice of training pairs that are worth the device's time.
 
-A small design that depends on nothing measured starts it. Then rounds follow: a model of what was measured so far says
-for every problem which candidates look fastest, and those that were not measured yet are measured next. It ends when
-the budget is spent or when the model's picks stop changing. Pairs of validation problems are always measured, for a
-figure on a sample of them would say nothing.
+It starts with what physics says: half of the budget goes to the candidates that the device's formula finds fastest, in
+pairs, for one candidate of a problem teaches no difference. Without a formula, as on the simulated device, which is the
+formula, a small draw starts it. Then rounds follow: a model of what was measured so far says for every problem which
+candidates look fastest, and those that were not measured yet are measured next. It ends when the budget is spent or
+when the model's picks stop changing. Pairs of validation problems are always measured, for a figure on a sample of
+them would say nothing.
 
 Every choice is a function of the pairs, the settings and the times of earlier rounds. So a run that was interrupted
 and finds those times in the journal chooses the same pairs again.
@@ -16,14 +18,21 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core import draws
+from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, features, regression
+from tileseer.model.formula import Formula
 from tileseer.model.rows import Rows
+from tileseer.model.schema import FormulaStart
 from tileseer.settings.model import TrainingParameters
 
 UNMEASURED = -1
 AS_GOOD = 0.02
 """Logarithm of a ratio of times below which two candidates are as good as each other."""
+TOGETHER = 2
+"""Candidates of a problem that the formula's order is measured by at a time."""
+LED = 0.5
+"""Share of the budget that the formula spends."""
 TREES = 150
 """Trees of a round's model; it is thrown away after the round."""
 MODEL = TrainingParameters(rows_per_problem=0, num_leaves=31)
@@ -70,13 +79,24 @@ Measure = Callable[[np.ndarray], np.ndarray]
 """From rows of the pool to their TFLOPS, NaN where a pair failed."""
 
 
-def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> list[Round]:
-    """Measure in rounds and return them; the last has the model's verdict on the pairs of the one before."""
+def choose(
+    pool: Pool, hardware: Hardware, settings: Plan, measure: Measure, coefficients: Coefficients | None = None
+) -> list[Round]:
+    """Measure in rounds and return them; the last has the model's verdict on the pairs of the one before.
+
+    With ``coefficients`` the device's formula leads.
+    """
     tflops = np.full(len(pool.problem), np.nan)
     round_of = np.full(len(pool.problem), UNMEASURED)
     matrix = features.compute(pool.problems, pool.candidates, pool.problem, pool.candidate, hardware)
     budget = int(settings.budget * len(pool.problem))
-    chosen = design(pool, min(settings.first / settings.budget, 1.0) * budget, settings.seed)
+    says = None
+    if coefficients is None:
+        chosen = design(pool, min(settings.first / settings.budget, 1.0) * budget, settings.seed)
+    else:
+        whole = FormulaStart(weight=1.0, coefficients=coefficients)
+        says = Formula(pool.problems, pool.candidates, hardware, whole).score(pool.problem, pool.candidate)
+        chosen = led(pool, says, round_of >= 0, int(LED * budget), settings.seed)
     rounds: list[Round] = []
     changed, picks = None, None
     for number in range(settings.rounds):
@@ -86,7 +106,7 @@ def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> 
         left = budget - int(np.count_nonzero(round_of >= 0))
         if number + 1 == settings.rounds or left <= 0:
             break
-        score = _scores(pool, matrix, tflops, settings.seed)
+        score = _scores(pool, matrix, tflops, settings.seed, says)
         failed = np.isnan(tflops) & (round_of >= 0)
         before, picks = picks, cross_validation.picks(pool.problem, np.where(failed, -np.inf, score))
         if before is not None:
@@ -95,7 +115,10 @@ def choose(pool: Pool, hardware: Hardware, settings: Plan, measure: Measure) -> 
                 break
         unmeasured = np.flatnonzero(round_of == UNMEASURED)
         pairs = left // (settings.rounds - number - 1)
-        chosen = unmeasured[_first_of_each(pool.problem[unmeasured], -score[unmeasured], pairs)]
+        if says is None:
+            chosen = unmeasured[_first_of_each(pool.problem[unmeasured], -score[unmeasured], pairs)]
+        else:
+            chosen = led(pool, score, round_of >= 0, pairs, settings.seed)
         if not len(chosen):
             break
     return rounds
@@ -107,6 +130,21 @@ def design(pool: Pool, pairs: float, seed: int) -> np.ndarray:
     Every problem has some, or the model knows nothing of its level; the draw spreads them over the candidates.
     """
     return _first_of_each(pool.problem, _draw(pool, seed), pairs)
+
+
+def led(pool: Pool, score: np.ndarray, measured: np.ndarray, pairs: int, seed: int) -> np.ndarray:
+    """The next pairs, rising: those with the highest scores of each problem, ``TOGETHER`` at a time.
+
+    Problems with fewer ``measured`` pairs (bool [n]) come first, then in an order that is drawn by their names: of few
+    pairs some problems have ``TOGETHER``, others none.
+    """
+    order = np.lexsort((-score, measured == 0, pool.problem))
+    begin = np.flatnonzero(np.diff(pool.problem[order], prepend=-1))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - np.repeat(begin, np.diff(begin, append=len(order)))
+    turn = draws.of_names(f"{seed},{name}" for name in pool.problems["problem_key"])[pool.problem]
+    by_turn = np.lexsort((place, turn, place // TOGETHER))
+    return np.sort(by_turn[~measured[by_turn]][:pairs])
 
 
 def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.ndarray:
@@ -132,10 +170,11 @@ def _draw(pool: Pool, seed: int) -> np.ndarray:
     return draws.of_pairs(problem[pool.problem], candidate[pool.candidate])
 
 
-def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np.ndarray:
+def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int, says: np.ndarray | None) -> np.ndarray:
     """How fast a model of the measured pairs predicts all to be within their problem, float64 [n].
 
-    As long as no pair has a time, since a small pool's first share is none or all of it failed, it is a draw.
+    With scores ``says`` of a formula it learns what they miss. As long as no pair has a time, since a small pool's
+    first share is none or all of it failed, it is a draw.
     """
     known = np.flatnonzero(~np.isnan(tflops))
     if not len(known):
@@ -146,6 +185,12 @@ def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int) -> np
     rows = Rows(problem, pool.candidate[known], speed / best[problem], speed, np.ones(len(known), bool))
     chosen = features.feature_set(MODEL.features)
     settings = MODEL.model_copy(update={"seed": seed})
-    data = regression.table(rows, matrix[known], chosen.names, chosen.categorical, settings, 1)
+    start = np.zeros(len(tflops))
+    if says is not None:
+        start = regression.slope(rows, says[known]) * says
+    data = regression.table(
+        rows, matrix[known], chosen.names, chosen.categorical, settings, 1,
+        start=None if says is None else start[known],
+    )  # fmt: skip
     booster = regression.fit(data, np.arange(len(known)), settings, TREES, 1)
-    return np.asarray(booster.predict(matrix, num_threads=1))
+    return start + np.asarray(booster.predict(matrix, num_threads=1))

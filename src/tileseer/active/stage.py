@@ -16,6 +16,8 @@ from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
 from tileseer.devices import registry
 from tileseer.families import candidates
+from tileseer.families.coefficients import Coefficients, load_coefficients
+from tileseer.families.registry import of_arch
 from tileseer.support import support_table
 
 
@@ -49,7 +51,8 @@ def choose(
             measured_now += filled.done
             return np.asarray(filled.rows["tflops"].to_numpy())
 
-        rounds = choice.choose(pool, source.hardware, choice.Plan(settings.training_share, seed=settings.seed), measure)
+        plan = choice.Plan(settings.training_share, seed=settings.seed)
+        rounds = choice.choose(pool, source.hardware, plan, measure, _formula(source))
     found = table(rounds, pairs)
     parquet.write(found, chosen)
     return (
@@ -57,6 +60,14 @@ def choose(
         f"chosen of {pairs.num_rows:,} training pairs ({100 * found.num_rows / pairs.num_rows:.1f} %) in "
         f"{len(rounds)} rounds"
     )
+
+
+def _formula(source: registry.Source) -> Coefficients | None:
+    """The coefficients of the formula that leads; None where there is none, or where it would make the times."""
+    family = of_arch(source.hardware.arch)
+    if source.settings.device == "simulated" or not family.has("simulated"):
+        return None
+    return load_coefficients(source.coefficients)
 
 
 def pool_of(problems: pd.DataFrame, built: pd.DataFrame, pairs: Sequence[pa.Table]) -> tuple[Pool, pa.Table]:
