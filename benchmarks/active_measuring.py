@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What active measuring loses: models of a few chosen pairs against one of all, on a dataset that has all of them.
 
-The dataset plays the device. For each budget a line of the chosen pairs and one of as many drawn ones: the efficiency of
-the picks on problems that were held out, all of whose pairs were measured, what is lost against a model of all pairs,
-and what is gained over the draw, problem by problem with 95 % intervals. Figures are means over seeds. Where the dataset
-holds out no problems, each seed holds out another fifth of the layers.
+The dataset plays the device. For each budget a line of the chosen pairs and one of as many drawn ones: the efficiency
+of the picks on problems that were held out, all of whose pairs were measured, what is lost against a model of all
+pairs, and what is gained over the draw, problem by problem with 95 % intervals. Figures are means over seeds. Where the
+dataset holds out no problems, each seed holds out another fifth of the layers.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.active import choice
-from tileseer.dataset import efficiency, schema
+from tileseer.dataset import bootstrap, efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.model import cross_validation, stage, trainer
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import bootstrap, ranking
+from tileseer.validation import ranking
 
 CONFIG = Path(__file__).parents[1] / "config"
 
