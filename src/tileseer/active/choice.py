@@ -19,6 +19,7 @@ import pandas as pd
 
 from tileseer.core import draws
 from tileseer.families.coefficients import Coefficients
+from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 from tileseer.model import cross_validation, features, regression
 from tileseer.model.formula import Formula
@@ -88,7 +89,8 @@ def choose(
     """
     tflops = np.full(len(pool.problem), np.nan)
     round_of = np.full(len(pool.problem), UNMEASURED)
-    matrix = features.compute(pool.problems, pool.candidates, pool.problem, pool.candidate, hardware)
+    described = of_arch(hardware.arch).features
+    matrix = features.compute(pool.problems, pool.candidates, pool.problem, pool.candidate, hardware, described)
     budget = int(settings.budget * len(pool.problem))
     says = None
     if coefficients is None:
@@ -106,7 +108,7 @@ def choose(
         left = budget - int(np.count_nonzero(round_of >= 0))
         if number + 1 == settings.rounds or left <= 0:
             break
-        score = _scores(pool, matrix, tflops, settings.seed, says)
+        score = _scores(pool, matrix, described, tflops, settings.seed, says)
         failed = np.isnan(tflops) & (round_of >= 0)
         before, picks = picks, cross_validation.picks(pool.problem, np.where(failed, -np.inf, score))
         if before is not None:
@@ -170,7 +172,9 @@ def _draw(pool: Pool, seed: int) -> np.ndarray:
     return draws.of_pairs(problem[pool.problem], candidate[pool.candidate])
 
 
-def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int, says: np.ndarray | None) -> np.ndarray:
+def _scores(
+    pool: Pool, matrix: np.ndarray, described: str, tflops: np.ndarray, seed: int, says: np.ndarray | None
+) -> np.ndarray:
     """How fast a model of the measured pairs predicts all to be within their problem, float64 [n].
 
     With scores ``says`` of a formula it learns what they miss. As long as no pair has a time, since a small pool's
@@ -183,7 +187,7 @@ def _scores(pool: Pool, matrix: np.ndarray, tflops: np.ndarray, seed: int, says:
     best = np.zeros(len(pool.problems))
     np.maximum.at(best, problem, speed)
     rows = Rows(problem, pool.candidate[known], speed / best[problem], speed, np.ones(len(known), bool))
-    chosen = features.feature_set(MODEL.features)
+    chosen = features.feature_set(described)
     settings = MODEL.model_copy(update={"seed": seed})
     start = np.zeros(len(tflops))
     if says is not None:
