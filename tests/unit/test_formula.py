@@ -8,9 +8,12 @@ import pytest
 
 from tileseer.conv.problem import from_frame
 from tileseer.core.errors import UserError
+from tileseer.devices.base import STATUSES
+from tileseer.devices.simulated import SimulatedDevice
 from tileseer.model import stage, trainer
 from tileseer.model.formula import Formula
 from tileseer.model.model import Model
+from tileseer.model.schema import FormulaStart
 from tileseer.settings.model import ModelSettings, TrainingParameters
 from tileseer.validation import explain, ranking
 
@@ -101,3 +104,15 @@ def test_times_that_the_formula_made_are_not_learnt_on_top_of_it():
         stage.settings_for(ModelSettings(prior="formula").parameters, samples.measured())
     with pytest.raises(UserError, match="knows no formula"):
         stage.settings_for(ModelSettings(prior="formula", features="reference").parameters, measured())
+
+
+def test_without_deviation_a_simulated_time_is_the_formula_and_noise():
+    quiet = samples.coefficients().undisturbed()
+    data = samples.measured()
+    device = SimulatedDevice(samples.product(), quiet, seed=1, repeats=1000)
+    times = device.measure(data.problems, data.candidates, data.problem, data.candidate)
+    assert not (times.status == STATUSES.index("crash")).any()
+    start = FormulaStart(weight=1.0, coefficients=quiet)
+    says = -Formula(data.problems, data.candidates, samples.product(), start).score(data.problem, data.candidate)
+    ok = np.isfinite(times.latency_ms)
+    assert np.median(np.abs(np.log(1000 * times.latency_ms[ok]) - says[ok])) < 0.03

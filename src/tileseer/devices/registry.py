@@ -65,8 +65,10 @@ def _made(source: Source, board: Board, stack: ExitStack) -> Device:
     """The device; ``stack`` ends what it needs while it is used."""
     settings, product = source.settings, source.hardware.name
     if settings.device == "simulated":
-        launches = settings.parameters.simulated_launches
-        return SimulatedDevice(source.hardware, load_coefficients(source.coefficients), settings.seed, launches)
+        coefficients, timing = load_coefficients(source.coefficients), settings.parameters
+        if not timing.simulated_deviation:
+            coefficients = coefficients.undisturbed()
+        return SimulatedDevice(source.hardware, coefficients, settings.seed, timing.simulated_launches)
     if settings.device == "recorded":
         path = Path(RECORDINGS, product, f"{source.operation}.parquet")
         if not path.is_file():

@@ -1,5 +1,7 @@
 """The coefficients of the simulated device; config/simulated_device.yaml explains each and its basis."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -207,6 +209,11 @@ class Coefficients(tables.Table):
         if not set(self.async_pipelines) <= set(self.pipelines):
             raise ValueError(f"async_pipelines is {self.async_pipelines}; name pipelines of the table")
         return self
+
+    def undisturbed(self) -> Coefficients:
+        """The same without drawn deviations and crashes."""
+        quiet = self.deviation.model_copy(update={"kernel": 0.0, "smooth": 0.0, "pair": 0.0})
+        return self.model_copy(update={"deviation": quiet, "failure_rate": 0.0})
 
     def physical(self, pipeline: str) -> str:
         """Pipeline whose behaviour ``pipeline`` has."""

@@ -56,6 +56,9 @@ class Timing(Section):
     """Pairs measured between two writes to the journal: what an interruption can cost."""
     simulated_launches: int = Field(10, ge=1, le=1000)
     """Timed launches a pair on the simulated device."""
+    simulated_deviation: bool = True
+    """Whether the simulated device deviates from its formulas, as drawn, and some pairs crash on it. Without, its times
+    are those of the formulas and noise: what a prior for a real GPU is to learn."""
 
 
 TIMINGS = {
