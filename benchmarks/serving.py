@@ -117,7 +117,7 @@ def main() -> None:
         print(f"  Python: load {loaded:.2f} s, one problem {1e3 * statistics.median(alone):.2f} ms, "
               f"a batch {1e6 * batch:.0f} us of CPU a problem")  # fmt: skip
         for flags in (["-O2"], ["-O3"], ["-O3", "-march=native"]):
-            namespace = f"{operation}_{index['arch']}"
+            namespace = f"{operation}_{index.arch}"
             rows, scores, took, seconds = cpp(args.models / entry.folder / SELECTOR, namespace, shapes, flags)
             same = rows == picks.candidate.tolist() and scores == picks.score.tolist()
             wide = has & (pool >= np.percentile(pool[has], 90))

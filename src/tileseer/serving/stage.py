@@ -79,8 +79,9 @@ def serve(
         "no problems were set aside to judge the served model"
         if cost is None
         else (
-            f"the served model loses {cost.loss_of_mean.served_model} points of mean efficiency on {cost.n_problems} "
-            "unseen problems"
+            f"{cost.n_problems} unseen problems, served efficiency mean {cost.efficiency.served_model.mean} %, p10 "
+            f"{cost.efficiency.served_model.p10} %, min {cost.efficiency.served_model.min} %, "
+            f"{cost.loss_of_mean.served_model} points of the mean below the full model"
         )
     )
     return served, (
