@@ -81,6 +81,27 @@ def dataset(
     return table.replace_schema_metadata(told.metadata())
 
 
+def times(folder: Path) -> pd.DataFrame:
+    """Measured pairs of all operations: ``operation``, ``candidate``, ``ms``, ``problem_key``, ``layer_family`` and the
+    fields of the problem.
+    """
+    found = []
+    for operation in load(folder).operations:
+        own = folder / operation
+        problems = _whole(parquet.read(own / "problems.parquet").to_pandas(), Operation.parse(operation))
+        kernels = parquet.read(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
+        pairs = parquet.read(own / "pairs.parquet").to_pandas()
+        pairs = pairs[pairs["status"] == "ok"]
+        labels = [
+            candidate_tables.label(name, split)
+            for name, split in zip(kernels[pairs["kernel"]], pairs["split_k"], strict=True)
+        ]
+        rows = problems.iloc[pairs["problem"]].reset_index(drop=True)
+        milliseconds = pairs["median_us"].to_numpy(np.float64) / 1000
+        found.append(rows.assign(operation=operation, candidate=labels, ms=milliseconds))
+    return pd.concat(found, ignore_index=True)
+
+
 def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
     if "problem_key" in problems:

@@ -131,7 +131,9 @@ def _shapes(measurements: Measurements, rows: np.ndarray, speed: np.ndarray) -> 
     second = np.sort(speed, axis=1)[:, -2] if speed.shape[1] > 1 else np.zeros(len(rows))
     moved = gemm["bytes_read"].to_numpy(np.float64) + gemm["bytes_written"].to_numpy(np.float64)
     flops = gemm["flops"].to_numpy(np.float64)
-    tiles = [f"{m}x{n}x{k}" for m, n, k in candidates[["tile_m", "tile_n", "tile_k"]].to_numpy()]
+    tiles = candidates["candidate"].tolist()
+    if "tile_m" in candidates:
+        tiles = [f"{m}x{n}x{k}" for m, n, k in candidates[["tile_m", "tile_n", "tile_k"]].to_numpy()]
     return pd.DataFrame(
         {
             "problem_key": problems["problem_key"].astype(str),
