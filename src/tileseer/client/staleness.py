@@ -25,7 +25,7 @@ PROBLEM = ["operation", "problem_key"]
 PAIR = [*PROBLEM, "candidate"]
 TRUST = 0.5
 """Share of the model in how close candidates are thought to be; the rest is what was measured. One time may be an
-accident, and of 0, 0.25, 0.5, 0.75 and 1 this and its neighbours found most (benchmarks/staleness.py)."""
+accident; docs/solvers.md has what the share does."""
 
 
 def times(path: Path) -> pd.DataFrame:
