@@ -113,7 +113,8 @@ def choose(
         before, picks = picks, cross_validation.picks(pool.problem, np.where(failed, -np.inf, score))
         if before is not None:
             changed = float(np.mean(score[picks] - score[before] > AS_GOOD))
-            if changed <= settings.stable:
+            # A model of too few rows tells no pairs apart: that its picks stay says nothing.
+            if changed <= settings.stable and np.ptp(score) > 0:
                 break
         unmeasured = np.flatnonzero(round_of == UNMEASURED)
         pairs = left // (settings.rounds - number - 1)
