@@ -137,8 +137,8 @@ STAGES = (
     ),
     Stage(
         "model",
-        f"--dataset made/dataset.parquet {PRODUCT} --output made/training",
-        ("config/hardware.yaml",), ("made/dataset.parquet",), ("made/training",), MODEL,
+        f"--dataset made/dataset.parquet {PRODUCT} --coefficients config/simulated_device.yaml --output made/training",
+        ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/dataset.parquet",), ("made/training",), MODEL,
     ),
     Stage(
         "validation",
@@ -176,8 +176,9 @@ STAGES = (
     Stage(
         "recorded",
         f"{OPERATION} --recording recording --hardware config/hardware.yaml --product sm_90_h200 "
-        "--dataset made/recorded.parquet",
-        ("recording/recording.json", "config/hardware.yaml"), (), ("made/recorded.parquet",),
+        "--coefficients config/simulated_device.yaml --dataset made/recorded.parquet",
+        ("recording/recording.json", "config/hardware.yaml", "config/simulated_device.yaml"), (),
+        ("made/recorded.parquet",),
     ),
 )  # fmt: skip
 

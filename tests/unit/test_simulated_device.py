@@ -99,8 +99,8 @@ def test_frozen_table_covers_the_model():
     kernels = kernel.frame([kernel.parse(name) for name in ran["kernel"]])
     physical = {COEFFICIENTS.physical(name) for name in kernels["pipeline"]}
     assert physical == set(COEFFICIENTS.pipelines)
-    # An NVIDIA product is recorded, never simulated.
-    assert set(ran["product"]) == {name for name in GPUS if not name.startswith("sm_")}
+    # An NVIDIA product is recorded, never simulated; so are the solvers of MIOpen, for which the MI210 is there.
+    assert set(ran["product"]) == {name for name in GPUS if not name.startswith("sm_")} - {"gfx90a_mi210"}
     assert set(ran["variant"]) == set(COEFFICIENTS.directions)
     for column, least in (("num_groups_to_merge", 2), ("two_stage", 1), ("split_image", 1), ("explicit_gemm", 1)):
         assert (kernels[column] >= least).any(), column
