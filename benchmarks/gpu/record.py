@@ -150,10 +150,10 @@ def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     vouched = receipt.Receipt.read(path)
     first = Path(vouched.journal)
     rows, _ = journal.read(first)
-    rows = rows.filter(pa.compute.equal(rows["measurement_id"], vouched.measurement_id))
+    rows = vouched.measured_by.rows(rows)
     second = repeats.NOTHING
     if vouched.repeats:
-        second = repeats.counted(journal.read(repeats.journal_of(first))[0], vouched.measurement_id, rows)
+        second = repeats.counted(journal.read(repeats.journal_of(first))[0], vouched.measured_by, rows)
     both = repeats.combined(rows, second)["latency_ms"].to_numpy()
     frame = rows.to_pandas().assign(both_ms=both)
     passing = frame["status"].astype(str).isin(receipt.PASSING)

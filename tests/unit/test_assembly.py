@@ -97,10 +97,9 @@ def measured(chunk, budget_s=None, batch_pairs=100):
     missing = run.missing(batch, wanted, journal.read(path)[0])
     run.measure(batch, *run.rows_of(batch, missing), book, batch_pairs, budget_s)
     book.close()
-    rows = receipt.counted(journal.read(path)[0], batch.measurement_id, wanted)
+    rows = receipt.counted(journal.read(path)[0], batch.by, wanted)
     receipt.Receipt(
-        arch="gfx950", operation="forward_bf16", chunk=0, device="toy", device_kind="recorded",
-        measurement_id=batch.measurement_id, journal=str(path), pairs=rows.num_rows,
+        **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), pairs=rows.num_rows,
         by_status=receipt.status_counts(rows), malformed_lines=0, rows_sha256=receipt.digest(rows),
         skipped=wanted.num_rows - rows.num_rows,
     ).write(files.receipt)  # fmt: skip

@@ -11,6 +11,8 @@ from tileseer.benchmark import journal, journal_index, receipt
 from tileseer.benchmark.journal import COLUMNS, Journal
 from tileseer.core.errors import UserError
 
+DEVICE = journal.MeasuredBy("gfx950", "toy", "simulated", "c" * 16)
+
 
 def measurement(number=0, **changes):
     row = dict.fromkeys(COLUMNS, 1) | {
@@ -141,16 +143,16 @@ def test_only_measurements_of_this_device_for_wanted_pairs_count_once():
         measurement(1, latency_ms=9.0),
         measurement(3),
     )
-    found = receipt.counted(book, "c" * 16, wanted(1, 0, 2))
+    found = receipt.counted(book, DEVICE, wanted(1, 0, 2))
     assert found["latency_ms"].to_pylist() == [1.125]
-    assert receipt.counted(book, "c" * 16, wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
+    assert receipt.counted(book, DEVICE, wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
 
 
 def test_measurements_in_the_journal_of_another_chunk_are_found(tmp_path):
     append(tmp_path / "0.csv", measurement(0))
     append(tmp_path / "1.csv", measurement(1), measurement(1, latency_ms=9.0))
     append(tmp_path / "2.csv", measurement(2), measurement(3, measurement_id="d" * 16))
-    found = journal_index.from_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), "c" * 16)
+    found = journal_index.from_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), DEVICE)
     assert found["kernel_id"].to_pylist() == [f"{n:016x}" for n in (2, 1)]
     assert found["latency_ms"].to_pylist() == [2.125, 1.125]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_journal import append, measurement, rows, wanted
+from test_journal import DEVICE, append, measurement, rows, wanted
 
 from tileseer.benchmark import journal, journal_index
 from tileseer.core.errors import UserError
@@ -43,7 +43,7 @@ def measure(folder, chunks):
         book = journal.Journal(own)
         have = set(journal.read(own)[0]["kernel_id"].to_pylist())
         missing = [n for n in mine if KERNELS[n] not in have]
-        found = journal_index.from_neighbours(own, wanted(*missing), "c" * 16)
+        found = journal_index.from_neighbours(own, wanted(*missing), DEVICE)
         book.append(found)
         new = set(missing) - {KERNELS.index(kernel) for kernel in found["kernel_id"].to_pylist()}
         if new:
@@ -69,7 +69,7 @@ def test_a_journal_is_read_again_when_it_has_grown_or_its_index_is_damaged(tmp_p
     own, beside = tmp_path / "0.csv", tmp_path / ".1.csv.index"
 
     def found():
-        return journal_index.from_neighbours(own, wanted(1, 2), "c" * 16)["kernel_id"].to_pylist()
+        return journal_index.from_neighbours(own, wanted(1, 2), DEVICE)["kernel_id"].to_pylist()
 
     assert found() == found() == KERNELS[1:2] and work["indexed"] == 1
     append(tmp_path / "1.csv", measurement(2))
@@ -89,10 +89,10 @@ def test_lines_that_are_no_measurement_are_passed_over(tmp_path):
     first, *lines = path.read_text().splitlines()
     path.write_text("\n".join([first, "", lines[0].replace("0.01", "0.02"), "a,b", lines[1], lines[1][:300], lines[0]]))
     # The last line has no end: its writer may still be at it.
-    assert journal_index.from_neighbours(tmp_path / "0.csv", wanted(1, 2), "c" * 16).num_rows == 1
+    assert journal_index.from_neighbours(tmp_path / "0.csv", wanted(1, 2), DEVICE).num_rows == 1
     path.write_text("something else\n" * 3)
     with pytest.raises(UserError, match=r"1\.csv: line 1: the columns are not those of a journal"):
-        journal_index.from_neighbours(tmp_path / "0.csv", wanted(1, 2), "c" * 16)
+        journal_index.from_neighbours(tmp_path / "0.csv", wanted(1, 2), DEVICE)
 
 
 @given(

@@ -7,6 +7,7 @@ kept in the file, passed over when reading, and reported with its number and the
 
 from __future__ import annotations
 
+import functools
 import io
 import mmap
 import os
@@ -14,14 +15,17 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tileseer.benchmark.claim import Claim
 from tileseer.conv.problem import DIMS
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.devices.base import STATUSES
 
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
 OWN_COLUMNS = (
@@ -35,8 +39,10 @@ _TYPES = {
     **dict.fromkeys(("latency_ms", "tflops", "latency_cv", "sentinel"), pa.float64()),
 }
 SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLUMNS])
-_BLOCK = 1 << 21
-"""Bytes of a journal that are read together."""
+BLOCK = 1 << 21
+"""Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
+_SLOWEST_MS = 3.6e6
+"""An hour. No measurement takes that long, so a longer time is none."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,20 @@ class Malformed:
     line: int
     reason: str
     text: str
+
+
+class MeasuredBy(NamedTuple):
+    """What the rows say that one device has measured in its present state."""
+
+    arch: str
+    device: str
+    device_kind: str
+    measurement_id: str
+
+    def rows(self, journal: pa.Table) -> pa.Table:
+        """Those of its own among rows of a journal."""
+        own = [pc.equal(journal[name], value) for name, value in self._asdict().items()]
+        return journal.filter(functools.reduce(pc.and_, own))
 
 
 class Journal:
@@ -108,7 +128,7 @@ def is_whole(line: bytes) -> bool:
 def check_header(path: Path) -> None:
     """Raise a ``UserError`` if the header is not that of a journal, since nothing in the file can be trusted then."""
     with path.open("rb") as stream:
-        found = stream.readline().decode(errors="replace").rstrip("\r\n")
+        found = stream.readline(len(HEADER) + 2).decode(errors="replace").rstrip("\r\n")
     if found != HEADER:
         raise UserError(
             f"{path}: line 1: the columns are not those of a journal; "
@@ -135,9 +155,20 @@ def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
     with path.open("rb") as stream:
         stream.readline()
         first = 2
-        while lines := stream.readlines(_BLOCK):
+        for lines in _lines(stream):
             yield _parsed(path, lines, first)
             first += len(lines)
+
+
+def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Lines without their ends, some at a time; the memory does not depend on how long a line is."""
+    rest = b""
+    while block := stream.read(BLOCK):
+        *lines, rest = (rest + block).split(b"\n")
+        rest = rest[:BLOCK]
+        yield lines
+    if rest:
+        yield [rest]
 
 
 def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
@@ -149,29 +180,61 @@ def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
 
 def _parsed(path: Path, lines: Sequence[bytes], first: int) -> tuple[pa.Table, list[Malformed]]:
     """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
-    whole, malformed = [], []
-    for number, line in enumerate((line.rstrip(b"\r\n") for line in lines), first):
-        if fault := _fault(line):
-            text = line.decode("ascii", "backslashreplace")[:500]
-            malformed.append(Malformed(path.as_posix(), number, fault, text))
-        else:
-            whole.append(line)
-    if not whole:
-        return SCHEMA.empty_table(), malformed
+    lines = [line.rstrip(b"\r\n") for line in lines]
+    faults = {number: fault for number, line in enumerate(lines) if (fault := _fault(line))}
+    whole = [number for number in range(len(lines)) if number not in faults]
+    try:
+        rows = _table([lines[number] for number in whole])
+    except pa.ArrowInvalid:
+        # Rare: a line with a checksum that fits and a value that does not. Each is asked alone.
+        faults |= {number: "a value is of another type" for number in whole if not _is_table(lines[number])}
+        whole = [number for number in whole if number not in faults]
+        rows = _table([lines[number] for number in whole])
+    sound = _are_possible(rows)
+    if not pc.all(sound).as_py():
+        faults |= {
+            whole[row]: "no such status, or no such time" for row in pc.indices_nonzero(pc.invert(sound)).to_pylist()
+        }
+        rows = rows.filter(sound)
+    return rows, [
+        Malformed(path.as_posix(), first + number, fault, lines[number][:500].decode("ascii", "backslashreplace")[:500])
+        for number, fault in sorted(faults.items())
+    ]
+
+
+def _table(lines: Sequence[bytes]) -> pa.Table:
+    if not lines:
+        return SCHEMA.empty_table()
+    content = b"\n".join(lines)
     # A null is an empty field of a number; text is as it stands.
-    rows = pa_csv.read_csv(
-        pa.BufferReader(b"\n".join(whole)),
-        pa_csv.ReadOptions(column_names=HEADER.split(","), use_threads=False),
+    return pa_csv.read_csv(
+        pa.BufferReader(content),
+        pa_csv.ReadOptions(column_names=HEADER.split(","), use_threads=False, block_size=len(content) + 1),
         pa_csv.ParseOptions(quote_char=False),
         pa_csv.ConvertOptions(column_types=SCHEMA, include_columns=COLUMNS, null_values=[""]),
     )
-    return rows, malformed
+
+
+def _is_table(line: bytes) -> bool:
+    try:
+        return _table([line]).num_rows == 1
+    except pa.ArrowInvalid:
+        return False
+
+
+def _are_possible(rows: pa.Table) -> pa.ChunkedArray:
+    """Which rows a device can have given: a status that there is, and with ``ok`` a time."""
+    time = rows["latency_ms"]
+    timed = pc.fill_null(pc.and_(pc.greater(time, 0), pc.less(time, _SLOWEST_MS)), False)
+    return pc.and_(pc.is_in(rows["status"], pa.array(STATUSES)), pc.or_(timed, pc.not_equal(rows["status"], "ok")))
 
 
 def _fault(line: bytes) -> str:
     """Why a line is no measurement; empty if it is one."""
     if not line:
         return "an empty line"
+    if len(line) >= BLOCK:
+        return "longer than any row"
     fields, columns = line.count(b",") + 1, len(COLUMNS) + 1
     if fields != columns:
         return f"{fields} fields instead of {columns}"

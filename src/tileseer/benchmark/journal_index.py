@@ -20,7 +20,7 @@ _LINE = np.dtype([("kernel", f"S{_ID}"), ("begin", "<i8"), ("end", "<i8")])
 _COMMAS = journal.COLUMNS.index("kernel_id")
 
 
-def from_neighbours(own: Path, missing: pa.Table, measurement_id: str) -> pa.Table:
+def from_neighbours(own: Path, missing: pa.Table, by: journal.MeasuredBy) -> pa.Table:
     """Rows for ``missing`` pairs (columns ``receipt.IDENTITY``) in the other journals of the folder of ``own``.
 
     Of each journal only the lines about their kernels are read.
@@ -30,7 +30,7 @@ def from_neighbours(own: Path, missing: pa.Table, measurement_id: str) -> pa.Tab
     for path in sorted(own.parent.glob("*.csv")):
         if path != own and len(lines := of(path, kernels)):
             found.append(journal.read_lines(path, lines.tolist()))
-    return receipt.counted(pa.concat_tables(found), measurement_id, missing)
+    return receipt.counted(pa.concat_tables(found), by, missing)
 
 
 def of(path: Path, kernels: np.ndarray) -> np.ndarray:
@@ -56,7 +56,8 @@ def build(path: Path, size: int) -> np.ndarray:
     found = []
     with path.open("rb") as stream:
         end = len(stream.readline())
-        for line in stream:
+        # A line that is too long comes in pieces, none of which is a row.
+        for line in iter(lambda: stream.readline(journal.BLOCK), b""):
             begin, end = end, end + len(line)
             fields = line.split(b",", _COMMAS + 1)
             if len(fields) > _COMMAS + 1 and len(fields[_COMMAS]) == _ID and line.endswith(b"\n") and end <= size:

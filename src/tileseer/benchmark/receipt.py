@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pydantic import Field
 
+from tileseer.benchmark.journal import MeasuredBy
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.tables import Table, checked
@@ -47,6 +48,11 @@ class Receipt(Table):
     differences: list[float] = Field(default_factory=list)
     """Logarithm of the repeated time over the first one, of the pairs that were drawn to be repeated."""
 
+    @property
+    def measured_by(self) -> MeasuredBy:
+        """Whose rows it is about."""
+        return MeasuredBy(self.arch, self.device, self.device_kind, self.measurement_id)
+
     def write(self, path: Path) -> None:
         """Write the receipt as JSON."""
         write_text(path, documents.json_text(self.model_dump(by_alias=True)), sealed=True)
@@ -62,13 +68,13 @@ def pair_text(rows: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
 
 
-def counted(journal: pa.Table, measurement_id: str, wanted: pa.Table) -> pa.Table:
+def counted(journal: pa.Table, by: MeasuredBy, wanted: pa.Table) -> pa.Table:
     """The journal's rows of the wanted pairs, one a pair, in the order of ``wanted``.
 
     It is the first row of the pair, but one of passing trouble only if there is no other.
     Rows of other pairs, kernels, devices or settings stay in the journal and do not count.
     """
-    mine = journal.filter(pc.equal(journal["measurement_id"], measurement_id))
+    mine = by.rows(journal)
     # A second try counts, wherever it stands.
     mine = pa.concat_tables([mine.filter(pc.invert(passing(mine))), mine.filter(passing(mine))])
     index = pc.index_in(pair_text(wanted), value_set=pair_text(mine).combine_chunks())

@@ -41,9 +41,9 @@ def journal_of(first: Path) -> Path:
     return first.parent / FOLDER / first.name
 
 
-def counted(second: pa.Table, measurement_id: str, rows: pa.Table) -> pa.Table:
+def counted(second: pa.Table, by: journal.MeasuredBy, rows: pa.Table) -> pa.Table:
     """Rows of the second journal that count: the ``ok`` ones about pairs of ``rows``."""
-    mine = _ok(second.filter(pc.equal(second["measurement_id"], measurement_id)))
+    mine = _ok(by.rows(second))
     return mine.filter(pc.is_in(pair_text(mine), value_set=pair_text(rows).combine_chunks()))
 
 

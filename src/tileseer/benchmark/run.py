@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tileseer.benchmark import journal, journal_index, receipt
 from tileseer.benchmark.budget import Rounds
-from tileseer.benchmark.journal import SCHEMA, Journal
+from tileseer.benchmark.journal import SCHEMA, Journal, MeasuredBy
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
@@ -59,15 +59,16 @@ class Batch:
     candidates: pd.DataFrame
 
     @property
-    def measurement_id(self) -> str:
-        """16 hex digits of all that a stored time depends on besides the pair."""
-        text = f"{self.arch}\n{self.device.name}\n{self.device.kind}\n{self.device.identity()}"
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+    def by(self) -> MeasuredBy:
+        """What its rows say of who measured; the id is 16 hex digits of all that a time depends on besides the pair."""
+        names = self.arch, self.device.name, self.device.kind
+        text = "\n".join((*names, self.device.identity()))
+        return MeasuredBy(*names, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def missing(batch: Batch, wanted: pa.Table, measured: pa.Table) -> pa.Table:
     """Wanted pairs without a measurement in the journal, or with one of a throttled or contended GPU only."""
-    have = receipt.counted(measured, batch.measurement_id, wanted)
+    have = receipt.counted(measured, batch.by, wanted)
     have = have.filter(pa.compute.invert(receipt.passing(have)))
     return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
 
@@ -96,12 +97,12 @@ def fill(
     measured, malformed = journal.read(path)
     todo, done = missing(batch, wanted, measured), 0
     if todo.num_rows:
-        adopted = journal_index.from_neighbours(path, todo, batch.measurement_id)
+        adopted = journal_index.from_neighbours(path, todo, batch.by)
         book.append(adopted)
         todo = missing(batch, todo, adopted)
         done = measure(batch, *rows_of(batch, todo), book, batch_pairs, budget_s)
         measured, malformed = journal.read(path)
-    rows = receipt.counted(measured, batch.measurement_id, wanted)
+    rows = receipt.counted(measured, batch.by, wanted)
     return Filled(rows, len(malformed), done, todo.num_rows - done)
 
 
@@ -202,11 +203,8 @@ def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times,
         "split_k": candidates["split_k"].to_numpy()[candidate],
         "kernel_id": _take(candidates["kernel_id"], candidate),
         "problem_key": _take(problems["problem_key"], problem),
-        "arch": pa.repeat(batch.arch, count),
-        "device": pa.repeat(batch.device.name, count),
-        "device_kind": pa.repeat(batch.device.kind, count),
         "seed": np.full(count, batch.seed, np.int64),
-        "measurement_id": pa.repeat(batch.measurement_id, count),
+        **{name: pa.repeat(value, count) for name, value in batch.by._asdict().items()},
         "sentinel": sentinel,
     }
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)

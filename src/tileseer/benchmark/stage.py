@@ -54,12 +54,9 @@ def measure(
         second = repeat(session, source, batch, found.rows, second_journal, rest_s)
         seconds += time.monotonic() - begin
     made = receipt.Receipt(
-        arch=session.arch,
+        **batch.by._asdict(),
         operation=str(session.operation),
         chunk=chunk,
-        device=device.name,
-        device_kind=device.kind,
-        measurement_id=batch.measurement_id,
         journal=session.journal.as_posix(),
         pairs=found.rows.num_rows,
         by_status=receipt.status_counts(found.rows),
@@ -93,7 +90,7 @@ def repeat(
     settings, locking, parameters = session.settings, session.locking, session.settings.parameters
 
     def counted() -> pa.Table:
-        return repeats.counted(journal.read(path)[0], first.measurement_id, rows) if path.exists() else repeats.NOTHING
+        return repeats.counted(journal.read(path)[0], first.by, rows) if path.exists() else repeats.NOTHING
 
     if not repeats.plan(rows, counted(), parameters, settings.seed).num_rows:
         return counted()

@@ -31,7 +31,7 @@ WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
 BEYOND_BUDGET = "beyond the budget"
 REPEATED = "pairs of the same jobs, drawn at random and measured again by another worker"
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
-_COLUMNS = (*COUNTED, "sentinel", "measurement_id")
+_COLUMNS = (*COUNTED, "sentinel", *journals.MeasuredBy._fields)
 _SKIPPED = -2
 
 
@@ -113,7 +113,7 @@ class _Vouched:
         if not self.receipt.repeats:
             return repeats.NOTHING
         second = journals.read(repeats.journal_of(Path(self.receipt.journal)))[0]
-        return repeats.counted(second, self.receipt.measurement_id, rows)
+        return repeats.counted(second, self.receipt.measured_by, rows)
 
     def add(self, rows: pa.Table) -> pa.Table:
         """Count the rows of a part; return them with the mean of both times where they were repeated."""
@@ -142,7 +142,7 @@ def _lent(chunks: Sequence[_Vouched], known: pa.Table) -> pa.Table:
         rows = pa.concat_tables(one.journal([]))
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
         pairs = parquet.read(one.chunk.support)
-        rows = counted(rows, one.receipt.measurement_id, pairs.filter(support_table.supported(pairs)))
+        rows = counted(rows, one.receipt.measured_by, pairs.filter(support_table.supported(pairs)))
         found.append(repeats.combined(rows, one.repeated(rows)))
     return pa.concat_tables(found)
 
@@ -185,7 +185,7 @@ def _results(measured: pa.Table, pairs: pa.Table, wanted: _Wanted, vouched: _Vou
     """Measured columns of each of ``pairs``; nulls for those that are not supported."""
     supported = support_table.supported(pairs)
     sent = pairs.filter(supported)
-    rows = counted(measured, vouched.receipt.measurement_id, sent.filter(aliases.own(sent, wanted.known)))
+    rows = counted(measured, vouched.receipt.measured_by, sent.filter(aliases.own(sent, wanted.known)))
     rows = pa.concat_tables([vouched.add(rows), wanted.lent])
     found = pc.index_in(pair_text(aliases.as_measured(sent, wanted.known)), value_set=pair_text(rows).combine_chunks())
     index = np.full(pairs.num_rows, -1, np.int64)
