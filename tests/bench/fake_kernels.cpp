@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <string>
 #include <unistd.h>
 #include <vector>
 
@@ -200,6 +201,78 @@ struct Scribbles : Good
     }
 };
 
+// An answer in every pipe that is open, as a library would give that speaks the same language.
+struct Forges : Good
+{
+    static constexpr const char* name = "forges";
+    static void disturb(float*, std::int64_t, int)
+    {
+        const std::string answer = "{\"done\": {\"code\": 0, \"error\": \"\", \"check\": null, \"result\": {\"median_ms\": 1e-9}}}\n";
+        for(int file = 3; file < 1024; ++file)
+        {
+            [[maybe_unused]] const auto written = write(file, answer.data(), answer.size());
+        }
+        pause();
+    }
+};
+
+// Leaves a process in a session of its own, that holds all that is open, and dies.
+template <bool Dies>
+struct Leaves : Good
+{
+    static constexpr const char* name = Dies ? "leaves_and_dies" : "leaves_and_hangs";
+    static void disturb(float*, std::int64_t, int)
+    {
+        if(fork() == 0)
+        {
+            setsid();
+            if(fork() != 0)
+            {
+                _exit(0);
+            }
+            std::FILE* mark = std::fopen(std::getenv("FAKE_KERNEL_MARK"), "a");
+            std::fprintf(mark, "%d\n", getpid());
+            std::fclose(mark);
+            pause();
+        }
+        sleep(1);
+        if(Dies)
+        {
+            std::raise(SIGSEGV);
+        }
+        pause();
+    }
+};
+
+// Takes all the memory that there is.
+struct Eats : Good
+{
+    static constexpr const char* name = "eats";
+    static void disturb(float*, std::int64_t, int)
+    {
+        for(;;)
+        {
+            std::memset(new char[1 << 24], 1, 1 << 24);
+        }
+    }
+};
+
+struct Shouts : Good
+{
+    static constexpr const char* name = "shouts";
+    static void disturb(float*, std::int64_t, int)
+    {
+        throw std::runtime_error("\x1b]0;owned\x07\x1b[2J\x7f");
+    }
+};
+
+// What a broken clock gives.
+struct Nowhere : Good
+{
+    static constexpr const char* name = "nowhere";
+    static double microseconds(int) { return std::nan(""); }
+};
+
 struct Wrong : Good
 {
     static constexpr const char* name = "wrong";
@@ -245,5 +318,11 @@ const Registration<Fake<Scribbles>> scribbles;
 const Registration<Fake<Wrong>> wrong;
 const Registration<Fake<Unwritten>> unwritten;
 const Registration<Fake<Throws>> throws;
+const Registration<Fake<Forges>> forges;
+const Registration<Fake<Leaves<true>>> leaves_and_dies;
+const Registration<Fake<Leaves<false>>> leaves_and_hangs;
+const Registration<Fake<Eats>> eats;
+const Registration<Fake<Shouts>> shouts;
+const Registration<Fake<Nowhere>> nowhere;
 
 } // namespace

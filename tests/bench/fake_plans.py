@@ -11,6 +11,8 @@ import time
 
 from cudnn_plans import case, worker
 
+from tileseer.devices.harness.worker import start
+
 GOOD = [
     ("eng0_k1=0", "good", 30.0), ("eng0_k1=1", "good", 20.0), ("eng1_k2=0", "good", 24.0), ("eng1_k2=1", "good", 90.0),
     ("eng2", "good", 25.0), ("eng0_k1=1", "good", 20.0),
@@ -87,6 +89,7 @@ class FakeSession:
 
 
 if __name__ == "__main__":
+    say = start()
     if os.environ["CUDA_VISIBLE_DEVICES"] == "broken":
         raise SystemExit("no such GPU")
-    worker.serve(FakeSession)
+    worker.serve(say, FakeSession)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import subprocess
@@ -55,6 +57,8 @@ def run(libraries):
         ("good_bwd_data", "ok", ""),
         ("good_bwd_weight", "ok", ""),
         ("prints", "ok", ""),
+        ("forges", "crash", "the worker sent no reply but"),
+        ("shouts", "unsupported", "\\x1b]0;owned\\x07"),
     ],
 )
 def test_what_a_kernel_does_is_its_status_and_the_neighbours_are_kept(run, kernel, status, told):
@@ -201,7 +205,7 @@ def test_before_the_first_measurement_a_worker_knows_its_kernels_and_what_they_s
         yes = worker.ask(ask, 20)
         no = worker.ask(ask | {"problem": [*SHAPE, 1, 1]}, 20)
         wide = worker.ask(ask | {"problem": [1, 1, 128, 128, *SHAPE[4:], 0, 1]}, 20)
-    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 19
+    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 25
     assert yes["code"] == 1
     assert (no["code"], no["error"]) == (0, "the kernel is for another direction")
     assert (wide["code"], wide["error"]) == (0, "C is above 64")
@@ -212,10 +216,54 @@ def test_an_unknown_request_is_our_defect_and_told_as_a_crash(libraries):
         worker.ask({"do": "nonsense", "libraries": list(libraries)}, 20)
 
 
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("kernel", "told"), [("leaves_and_dies", "SIGSEGV in phase verify"), ("leaves_and_hangs", "no answer after 3 s")]
+)
+def test_what_a_kernel_has_started_ends_with_its_worker(libraries, tmp_path, kernel, told):
+    mark = tmp_path / "pids"
+    with Supervisor(libraries[0], {"FAKE_KERNEL_MARK": str(mark)}, Limits(pair_s=3)) as supervisor:
+        outcome = supervisor.measure(request(libraries, kernel))
+    assert outcome.error.startswith(told)
+    left = [int(pid) for pid in mark.read_text().split()]
+    assert len(left) == 2 and not [pid for pid in left if runs(pid)]
+
+
+def test_a_kernel_that_wants_all_memory_gets_a_part_of_it(libraries):
+    with Supervisor(libraries[0], limits=Limits(pair_s=20, memory_mib=512)) as supervisor:
+        outcome = supervisor.measure(request(libraries, "eats"))
+        assert outcome.status in ("skipped", "crash", "unsupported") and "run_timeout" not in outcome.faults
+        assert supervisor.measure(request(libraries, "good")).status == "ok"
+
+
+def test_a_broken_clock_is_told_and_measured_once(libraries):
+    with Supervisor(libraries[0], limits=Limits(pair_s=5)) as supervisor:
+        outcome = supervisor.measure(request(libraries, "nowhere"))
+    assert (outcome.status, outcome.error) == ("crash", "the driver gave nan ms: that is no time")
+    json.dumps(outcome.reply, allow_nan=False)
+
+
+@pytest.mark.parametrize("time_ms", [0.0, -1.0, math.nan, math.inf])
+@pytest.mark.parametrize("where", ["median", "sample"])
+def test_what_is_no_time_is_refused_where_it_is_measured(monkeypatch, time_ms, where):
+    median, samples = (time_ms, [1.0]) if where == "median" else (1.0, [1.0, time_ms])
+    answer = {"code": 0, "error": "", "check": None, "result": {"median_ms": median}, "samples_ms": samples}
+    with Supervisor("driver.so") as supervisor:
+        monkeypatch.setattr(supervisor, "_ask", lambda request: answer)
+        assert supervisor.measure(request(("driver.so",), "good")).status == "crash"
+
+
 @given(st.text())
 def test_any_error_text_fits_a_journal_field(text):
     assert not set(printable(text)) & set(',"\n\r\x85')
     assert printable(text).isascii() and len(printable(text)) <= 300
+    assert not printable(text) or printable(text).isprintable()
 
 
 @pytest.mark.parametrize("kernel", ["good", "good_bwd_data", "good_bwd_weight", "unwritten"])

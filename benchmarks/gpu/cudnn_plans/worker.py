@@ -6,12 +6,11 @@ The only process that touches that GPU. ``cudnn_plans.record`` starts it, and a 
 from __future__ import annotations
 
 import json
-import os
 import sys
-import threading
-import time
 from collections.abc import Callable
 from typing import Any, Protocol
+
+from tileseer.devices.harness.worker import Say, start
 
 
 class Session(Protocol):
@@ -24,22 +23,8 @@ class Session(Protocol):
         """Measure a case. ``say`` is told what is in flight."""
 
 
-def _end_with(parent: int) -> None:
-    """End when the parent is gone, whichever of its threads started this process."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(1)
-
-
-def serve(opened: Callable[[], Session]) -> None:
+def serve(say: Say, opened: Callable[[], Session]) -> None:
     """Answer until the input ends; the first request opens the session."""
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    replies = os.fdopen(int(sys.argv[1]), "w")
-
-    def say(reply: dict[str, Any]) -> None:
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-
     session = None
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
@@ -54,9 +39,10 @@ def serve(opened: Callable[[], Session]) -> None:
 
 def main() -> None:
     """Serve with cuDNN."""
+    say = start()
     from cudnn_plans import library
 
-    serve(library.opened)
+    serve(say, library.opened)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,11 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
+def printed(text: str) -> str:
+    """Text of others as a terminal may get it: control characters as escapes, but for line ends."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
     """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2.
 
@@ -37,12 +42,12 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
             sys.stderr.close()
             return 1
         except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {printed(str(error))}", file=sys.stderr)
         except OSError as error:
             # A copy has two: what is read and what is written.
             where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name)
             where = f" ({where})" if where else ""
-            print(f"error: {error.strerror or error}{where}", file=sys.stderr)
+            print(printed(f"error: {error.strerror or error}{where}"), file=sys.stderr)
         return 2
 
     return wrapped

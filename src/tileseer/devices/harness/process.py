@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import secrets
 import selectors
 import signal
 import subprocess
@@ -17,6 +18,8 @@ from tileseer.core.errors import UserError
 PRINTED_TAIL = 2000
 """Characters of what a worker printed that a fault report may quote."""
 KILL_WAIT_S = 30.0
+MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 >> 20
+"""What a worker may take: half of the machine's memory."""
 PROGRAM = ("-m", "tileseer.devices.harness.worker")
 
 
@@ -31,13 +34,21 @@ class Fault(Exception):
 class Worker(contextlib.AbstractContextManager["Worker"]):
     """A running worker. The first request that needs the GPU is the first that touches it."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None, program: Sequence[str] = PROGRAM) -> None:
-        """Start ``program``, arguments of Python, with the number of the pipe for its replies behind them."""
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        program: Sequence[str] = PROGRAM,
+        memory_mib: int = MEMORY_MIB,
+    ) -> None:
+        """Start ``program``, arguments of Python, with the worker's own behind them."""
         receive, send = os.pipe()
+        self._token = secrets.token_hex(16)
+        self.pid: int | None = None
+        """Process number, after the first answer."""
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *program, str(send)],
+                [sys.executable, *program, str(send), self._token, str(memory_mib)],
                 stdin=subprocess.PIPE,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,
@@ -56,11 +67,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    @property
-    def pid(self) -> int:
-        """Process number."""
-        return self._process.pid
 
     def ask(self, request: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
         """Answer to a request; after a ``Fault`` the worker is gone."""
@@ -89,8 +95,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         line = self._line(deadline, limit_s)
         try:
             reply = json.loads(line)
-            if not isinstance(reply, dict) or not ("phase" in reply or isinstance(reply.get("done"), dict)):
-                raise ValueError("neither a phase nor an answer")
+            if not isinstance(reply, dict) or reply.get("token") != self._token:
+                raise ValueError("it does not have the token of this worker")
+            self.pid = reply["pid"]
         except ValueError as error:
             text = f"the worker sent no reply but {line[:80]!r} ({error})"
             raise Fault("crash", text) from None
@@ -120,19 +127,16 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """End the worker with all that it started."""
         if self._receive < 0:
             return
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        assert self._process.stdin is not None
+        # The pipe is broken if a request was never read.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(KILL_WAIT_S)
         except subprocess.TimeoutExpired:
             raise UserError(
-                f"process {self._process.pid} hangs in the GPU driver and cannot be killed; "
-                "reset the GPU, then run again"
+                f"process {self.pid} hangs in the GPU driver and cannot be killed; reset the GPU, then run again"
             ) from None
-        if self._process.stdin is not None:
-            # The pipe is broken if a request was never read.
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
         self._selector.close()
         os.close(self._receive)
         self._printed.close()

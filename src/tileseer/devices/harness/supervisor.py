@@ -4,6 +4,7 @@ A pair that crashes or hangs its worker is tried once more, alone in a new worke
 fault the device has to answer a health probe before anything else is measured.
 """
 
+import math
 import re
 import time
 from collections import Counter
@@ -12,9 +13,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, printed
 from tileseer.devices.harness import abi
-from tileseer.devices.harness.process import Fault, Worker
+from tileseer.devices.harness.process import MEMORY_MIB, Fault, Worker
 from tileseer.settings.benchmark import Timing
 
 PROBES = 3
@@ -37,6 +38,8 @@ class Limits:
     """Pairs after which a worker is replaced by a fresh one."""
     kernel_faults: int = 3
     """Pairs given up after which a kernel's other pairs are skipped."""
+    memory_mib: int = MEMORY_MIB
+    """What each process of a worker may take."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
     def _ask(self, request: Request) -> dict[str, Any]:
         if self._worker is None or self._asked >= self._limits.worker_pairs:
             self.close()
-            self._worker = Worker(self._environment)
+            self._worker = Worker(self._environment, memory_mib=self._limits.memory_mib)
             self._asked = 0
         self._asked += 1
         try:
@@ -153,6 +156,10 @@ class Supervisor(AbstractContextManager["Supervisor"]):
                     f"worst {check['worst']:.3g} tolerances"
                 )
                 return Outcome("wrong_result", told, answer, faults)
+            times = [answer["result"]["median_ms"], *answer["samples_ms"]]
+            if bad := [time for time in times if not 0 < time < math.inf]:
+                self._given_up[request.kernel] += 1
+                return Outcome("crash", f"the driver gave {bad[0]} ms: that is no time", faults=faults)
             return Outcome("ok", "", answer, faults)
         if code == abi.UNSUPPORTED:
             return Outcome("unsupported", error or "refused without a reason", answer, faults)
@@ -191,9 +198,9 @@ def problem_numbers(problem: Mapping[Any, Any], variant: str, split_k: int) -> t
 
 
 def printable(text: str) -> str:
-    """Text as it fits one field of a journal: one line of ASCII without commas and quotes."""
-    plain = text.encode("ascii", "backslashreplace").decode()
-    return re.sub(r"\s+", " ", plain.replace(",", ";").replace('"', "'")).strip()[:ERROR_CHARACTERS]
+    """Text as it fits one field of a journal: one line of printable ASCII without commas and quotes."""
+    line = re.sub(r"\s+", " ", text.replace(",", ";").replace('"', "'")).strip()
+    return printed(line).encode("ascii", "backslashreplace").decode()[:ERROR_CHARACTERS]
 
 
 def libraries(driver: str, modules: Sequence[str]) -> tuple[str, ...]:

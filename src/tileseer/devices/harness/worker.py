@@ -1,18 +1,23 @@
 """The process that touches the GPU: it loads kernel libraries, and measures what it is told on its standard input.
 
-Requests and replies are JSON, one a line. Replies go to a pipe of their own, so that nothing which a kernel prints
-can be taken for one. Before each step that may kill or hang the process it says which step that is.
+Requests and replies are JSON, one a line. Replies go to a pipe of their own and have the parent's token, so that
+nothing which a kernel prints or scribbles can be taken for one. Before each step that may kill or hang the process it
+says which step that is.
+
+A process above it, its keeper, ends all that it has started, in whatever session: when the worker ends, and when the
+parent ends or closes the requests.
 """
 
 import ctypes
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from tileseer.devices.harness import abi
 
@@ -21,12 +26,13 @@ PRINTED_BYTES = 1 << 24
 
 Request = dict[str, Any]
 Reply = dict[str, Any]
+Say = Callable[[Reply], None]
 
 
 class Session:
     """What one worker has loaded."""
 
-    def __init__(self, say: Callable[[Reply], None]) -> None:
+    def __init__(self, say: Say) -> None:
         self._say = say
         self._library: abi.Library | None = None
         self._modules: dict[str, ctypes.CDLL] = {}
@@ -105,32 +111,82 @@ def _outcome(library: abi.Library, code: int) -> Reply:
     return {"code": code, "error": "" if code > 0 else library.error()}
 
 
-def serve(requests: Iterator[str], replies: TextIO) -> None:
-    """Answer every request until the input ends."""
+def _limit(memory_bytes: int) -> None:
+    """Leave no core file, do not fill the disk and the memory, and take no signal that is for the keeper's group.
 
-    def say(reply: Reply) -> None:
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-
-    session = Session(say)
-    for line in requests:
-        request = json.loads(line)
-        say({"done": session.answer(request)})
-
-
-def _limit() -> None:
-    """End with the parent, leave no core file, and do not fill the disk."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+    What a process reserves and does not use, as drivers of GPUs do, is no part of its data.
+    """
+    os.setsid()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (PRINTED_BYTES, PRINTED_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "prctl")
+
+
+def _keep(worker: int) -> int:
+    """Wait until the worker or its parent ends, end all that is left of it, and return the worker's wait status."""
+    ends = select.poll()
+    ends.register(os.pidfd_open(worker), select.POLLIN)
+    # Nothing is read here: what ends is that anybody can still write requests.
+    ends.register(sys.stdin.fileno(), 0)
+    ends.poll()
+    status = 0
+    # An orphan becomes a child of its keeper.
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children") as children:
+            for pid in children.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            ended_one, found = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+        status = found if ended_one == worker else status
+
+
+def _end_as(status: int) -> NoReturn:
+    """End as another process has ended."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def start() -> Say:
+    """Become a worker, before any library is loaded; return what sends a reply.
+
+    Arguments of the program: number of the pipe for replies, token, and memory in MiB.
+    """
+    pipe, token, memory_mib = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    pr_set_pdeathsig, pr_set_child_subreaper = 1, 36
+    _prctl(pr_set_child_subreaper, 1)
+    if worker := os.fork():
+        os.close(pipe)
+        _end_as(_keep(worker))
+    _prctl(pr_set_pdeathsig, signal.SIGKILL)
+    _limit(memory_mib << 20)
+    os.set_inheritable(pipe, False)
+    replies = os.fdopen(pipe, "w")
+
+    def say(reply: Reply) -> None:
+        replies.write(json.dumps({"token": token, "pid": os.getpid(), **reply}) + "\n")
+        replies.flush()
+
+    return say
 
 
 def main() -> None:
-    """Serve on standard input and the pipe whose number is the only argument."""
-    _limit()
-    replies = os.fdopen(int(sys.argv[1]), "w")
-    serve(iter(sys.stdin.readline, ""), replies)
+    """Answer requests until the input ends."""
+    say = start()
+    session = Session(say)
+    for line in iter(sys.stdin.readline, ""):
+        say({"done": session.answer(json.loads(line))})
 
 
 if __name__ == "__main__":
