@@ -68,7 +68,7 @@ class Measured:
     resources: pd.DataFrame
     """A row a candidate that ran on a shape: ``pipeline``, ``vgprs``, ``lds_kib``, ``occupancy``, ``efficiency``, the
     mean over the shapes on which it ran, percent; and what only a compiler knows, NaN where none was asked: ``agprs``,
-    ``vgpr_spills`` and ``scratch_bytes``."""
+    ``vgpr_spills`` and ``scratch_bytes``. No row of candidates of which nothing is known."""
     resources_from: tuple[str, ...]
     peak_tflops: float
     """Dense matrix peak for the operation's data type."""
@@ -224,4 +224,4 @@ def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
             **{name: candidates[name].astype(float) if name in candidates else np.nan for name in BY_A_COMPILER},
         }
     )
-    return table[ran > 0].reset_index(drop=True)
+    return table[(ran > 0) & table["vgprs"].notna()].reset_index(drop=True)
