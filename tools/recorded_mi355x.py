@@ -21,7 +21,7 @@ from tileseer.conv.problem import DIMS, FIELDS, Problem
 from tileseer.core.atomic import replacing, write_text
 from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.dataset import provenance
+from tileseer.dataset import provenance, recording
 from tileseer.families import names
 from tileseer.problems import foreign_problems
 
@@ -38,18 +38,8 @@ SOURCE = (
 )
 KERNELS = pa.schema([("kernel", pa.string()), ("names", pa.list_(pa.string()))])
 """``names``: what the source calls the kernel, without ``SCHEME``."""
-PAIRS = pa.schema(
-    [
-        ("problem", pa.int32()),
-        ("kernel", pa.int32()),
-        ("split_k", pa.int32()),
-        ("status", pa.dictionary(pa.int32(), pa.string())),
-        ("samples", pa.int32()),
-        ("median_us", pa.float64()),
-        ("cv", pa.float32()),
-    ]
-)
-"""As of benchmarks/gpu/record.py. ``samples`` are launches; ``median_us`` is the mean above; ``cv`` is not known."""
+PAIRS = recording.TIMES.set(recording.TIMES.get_field_index("median_us"), pa.field("median_us", pa.float64()))
+"""``samples`` are launches; ``median_us`` is the mean above; ``cv`` is not known."""
 
 
 def read(path: Path) -> pd.DataFrame:

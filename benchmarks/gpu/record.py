@@ -31,32 +31,6 @@ from tileseer.devices.harness import details
 KEY = ["kernel", "split_k", "problem_key"]
 TEXTS = ("variant", "dtype")
 QUANTILES = ["p10_us", "median_us", "p90_us"]
-PAIRS = pa.schema(
-    [
-        ("problem", pa.int32()),
-        ("kernel", pa.int32()),
-        ("split_k", pa.int32()),
-        ("status", pa.dictionary(pa.int32(), pa.string())),
-        ("samples", pa.int32()),
-        ("p10_us", pa.float32()),
-        ("median_us", pa.float32()),
-        ("p90_us", pa.float32()),
-        ("cv", pa.float32()),
-        ("brief", pa.bool_()),
-        ("noise", pa.float32()),
-        ("worst", pa.float32()),
-        ("sm_clock_mhz", pa.float32()),
-        ("sentinel", pa.float32()),
-        ("power_w", pa.float32()),
-        ("temperature_c", pa.float32()),
-        ("gpu", pa.int8()),
-    ]
-)
-"""``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches showed that the
-kernel is far from the best of its problem, and no more were spent on it. ``noise`` is the relative standard error of
-the median, ``worst`` the largest error in tolerances (NaN: not compared), ``sm_clock_mhz`` the clock after the samples.
-``sentinel`` (its time over its first one), ``power_w`` and ``temperature_c`` are of the batch that the pair was in,
-``gpu`` counts the boards. A recording from before the workflow's harness lacks the columns from ``noise`` on."""
 KERNELS = pa.schema(
     [
         ("kernel", pa.string()),
@@ -190,10 +164,10 @@ def record(results: Path, arch: str, operation: str, output: Path) -> str:
     pairs["gpu"] = pairs["gpu"].map({uuid: i for i, uuid in enumerate(boards)}).fillna(-1)
     pairs["samples"] = pairs["samples"].fillna(0)
     pairs["brief"] = pairs["brief"].fillna(False).astype(bool)
-    pairs = pairs.sort_values(["problem", "kernel", "split_k"])[PAIRS.names]
+    pairs = pairs.sort_values(["problem", "kernel", "split_k"])[recording.PAIRS.names]
     write(kernels, output / operation / "kernels.parquet")
     write(problems, output / operation / "problems.parquet")
-    write(pa.Table.from_pandas(pairs, PAIRS, preserve_index=False), output / operation / "pairs.parquet")
+    write(pa.Table.from_pandas(pairs, recording.PAIRS, preserve_index=False), output / operation / "pairs.parquet")
     counts = pairs["status"].astype(str).value_counts().to_dict()
     return f"{operation}: {kernels.num_rows} kernels, {problems.num_rows} problems, {len(pairs)} pairs, {counts}"
 

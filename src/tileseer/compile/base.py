@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.gemm_kernel import Kernel
 
 
 @dataclass(frozen=True)
 class CompileUnit:
     """One kernel to compile: its config and the text of its header."""
 
-    kernel: GemmKernel
+    kernel: Kernel
     arch: str
     header: bytes
     """Empty where ``lack`` says why there is none."""

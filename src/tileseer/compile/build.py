@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.core.errors import UserError
-from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.gemm_kernel import Kernel
 from tileseer.families.registration import LACK, header_file
 
 MAX_VGPR_SPILLS = 128
@@ -65,7 +65,7 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) ->
     return hashlib.sha256("\n".join((unit.kernel.name, unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
-def units(kernels: Sequence[GemmKernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
+def units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
     """Units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
 
     A kernel that its library has no form for has the reason instead of a header.

@@ -19,7 +19,7 @@ from tileseer.compile.compiler import Builder
 from tileseer.conv.problem import Problem
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
-from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.gemm_kernel import Kernel
 from tileseer.families.registry import of_arch
 
 HOST_PASS = (
@@ -45,7 +45,7 @@ class HostChecks:
     """The loaded host code of some kernels; it stays loaded for the life of the process."""
 
     library: ctypes.CDLL
-    kernels: Sequence[GemmKernel]
+    kernels: Sequence[Kernel]
 
     def verdicts(self, problems: Sequence[Problem], split_k: int = 1) -> np.ndarray:
         """Which of P problems each of Q kernels can run by its own checks, bool [P, Q]; data types are not asked."""

@@ -8,20 +8,20 @@ import pyarrow.compute as pc
 
 from tileseer.configs.plan import chunk_of
 from tileseer.core import parquet
-from tileseer.families.gemm_kernel import GemmKernel, field_types
+from tileseer.families.gemm_kernel import Kernel, field_types
 from tileseer.families.registry import of_kernels
 
 _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
-def schema(kind: type[GemmKernel]) -> pa.Schema:
+def schema(kind: type[Kernel]) -> pa.Schema:
     """Columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return pa.schema([("kernel", pa.string()), *fields, *own])
 
 
-def table(kernels: Sequence[GemmKernel], split_k: list[int], chunks: int) -> pa.Table:
+def table(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
     """One row a kernel, all of one family, in the given order; there is at least one."""
     names = [kernel.name for kernel in kernels]
     kind = type(kernels[0])
@@ -50,7 +50,7 @@ def read_chunk(path: Path, chunk: int) -> pa.Table:
     return rows.filter(pc.equal(rows["chunk"], chunk))
 
 
-def kernels(rows: pa.Table) -> list[GemmKernel]:
+def kernels(rows: pa.Table) -> list[Kernel]:
     """Kernels of a table, all of one family, in its order."""
     kind = of_kernels(rows["kernel"].to_pylist()).part("kernel").KERNEL
     return [kind(*values) for values in zip(*(rows[field].to_pylist() for field in field_types(kind)), strict=True)]

@@ -7,8 +7,9 @@ A recording is a folder of one arch::
     OPERATION/problems.parquet   the problems, in the form of the problems stage, or their dimensions alone
     OPERATION/pairs.parquet      one row a measured pair: numbers of problem and kernel, split-K, status, quantiles
 
-Its columns: ``PAIRS`` and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings, of ``solver_recording``, or
-of tools/recorded_mi355x.py: without a compiler's report, the resources of its kernels are the family's estimates.
+Its columns: ``PAIRS``, and ``KERNELS`` of benchmarks/gpu/record.py, which makes recordings. ``solver_recording`` and
+tools/recorded_mi355x.py make them of others' times: without a compiler's report, the resources of the kernels are the
+family's estimates.
 No time is estimated: a pair without a row has the reason of the support rule that refuses it, or is ``skipped``.
 """
 
@@ -36,6 +37,37 @@ from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware
 
 FILE = "recording.json"
+PAIRS = pa.schema(
+    [
+        ("problem", pa.int32()),
+        ("kernel", pa.int32()),
+        ("split_k", pa.int32()),
+        ("status", pa.dictionary(pa.int32(), pa.string())),
+        ("samples", pa.int32()),
+        ("p10_us", pa.float32()),
+        ("median_us", pa.float32()),
+        ("p90_us", pa.float32()),
+        ("cv", pa.float32()),
+        ("brief", pa.bool_()),
+        ("noise", pa.float32()),
+        ("worst", pa.float32()),
+        ("sm_clock_mhz", pa.float32()),
+        ("sentinel", pa.float32()),
+        ("power_w", pa.float32()),
+        ("temperature_c", pa.float32()),
+        ("gpu", pa.int8()),
+    ]
+)
+"""Of a measured pair. ``problem`` and ``kernel`` are row numbers of the tables beside it. ``brief``: the first launches
+showed that the kernel is far from the best of its problem, and no more were spent on it. ``noise`` is the relative
+standard error of the median, ``worst`` the largest error in tolerances (NaN: not compared), ``sm_clock_mhz`` the clock
+after the samples. ``sentinel`` (its time over its first one), ``power_w`` and ``temperature_c`` are of the batch that
+the pair was in, ``gpu`` counts the boards. A recording from before the workflow's harness lacks the columns from
+``noise`` on; one of others' times has ``TIMES``."""
+TIMES = pa.schema(
+    [PAIRS.field(name) for name in ("problem", "kernel", "split_k", "status", "samples", "median_us", "cv")]
+)
+"""The columns that every recording has."""
 
 
 def load(folder: Path) -> Recording:

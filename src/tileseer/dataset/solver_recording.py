@@ -17,7 +17,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
-from tileseer.dataset.recording import FILE
+from tileseer.dataset.recording import FILE, TIMES
 from tileseer.families.registry import of_arch
 
 REFUSED = "refused.tsv"
@@ -27,18 +27,6 @@ LATENCY = (
 PROBLEMS = pa.schema([(name, pa.int32()) for name in DIMS])
 """The rest of a problem follows from these and the operation."""
 KERNELS = pa.schema([("kernel", pa.string())])
-PAIRS = pa.schema(
-    [
-        ("problem", pa.int32()),
-        ("kernel", pa.int32()),
-        ("split_k", pa.int32()),
-        ("status", pa.dictionary(pa.int32(), pa.string())),
-        ("samples", pa.int32()),
-        ("median_us", pa.float32()),
-        ("cv", pa.float32()),
-    ]
-)
-"""As of benchmarks/gpu/record.py; how far times scatter is not known."""
 
 
 def digests(paths: Sequence[Path]) -> str:
@@ -92,7 +80,7 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
             "status": "ok",
             "samples": 1,
             "median_us": 1000 * np.fromiter(times.values(), np.float64),
-            "cv": np.nan,
+            "cv": np.nan,  # how far times scatter is not known
         }
     ).sort_values(["problem", "kernel"])
     folder.mkdir()
@@ -100,7 +88,7 @@ def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], a
     tables = {
         "problems": pa.table(dims, PROBLEMS),
         "kernels": pa.table({"kernel": names}, KERNELS),
-        "pairs": pa.Table.from_pandas(rows, PAIRS, preserve_index=False).replace_schema_metadata(None),
+        "pairs": pa.Table.from_pandas(rows, TIMES, preserve_index=False).replace_schema_metadata(None),
     }
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd", compression_level=19)

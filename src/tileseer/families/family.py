@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tileseer.families.coefficients import Coefficients
     from tileseer.families.enumeration import Enumeration
     from tileseer.families.feature_table import FeatureSet
-    from tileseer.families.gemm_kernel import GemmKernel, Kernel
+    from tileseer.families.gemm_kernel import Kernel
     from tileseer.families.library import Library
     from tileseer.families.simulation import KernelTerms
     from tileseer.families.support_rules import Columns, Rule
@@ -37,10 +37,10 @@ class KernelPart(Protocol):
     field, and ``pipeline``, the main loop in a word.
     """
 
-    KERNEL: type[GemmKernel]
+    KERNEL: type[Kernel]
     FIELDS: tuple[str, ...]
 
-    def parse(self, text: str) -> GemmKernel: ...
+    def parse(self, text: str) -> Kernel: ...
     def frame(self, kernels: Sequence[Any]) -> pd.DataFrame: ...
 
 
@@ -94,9 +94,9 @@ class BuildPart(Protocol):
 
     LAUNCHER: str
 
-    def registration(self, kernel: GemmKernel) -> str: ...
-    def device_source(self, kernels: Sequence[GemmKernel]) -> str: ...
-    def host_source(self, kernels: Sequence[GemmKernel]) -> str: ...
+    def registration(self, kernel: Kernel) -> str: ...
+    def device_source(self, kernels: Sequence[Kernel]) -> str: ...
+    def host_source(self, kernels: Sequence[Kernel]) -> str: ...
 
 
 class SupportPart(Protocol):

@@ -10,7 +10,7 @@ from tileseer.core.errors import UserError
 from tileseer.families.family import Family
 
 if TYPE_CHECKING:
-    from tileseer.families.gemm_kernel import GemmKernel
+    from tileseer.families.gemm_kernel import Kernel
 
 FAMILIES = (
     Family(
@@ -56,7 +56,7 @@ def of_kernels(names: Sequence[str]) -> Family:
     raise UserError(f"kernels of one family at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
 
 
-def parse(names: Sequence[str]) -> list[GemmKernel]:
+def parse(names: Sequence[str]) -> list[Kernel]:
     """Kernels of names, all of one family."""
     of_name = of_kernels(names).part("kernel").parse
     return [of_name(name) for name in names]
