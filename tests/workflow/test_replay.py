@@ -9,7 +9,12 @@ import sys
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from small_workflow import environment
+
+from tileseer.conv.problem import DIMS, Problem
+from tileseer.dataset import find_db
+from tileseer.families.miopen.solvers import SOLVERS
 
 OPERATION = "forward_bf16"
 
@@ -107,3 +112,64 @@ def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fre
     assert len(scores) == 8 and scores["in_pool"].all() and set(scores["device_kind"]) == {"recorded"}
     both = scores[scores["kernel"].str.endswith("compv4")].groupby("problem_idx")["score"]
     assert (both.nunique() == 1).all()
+
+
+def find_db_lines():
+    """Lines of a find-db: in fp16 forward Winograd wins where it fits, in fp32 backward the GEMM does where it does."""
+    for number in range(36):
+        taps, channels = 1 + 2 * (number % 2), 16 * (1 + number // 2)
+        dims = {"N": 2, "C": channels, "K": 64, "Hi": 14, "Wi": 14, "Y": taps, "X": taps,
+                "pad_h": taps // 2, "pad_w": taps // 2}  # fmt: skip
+        forward = {"GemmFwdRest": 1.0, "ConvDirectNaiveConvFwd": 9.0} | (
+            {"ConvBinWinogradRxSf3x2": 0.5} if taps > 1 else {}
+        )
+        backward = {"GemmBwdRest": 1.0, "ConvDirectNaiveConvBwd": 0.5 if taps > 1 else 7.0}
+        for variant, dtype, times in (("forward", "fp16", forward), ("bwd_data", "fp32", backward)):
+            key = find_db.key_of(Problem.from_dims(variant, dtype, **dims))
+            scale = channels / 100
+            yield f"{key}=" + ";".join(f"{solver}:{scale * ms:.4f},0,algorithm" for solver, ms in times.items())
+
+
+def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_model_knows(fresh):
+    arch, known = "gfx942_miopen", {}
+
+    def tileseer(*arguments):
+        run = subprocess.run(
+            [sys.executable, "-m", "tileseer.cli.main", *arguments],
+            cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        return run
+
+    (fresh.folder / "gfx942130.HIP.fdb.txt").write_text("\n".join(find_db_lines()) + "\n")
+    said = tileseer("import", "find-db", "gfx942130.HIP.fdb.txt", "--arch", "gfx942", "--output", "mine").stdout
+    to_train = [line for line in said.splitlines() if line.startswith("  ")]
+    small = {"n_estimators": 40, "cv_estimators": 5, "folds": 2, "num_leaves": 7, "min_child_samples": 3}
+    sections = {"operations": ["forward_fp16", "bwd_data_fp32"], "model": {"overrides": small}}
+    fresh.configure(**sections, **yaml.safe_load("\n".join(to_train)))
+    fresh.make(f"results/models/{arch}", f"results/reports/{arch}.html")
+    for operation in ("forward_fp16", "bwd_data_fp32"):
+        found = json.loads(fresh.read(f"results/validation/{arch}/{operation}.json"))
+        assert found["n_problems"] == 36 and found["device_kind"] == "recorded"
+        assert found["efficiency"]["mean"] > found["baselines"]["random_supported"]["efficiency"]["mean"]
+        pool = pq.read_table(fresh.folder / f"results/training/{arch}/{operation}/candidates.parquet")
+        known[operation] = set(pool["solver"].to_pylist())
+    page = fresh.read(f"results/reports/{arch}.html")
+    assert b"ConvBinWinogradRxSf3x2" in page and b"recorded" in page
+    dims = dict.fromkeys(DIMS, 1) | {"C": 40, "K": 64, "Hi": 28, "Wi": 28, "Y": 3, "X": 3, "pad_d": 0}
+    rows = [("forward", "fp16"), ("bwd_data", "fp32"), ("forward", "int8")]
+    lines = [f"{11 + i},{variant},{dtype},NCHW," + ",".join(map(str, dims.values()))
+             for i, (variant, dtype) in enumerate(rows)]  # fmt: skip
+    header = ",".join(["problem_idx", "direction", "dtype", "layout", *dims])
+    (fresh.folder / "p.csv").write_text("\n".join([header, *lines]) + "\n")
+    (fresh.folder / "k.txt").write_text("\n".join(SOLVERS) + "\n")
+    scored = tileseer(
+        "score", "--model", f"results/models/{arch}", "--problems", "p.csv", "--kernels", "k.txt", "--out", "s.parquet"
+    )
+    table = pq.read_table(fresh.folder / "s.parquet").to_pandas()
+    assert {index: set(part["kernel"]) for index, part in table.groupby("problem_idx")} == {
+        11: known["forward_fp16"], 12: known["bwd_data_fp32"],
+    }  # fmt: skip
+    assert len(known["forward_fp16"]) == 3 and table["score"].notna().all() and len(table) == 5
+    assert f"{len(SOLVERS) - 5} of {len(SOLVERS)} kernels are left out" in scored.stderr
+    assert "1 rows of operations that no model knows are left out: forward_int8" in scored.stderr

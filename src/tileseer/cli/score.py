@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     supported = pc.sum(table["supported"]).as_py() or 0
     content = {
         "table": args.out, "arch": index.arch, "device_kind": index.device_kind, "pairs": table.num_rows,
-        "kernels": len(pairs.kernels), "problems": len(pairs.dims), "supported_pairs": supported,
+        "kernels": len(pairs.named), "problems": len(pairs.dims), "supported_pairs": supported,
         "notes": remarks,
     }  # fmt: skip
     text = (
-        f"{table.num_rows:,} pairs of {len(pairs.kernels):,} kernels and {len(pairs.dims):,} problems scored on "
+        f"{table.num_rows:,} pairs of {len(pairs.named):,} kernels and {len(pairs.dims):,} problems scored on "
         f"{index.arch} (model of {index.device_kind} times); {supported:,} can run"
     )
     return options.answer(args, content, [text])

@@ -61,6 +61,11 @@ class Pairs:
     problem: np.ndarray
     """Rows of the above, int64 [n]."""
 
+    @property
+    def named(self) -> set[str]:
+        """Names as they were given; one may stand for a kernel of each operation."""
+        return {one.text for one in self.kernels}
+
 
 def kernel_names(path: Path) -> list[tuple[int, str]]:
     """(line, name) of a list of kernels: one a line, # for remarks, or a CSV with a column ``kernel``."""
@@ -195,9 +200,9 @@ def score(models: Path, pairs: Pairs, threads: int = 1) -> tuple[pa.Table, list[
     if not of_arch(index.arch).has("resources"):
         # Nothing tells anything of a kernel that was not measured.
         kept = values["in_pool"].to_numpy(bool)
-        strangers = len(set(pairs.name.tolist()) - set(pairs.name[kept].tolist()))
-        if strangers:
-            remarks.append(f"{strangers} of {len(named)} kernels are left out: the model has not seen them")
+        known = {named[i].text for i in set(pairs.name[kept].tolist())}
+        if strangers := len(pairs.named - known):
+            remarks.append(f"{strangers} of {len(pairs.named)} kernels are left out: the model has not seen them")
         pairs = replace(pairs, name=pairs.name[kept], problem=pairs.problem[kept])
         values, operation = values[kept].reset_index(drop=True), operation[kept]
     supported = values.assign(problem=pairs.problem, operation=operation, behind=-values["score"])[values["rule"] == 0]
