@@ -15,8 +15,8 @@ import numpy as np
 from tileseer.client.selection import NO_CANDIDATE, Selector
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core.errors import UserError
+from tileseer.model.index import verify
 from tileseer.model.model_files import SELECTOR
-from tileseer.publish.index import verify
 
 MAIN = """
 #include "selector.hpp"

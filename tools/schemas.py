@@ -18,8 +18,8 @@ from tileseer.benchmark.receipt import Receipt
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
+from tileseer.model.index import Index
 from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest
-from tileseer.publish.index import Index
 from tileseer.publish.provenance import Provenance
 from tileseer.serving.schema import Kernels, Serving
 from tileseer.validation.schema import Validation

@@ -1,7 +1,10 @@
 """The two forms of the environment name the same packages, and they are the ones that the code imports."""
 
 import ast
+import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -110,3 +113,18 @@ def test_a_command_needs_only_what_pip_install_brings(command):
 
 def test_the_package_never_imports_snakemake():
     assert "snakemake" not in third_party((ROOT / "src").rglob("*.py"))
+
+
+def test_a_disk_that_was_full_for_a_while_leaves_nothing_that_python_fails_on(tmp_path):
+    """No file above 4 KiB can be written: like a full disk, that cuts what Python writes of a module's byte code."""
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    words = [sys.executable, "-c", "from tileseer.cli.main import main; raise SystemExit(main(['--version']))"]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    given = {
+        "env": kept | {"PYTHONPATH": str(tmp_path / "src")},
+        "cwd": tmp_path,
+        "check": True,
+        "capture_output": True,
+    }
+    subprocess.run(["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *words], **given)
+    subprocess.run(words, **given)

@@ -1,14 +1,16 @@
 """A prior: corrected by few rows, left alone by none that say otherwise, refused when it is another's."""
 
 import dataclasses
+import shutil
 
 import learning_samples as samples
 import lightgbm
 import numpy as np
 import pytest
 
+from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import model_files, trainer
+from tileseer.model import index, model_files, trainer
 from tileseer.model import prior as priors
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import learning_curve, ranking
@@ -104,6 +106,27 @@ def test_another_data_type_has_the_same_candidates(folder):
     half = table.assign(candidate=table["candidate"].str.replace("_bf16_", "_fp16_", n=1))
     assert priors.knows(prior, half).tolist() == priors.knows(prior, table).tolist()
     assert priors.knows(prior, table).all()
+
+
+@pytest.mark.parametrize("published", [False, True], ids=["training folder", "published folder"])
+@pytest.mark.parametrize("name", [model_files.MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
+def test_a_prior_with_one_changed_byte_is_refused(folder, tmp_path, published, name):
+    copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*") if published else None)
+    if published:
+        content = index.Index(
+            format=index.FORMAT, arch="gfx950", device="gfx950_mi355x", device_kind="simulated",
+            operations={"forward_bf16": index.Entry(folder=copy.name)}, sha256=index.hashes(copy.parent),
+        )  # fmt: skip
+        documents.write(copy.parent / model_files.INDEX, content, sealed=False)
+    priors.load(copy, "tileseer", "forward")
+    whole = bytearray((copy / name).read_bytes())
+    # A digit of a leaf's value, if it is the model: still a model, with other scores.
+    place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == model_files.MODEL else len(whole) // 2
+    whole[place] ^= 1
+    (copy / name).write_bytes(whole)
+    with pytest.raises(UserError, match=f"{name}: the (file was changed|content does not match)"):
+        priors.load(copy, "tileseer", "forward")
 
 
 def test_a_foreign_prior_is_refused(folder, tmp_path):

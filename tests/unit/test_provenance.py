@@ -14,8 +14,8 @@ from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
 from tileseer.core.errors import UserError
 from tileseer.dataset.provenance import SCHEMA_VERSION
+from tileseer.model import index as published
 from tileseer.model import model_files
-from tileseer.publish import index as published
 from tileseer.publish import provenance, ro_crate
 from tileseer.publish.provenance import PACKAGES
 from tileseer.settings.compile import CompileSettings

@@ -11,9 +11,9 @@ from tileseer.client.selection import Selector
 from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.model import index as published
 from tileseer.model import model_files, trainer
 from tileseer.model.model import Model
-from tileseer.publish import index as published
 from tileseer.publish import model_folder
 from tileseer.serving import stage
 from tileseer.settings.model import ServingParameters

@@ -28,7 +28,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, prod
     data = schema.load(tmp_path / "dataset.parquet")
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
     trained = trainer.train(data, device, settings, coefficients=samples.coefficients())
-    categorical = sum(tree.categorical.sum() for tree in trees.parse(trained.model.text))
+    categorical = sum(tree.categorical.sum() for tree in trees.Trees(trained.model.text).trees)
     assert (categorical > 0) == (settings.features == "miopen")
     served = stage.build(
         data, trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING

@@ -1,5 +1,11 @@
 """The trees in NumPy have the scores of LightGBM, bit for bit."""
 
+import random
+import re
+import subprocess
+import sys
+from functools import cache
+
 import lightgbm
 import numpy as np
 import pytest
@@ -57,3 +63,94 @@ def test_contributions_need_lightgbm():
     booster = lightgbm.train({"verbose": -1}, lightgbm.Dataset(np.zeros((50, 2)), np.arange(50)), 1)
     with pytest.raises(UserError, match="workflow"):
         Trees(booster.model_to_string()).predict(np.zeros((1, 2)), pred_contrib=True)
+
+
+@cache
+def trained():
+    data = table(1, whole=True)
+    label = np.nan_to_num(data[:, 0]) + (np.nan_to_num(data[:, CATEGORY]) % 7 > 3)
+    parameters = {"num_leaves": 9, "verbose": -1, "min_data_per_group": 5, "num_threads": 1}
+    return lightgbm.train(
+        parameters, lightgbm.Dataset(data, label, categorical_feature=[CATEGORY]), 4
+    ).model_to_string()
+
+
+def with_fitting_sizes(text):
+    """The text with the sizes of its trees as they are, which is what somebody who forges one would write."""
+    blocks = text.partition("\nend of trees")[0].split("\nTree=")[1:]
+    sizes = " ".join(str(len(f"Tree={block}\n".encode())) for block in blocks)
+    return re.sub(r"^tree_sizes=.*$", f"tree_sizes={sizes}", text, count=1, flags=re.M)
+
+
+def mutated(text, draw):
+    """The text with one field of one tree changed, a line lost or doubled, a cut, or a piece moved."""
+    lines = text.splitlines()
+    fields = [number for number, line in enumerate(lines) if "=" in line and number < lines.index("end of trees")]
+    number = draw.choice(fields)
+    name, _, value = lines[number].partition("=")
+    words = value.split(" ")
+    place = draw.randrange(len(words))
+    kind = draw.choice(["value"] * 6 + ["short", "long", "lost", "twice", "cut", "swap"])
+    if kind == "value":
+        words[place] = draw.choice(
+            ["0", "-1", "1", "7", "8", "-9", "-10", "99", "2147483648", "nan", "inf", "1e308", "x", ""]
+        )
+    elif kind == "swap":
+        other = draw.randrange(len(words))
+        words[place], words[other] = words[other], words[place]
+    else:
+        words = {"short": words[:-1], "long": [*words, "0"]}.get(kind, words)
+    lines[number] = f"{name}={' '.join(words)}"
+    if kind in ("lost", "twice"):
+        lines[number : number + 1] = [] if kind == "lost" else [lines[number]] * 2
+    changed = "\n".join(lines) + "\n"
+    if kind == "cut":
+        return changed[: draw.randrange(len(changed))]
+    return with_fitting_sizes(changed) if name != "tree_sizes" else changed
+
+
+JUDGE = """
+import sys
+import numpy as np
+from tileseer.model.trees import load
+for line in sys.stdin:
+    try:
+        score = load(eval(line)).predict(np.zeros((3, 6)), num_threads=1)
+        print("scores" if np.isfinite(score).all() else "no numbers", flush=True)
+    except ValueError as error:
+        print("refused", str(error).replace(chr(10), " ")[:60], flush=True)
+"""
+
+
+def test_no_changed_text_aborts_or_hangs_or_scores_nothing():
+    """Changes of every kind, also those that LightGBM follows to a crash or without end: one line each."""
+    draw, text = random.Random(20), trained()
+    texts = [mutated(text, draw) for _ in range(400)]
+    run = subprocess.run(
+        [sys.executable, "-c", JUDGE], input="".join(f"{one!r}\n" for one in texts), capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    said = [line for line in run.stdout.splitlines() if not line.startswith("[LightGBM]")]
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert len(said) == len(texts)
+    assert not said.count("no numbers")
+    assert sum(line.startswith("refused") for line in said) > 200
+
+
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ("left_child=1", "left_child=0", "left_child or right_child"),
+        ("split_feature=0", "split_feature=6", "split_feature"),
+        ("split_feature=0", "split_feature=-1", "split_feature"),
+        ("num_leaves=9", "num_leaves=10", "leaf_count leaf_value"),
+        ("leaf_value=", "leaf_value=nan ", "leaf_value"),
+        ("is_linear=0", "is_linear=1", "is_linear"),
+        ("tree_sizes=", "tree_sizes=1", "tree_sizes"),
+        ("max_feature_idx=5", "max_feature_idx=50", "max_feature_idx"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_told(old, new, told):
+    changed = trained().replace(old, new, 1)
+    with pytest.raises(ValueError, match=told):
+        load(changed if "tree_sizes" in old else with_fitting_sizes(changed))

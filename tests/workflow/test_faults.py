@@ -15,8 +15,8 @@ import pytest
 from small_workflow import TARGETS, lay_out
 
 from tileseer.benchmark import journal
+from tileseer.model import index as published
 from tileseer.model import model_files
-from tileseer.publish import index as published
 
 RESULTS = (
     "results/datasets/gfx950/forward_bf16.parquet",
@@ -168,13 +168,20 @@ def test_published_models_say_that_they_are_simulated(made):
     assert all(",simulated," in line for line in journal_lines(workflow))
 
 
-def test_the_name_of_the_folder_is_no_command(tmp_path):
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["in it", "-s from elsewhere"])
+def test_the_name_of_the_folder_is_no_command(tmp_path, elsewhere):
     folder = tmp_path / "a b 'c' \"d\" $(touch pwned) `touch pwned`; touch pwned\n é☃"
     workflow = lay_out(folder)
     workflow.configure(lock={"folder": "locks"})
-    workflow.make("results/configs/gfx950/forward_bf16.parquet", "results/problems/forward_bf16.parquet")
+    targets = "results/configs/gfx950/forward_bf16.parquet", "results/problems/forward_bf16.parquet"
+    if elsewhere:
+        study = type(workflow)(tmp_path / "study")
+        shutil.copytree(folder / "config", study.folder / "config")
+        study.make("-s", str(folder / "Snakefile"), "--", *targets)
+    else:
+        workflow.make(*targets)
     assert not list(tmp_path.rglob("pwned"))
-    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert {path.name for path in tmp_path.iterdir()} == {folder.name, *(["study"] if elsewhere else [])}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tileseer.cli import options
 from tileseer.client import scoring
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.publish import index as published
+from tileseer.model import index as published
 
 EXAMPLES = (
     "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",

@@ -20,8 +20,8 @@ from tileseer.families.names import Named, read
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.model import features, model_files
+from tileseer.model import index as published
 from tileseer.problems import foreign_problems
-from tileseer.publish import index as published
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 SCHEMA = pa.schema(

@@ -15,10 +15,9 @@ import pandas as pd
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import model_files
+from tileseer.model import index, model_files
 from tileseer.model.model import Model, read_table, units
 from tileseer.model.schema import Origin, same_origin
-from tileseer.publish import index
 from tileseer.serving import guarantee, known_problems
 from tileseer.serving.cascade import Cascade
 from tileseer.serving.schema import Gaps, Kernels, Serving

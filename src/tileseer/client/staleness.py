@@ -17,9 +17,9 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import bootstrap, find_db, provenance, recording
 from tileseer.families import candidates
 from tileseer.families.registry import of_arch
+from tileseer.model import index as published
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
-from tileseer.publish import index as published
 
 PROBLEM = ["operation", "problem_key"]
 PAIR = [*PROBLEM, "candidate"]

@@ -23,8 +23,8 @@ from tileseer.dataset import assembly, provenance, recording, schema
 from tileseer.dataset.schema import CODE, SCHEMA
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import get as product
+from tileseer.model import index as published
 from tileseer.model import model_files
-from tileseer.publish import index as published
 
 SEAL = ".*.sha256"
 STAGES = ("models", "datasets", "configs")

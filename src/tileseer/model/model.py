@@ -20,7 +20,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.families.support_rules import check
 from tileseer.gpu.hardware import Hardware, target
-from tileseer.model import features, model_files, trees
+from tileseer.model import features, index, model_files, trees
 from tileseer.model.formula import Formula
 from tileseer.model.schema import FeatureSpec, Origin, same_origin
 
@@ -56,8 +56,11 @@ class Model:
         """Read a training folder or the folder of a published operation.
 
         ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
-        release does not have.
+        release does not have. Files have seals beside them, those of a published folder are in the index above it.
         """
+        models = folder.resolve().parent
+        if (models / model_files.INDEX).is_file():
+            index.verify(models)
         spec = documents.read(folder / model_files.SPEC, FeatureSpec)
         hardware = documents.read(folder / model_files.HARDWARE, Hardware)
         if hardware.arch != target(spec.arch):

@@ -2,6 +2,9 @@
 
 The text is LightGBM's documented save format. Leaf values of our models are whole multiples of ``UNIT``: sums of them
 are exact, in whatever order and parts they are added.
+
+LightGBM trusts a text: a wrong size or index ends the process, a cycle never ends. So every text is checked here first:
+each field of a tree is known and has its length, each node and leaf has one parent before it, all numbers are finite.
 """
 
 from __future__ import annotations
@@ -23,14 +26,37 @@ _ZERO = 1e-35
 """LightGBM's bound for what counts as zero."""
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _MISSING_ZERO, _MISSING_NAN = 1, 2
+_DECISIONS = 12
+"""Decision types are below that."""
+_LARGEST = 1e9
+"""Leaf values are smaller: no sum of them overflows."""
+_HEADER = {
+    "version": "v4", "num_class": "1", "num_tree_per_iteration": "1", "label_index": "0", "objective": "regression",
+}  # fmt: skip
+"""What all models of ours have at the head of the text."""
+_OF_FEATURES = {"feature_names", "feature_infos"}
+_TAIL = re.compile(
+    r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n\npandas_categorical:null\n"
+)
+_PER_SPLIT = (
+    "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child", "internal_value",
+    "internal_weight", "internal_count",
+)  # fmt: skip
+_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
+_SINGLE = ("num_leaves", "num_cat", "is_linear", "shrinkage")
+_INTEGERS = {
+    "split_feature", "decision_type", "left_child", "right_child", "internal_count", "leaf_count", "num_leaves",
+    "num_cat", "is_linear", "cat_boundaries", "cat_threshold",
+}  # fmt: skip
 
 
 def load(text: str) -> lightgbm.Booster:
     """The trees of a model text; without LightGBM a ``Trees``. ``ValueError`` if it is no model text."""
+    checked = Trees(text)
     try:
         import lightgbm
     except ModuleNotFoundError:
-        return cast("lightgbm.Booster", Trees(text))
+        return cast("lightgbm.Booster", checked)
     try:
         return lightgbm.Booster(model_str=text)
     except lightgbm.basic.LightGBMError as error:
@@ -49,7 +75,7 @@ def rounded(value: float) -> float:
 
 def round_leaves(booster: lightgbm.Booster) -> lightgbm.Booster:
     """``booster``, whose leaf values become whole multiples of ``UNIT``."""
-    for number, tree in enumerate(parse(booster.model_to_string())):
+    for number, tree in enumerate(Trees(booster.model_to_string()).trees):
         for leaf, value in enumerate(tree.leaf):
             booster.set_leaf_output(number, leaf, rounded(float(value)))
     return booster
@@ -112,12 +138,18 @@ class Trees:
 
     def __init__(self, text: str) -> None:
         """Read a model text; ``ValueError`` for another format."""
-        header = text.partition("\nTree=")[0]
-        names = re.search(r"^feature_names=(.*)$", header, re.MULTILINE)
-        if names is None or "\nend of trees" not in text:
-            raise ValueError("no LightGBM model text")
-        self._names = names[1].split()
-        self._trees = parse(text)
+        before, _, tail = text.partition("\nend of trees\n")
+        header, *blocks = before.split("\nTree=")
+        if _TAIL.fullmatch(tail) is None or "\0" in text:
+            raise ValueError("no whole LightGBM model text")
+        lines = _lines(header.partition("\n")[2])
+        self._names = lines.get("feature_names", "").split()
+        sizes = " ".join(str(len(f"Tree={block}\n".encode())) for block in blocks)
+        wanted = _HEADER | {"max_feature_idx": str(len(self._names) - 1), "tree_sizes": sizes}
+        wrong = dict(wanted.items() - lines.items()) | dict.fromkeys(lines.keys() - wanted.keys() - _OF_FEATURES)
+        _require(not wrong, " ".join(sorted(wrong)))
+        _require(len(lines.get("feature_infos", "").split(" ")) == len(self._names), "feature_infos")
+        self.trees = [_tree(number, block, len(self._names)) for number, block in enumerate(blocks)]
 
     def feature_name(self) -> list[str]:
         """Names of the columns, in their order."""
@@ -125,7 +157,7 @@ class Trees:
 
     def num_trees(self) -> int:
         """How many trees there are."""
-        return len(self._trees)
+        return len(self.trees)
 
     def predict(
         self, data: np.ndarray, start_iteration: int = 0, num_iteration: int | None = None, num_threads: int = 1,
@@ -135,24 +167,78 @@ class Trees:
         if pred_contrib:
             raise UserError("what the features contribute needs LightGBM: pip install 'tileseer[workflow]'")
         total = np.zeros(len(data))
-        for tree in self._trees[start_iteration:][:num_iteration]:
+        for tree in self.trees[start_iteration:][:num_iteration]:
             total += tree.values(data)
         return total
 
 
-def parse(text: str) -> list[Tree]:
-    """The trees of a model text, in their order."""
-    return [_tree(block) for block in text.split("\nTree=")[1:]]
+def _lines(text: str) -> dict[str, str]:
+    """Fields of some lines, each of which stands there once."""
+    pairs = [line.partition("=") for line in text.splitlines() if line]
+    fields = {name: value for name, _, value in pairs}
+    _require(
+        len(fields) == len(pairs) and all(sign for _, sign, _ in pairs), "a line that stands there twice, or is none"
+    )
+    return fields
 
 
-def _tree(block: str) -> Tree:
-    lines = dict(line.split("=", 1) for line in block.split("\n\n")[0].splitlines() if "=" in line)
-
-    def numbers(name: str, dtype: type) -> np.ndarray:
-        return np.array(lines.get(name, "").split(), dtype)
-
-    return Tree(
-        numbers("split_feature", np.int64), numbers("threshold", np.float64), numbers("decision_type", np.int64),
-        numbers("left_child", np.int64), numbers("right_child", np.int64), numbers("leaf_value", np.float64),
-        numbers("cat_boundaries", np.int64), numbers("cat_threshold", np.int64),
+def _tree(number: int, block: str, features: int) -> Tree:
+    first, _, rest = block.partition("\n")
+    _require(first == str(number), f"tree {number}: its number")
+    lines = _lines(rest)
+    values = {name: _numbers(name, text) for name, text in lines.items()}
+    found = {name: len(array) for name, array in values.items()}
+    _require(found.get("num_leaves") == found.get("num_cat") == 1, f"tree {number}: num_leaves or num_cat")
+    leaves, categories = int(values["num_leaves"][0]), int(values["num_cat"][0])
+    _require(leaves > 0, f"tree {number}: num_leaves")
+    lengths = dict.fromkeys(_PER_SPLIT, leaves - 1) | dict.fromkeys(_PER_LEAF, leaves) | dict.fromkeys(_SINGLE, 1)
+    if leaves == 1:
+        lengths["leaf_weight"] = 0
+    if categories:
+        words = values.get("cat_threshold", np.empty(0))
+        lengths |= {"cat_boundaries": categories + 1, "cat_threshold": len(words)}
+    _require(found == lengths, f"tree {number}: {' '.join(sorted(dict(found.items() ^ lengths.items())))}")
+    tree = Tree(
+        values["split_feature"], values["threshold"], values["decision_type"], values["left_child"],
+        values["right_child"], values["leaf_value"], values.get("cat_boundaries", np.zeros(1, np.int64)),
+        values.get("cat_threshold", np.empty(0, np.int64)),
     )  # fmt: skip
+    _require(not values["is_linear"][0], f"tree {number}: is_linear")
+    for name, sound in _rules(tree, features).items():
+        _require(bool(np.all(sound)), f"tree {number}: {name}")
+    return tree
+
+
+def _rules(tree: Tree, features: int) -> dict[str, np.ndarray | bool]:
+    """What has to hold of a tree, by the field that is wrong otherwise."""
+    split, children = np.arange(len(tree.feature)), np.stack([tree.left, tree.right])
+    family = np.r_[-len(tree.leaf) : 0, 1 : len(split)] if len(split) else split
+    place = tree.threshold[tree.categorical]
+    return {
+        "split_feature": (tree.feature >= 0) & (tree.feature < features),
+        "decision_type": (tree.decision >= 0) & (tree.decision < _DECISIONS),
+        # Every node but the first and every leaf is the child of one node before it: so there is no cycle.
+        "left_child or right_child": np.array_equal(np.sort(children, axis=None), family)
+        & (children[children >= 0] > np.broadcast_to(split, children.shape)[children >= 0]),
+        "leaf_value": np.abs(tree.leaf) < _LARGEST,
+        "threshold": (place >= 0) & (place < len(tree.bounds) - 1) & (place == np.trunc(place)),
+        "cat_boundaries": (np.diff(tree.bounds) >= 0).all() & (tree.bounds[[0, -1]] == [0, len(tree.words)]),
+        "cat_threshold": (tree.words >= 0) & (tree.words < 2**32),
+    }
+
+
+def _numbers(name: str, text: str) -> np.ndarray:
+    """Numbers of a line, int64 or float64."""
+    whole = name in _INTEGERS
+    # A threshold may be infinite; nothing may be NaN.
+    _require(re.fullmatch("[-0-9 ]*" if whole else "[-+.einf0-9 ]*", text) is not None, name)
+    values = np.array(text.split(), np.float64)
+    if not whole:
+        return values
+    _require(bool((np.abs(values) < 2**32).all()), name)
+    return values.astype(np.int64)
+
+
+def _require(sound: bool, told: str) -> None:
+    if not sound:
+        raise ValueError(f"wrong or missing: {told}")

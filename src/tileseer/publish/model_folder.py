@@ -9,9 +9,9 @@ from pathlib import Path
 from tileseer.core import documents, seal
 from tileseer.core.errors import UserError
 from tileseer.core.tables import checked
+from tileseer.model.index import FORMAT, Entry, Index, hashes
 from tileseer.model.model_files import INDEX, PROVENANCE, SERVING, SERVING_FILES, SPEC, TRAINING_FILES, VALIDATION
 from tileseer.model.schema import OF_A_DEVICE, Origin, same_origin
-from tileseer.publish.index import FORMAT, Entry, Index, hashes
 from tileseer.publish.provenance import Provenance
 
 

@@ -18,8 +18,8 @@ from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table
 from tileseer.dataset.provenance import Recording, of_table
+from tileseer.model import index as published
 from tileseer.model import model_files
-from tileseer.publish import index as published
 
 FORMAT = 1
 PACKAGES = (

@@ -12,8 +12,8 @@ from pathlib import Path
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.model import index as published
 from tileseer.model import model_files
-from tileseer.publish import index as published
 from tileseer.publish.provenance import Provenance, read
 
 FILE = "ro-crate-metadata.json"
