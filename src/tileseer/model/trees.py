@@ -36,7 +36,8 @@ _HEADER = {
 """What all models of ours have at the head of the text."""
 _OF_FEATURES = {"feature_names", "feature_infos"}
 _TAIL = re.compile(
-    r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n\npandas_categorical:null\n"
+    r"\nfeature_importances:\n(\S+=\d+\n)*\nparameters:\n(\[\w+: .*\]\n)*\nend of parameters\n"
+    r"\npandas_categorical:null\n"
 )
 _PER_SPLIT = (
     "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child", "internal_value",
@@ -174,10 +175,10 @@ class Trees:
 
 def _lines(text: str) -> dict[str, str]:
     """Fields of some lines, each of which stands there once."""
-    pairs = [line.partition("=") for line in text.splitlines() if line]
+    pairs = [line.partition("=") for line in text.split("\n") if line]
     fields = {name: value for name, _, value in pairs}
     _require(
-        len(fields) == len(pairs) and all(sign for _, sign, _ in pairs), "a line that stands there twice, or is none"
+        len(fields) == len(pairs) and all(sign for _, sign, _ in pairs), "a line that is no field, or is there twice"
     )
     return fields
 
