@@ -25,7 +25,7 @@ def main(
     workflow: folder of the Snakefile, to name its commit
     files: what stages read and none made, for the provenance
     """
-    from tileseer.publish import index as published
+    from tileseer.model import index as published
     from tileseer.publish import model_folder, provenance
 
     told = None
