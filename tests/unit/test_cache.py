@@ -324,3 +324,43 @@ def test_the_default_folder_is_the_users(monkeypatch, tmp_path):
     assert caches.default_folder() == tmp_path / ".cache/tileseer"
     with pytest.raises(UserError, match="absolute"):
         caches.open_cache("relative", 1)
+
+
+PLANTED = {
+    "a FIFO": lambda path, victim: os.mkfifo(path),
+    "a link": lambda path, victim: path.symlink_to(victim),
+    "a second name": lambda path, victim: path.hardlink_to(victim),
+    "a dangling link": lambda path, victim: path.symlink_to(victim.with_name("made")),
+    "a link to /dev/zero": lambda path, victim: path.symlink_to("/dev/zero"),
+    "a folder": lambda path, victim: path.mkdir(),
+    "a file of 1 TiB": lambda path, victim: (path.touch(), os.truncate(path, 1 << 40)),
+}
+
+
+@pytest.mark.parametrize("name", ["claims", "size", "entry", "partial"])
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_others_plant_costs_the_time_to_make_it_again_and_nothing_else(tmp_path, capfd, name, plant):
+    """No file outside is read, written, made or made readable; nothing hangs; nothing takes the memory."""
+    folder, victim, key = tmp_path / "cache", tmp_path / "victim", caches.key("a")
+    cache = Cache(folder, BIG)
+    cache.put(caches.key("other"), b"other")
+    victim.write_text("precious content, longer than any number")
+    victim.chmod(0o600)
+    path = {"entry": folder / "entries" / key[:2] / key, "partial": folder / "partial" / f"{key}.{'0' * 12}"}.get(
+        name, folder / name
+    )
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        path.unlink()
+    plant(path, victim)
+    assert cache.made_once(key, lambda: b"content") == b"content"
+    with cache.claimed([key]) as ours:
+        assert ours == {key}
+    cache.stats()
+    cache.verify()
+    if name not in ("size", "entry"):
+        assert cache.get(key) == b"content"
+        cache.collect(0)
+    assert victim.read_text() == "precious content, longer than any number"
+    assert victim.stat().st_mode & 0o777 == 0o600
+    assert {found.name for found in tmp_path.iterdir()} == {"cache", "victim"}

@@ -37,9 +37,9 @@ def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
     for _ in range(2):
         with lock.any_of(["toy"], tmp_path / "locks", 1) as (_, waited):
             assert waited < 1
-            note = tmp_path / "locks/tileseer-toy.holder.json"
-            assert f"process {os.getpid()}" in lock.holder(note)
-        assert not note.exists()
+            file = tmp_path / "locks/tileseer-toy.lock"
+            assert lock.holder(file).startswith(f"process {os.getpid()} of user {os.getuid()} since")
+        assert lock.holder(file) == "" and list(file.parent.iterdir()) == [file]
 
 
 def test_two_devices_do_not_exclude_each_other(tmp_path):
@@ -148,3 +148,78 @@ def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
     said = told.get(timeout=20)
     process.join()
     assert str(folder) in said and "user 65534" in said and "lock.folder" in said
+
+
+def test_a_removed_lock_file_frees_nothing(tmp_path):
+    process = hold(tmp_path, 30)
+    try:
+        (tmp_path / "tileseer-toy.lock").unlink()
+        with pytest.raises(UserError, match="toy was busy"), lock.any_of(["toy"], tmp_path, 0.5):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with lock.any_of(["toy"], tmp_path, 5):
+        pass
+
+
+PLANTED = {
+    "a FIFO": os.mkfifo,
+    "a link": lambda path: path.symlink_to(path.with_name("victim")),
+    "a dangling link": lambda path: path.symlink_to(path.with_name("nothing")),
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a second name": lambda path: path.hardlink_to(path.with_name("victim")),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_is_no_plain_file_is_told_and_not_touched(tmp_path, plant):
+    victim, path = tmp_path / "victim", tmp_path / "tileseer-toy.lock"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    plant(path)
+    with pytest.raises(OSError) as told, lock.any_of(["toy"], tmp_path, 0.5):
+        pass
+    assert told.value.filename == str(path)
+    assert victim.read_text() == "precious" and victim.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "nothing").exists()
+
+
+NOTES = {
+    "nested JSON": "[" * 100_000,
+    "escape codes": '{"pid": "\x1b[2J\x1b]0;pwned\x07", "user": 0, "since": "\x1b[31m"}',
+    "a form of its own with an escape code": "process 1 of user 0 since 2026-01-01 00:00:00\x1b[2J",
+    "much": "x" * 10_000_000,
+    "bytes": "\x00\xff",
+}
+
+
+@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
+def test_a_foreign_note_is_not_shown(tmp_path, capfd, note):
+    process = hold(tmp_path, 30)
+    try:
+        (tmp_path / "tileseer-toy.lock").write_text(note, encoding="latin1")
+        with pytest.raises(UserError, match="held by a process that left no note"), lock.any_of(["toy"], tmp_path, 0.2):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+    with lock.any_of(["toy"], tmp_path, 5):
+        pass
+    said = capfd.readouterr().err
+    assert said.replace("\n", "").isprintable() and "took over" not in said
+
+
+@needs_root
+def test_the_dead_note_of_another_user_in_a_sticky_folder_stops_nobody(open_folder):
+    folder = open_folder / "locks"
+    first, told = start_as(ROOT, folder, 60)
+    assert told.get(timeout=20) == ""
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    first.kill()
+    first.join()
+    second, heard = start_as(NOBODY, folder)
+    assert f"took over toy: held by process {first.pid} of user {ROOT}" in heard.get(timeout=20)
+    second.join()
+    assert second.exitcode == 0

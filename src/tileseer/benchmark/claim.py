@@ -14,7 +14,7 @@ from filelock import SoftFileLease, Timeout
 
 from tileseer.core import lock
 from tileseer.core.atomic import naming
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, printed
 
 LEASE_S = 30.0
 """Silence after which a process is taken for dead, on the clock of the one that waits."""
@@ -45,7 +45,7 @@ class Claim:
                 self._lease.break_lock()
             return None
         if before:
-            print(f"took over {self._path}: {before} and is gone", file=sys.stderr, flush=True)
+            print(printed(f"took over {self._path}: {before} and is gone"), file=sys.stderr, flush=True)
         return True
 
     def _is_empty(self) -> bool:

@@ -130,8 +130,8 @@ def _nvidia_gpu() -> str:
 
 def _lock(config: Config) -> str:
     folder = lock_folder(config.lock.folder)
-    notes = sorted(folder.glob("*.holder.json"))
-    held = "; ".join(f"{note.name.removesuffix('.holder.json')} {holder(note)}" for note in notes) or "free"
+    holders = {path.stem: holder(path) for path in sorted(folder.glob("tileseer-*.lock"))}
+    held = "; ".join(f"{name} held by {who}" for name, who in holders.items() if who) or "free"
     if not os.access(folder if folder.is_dir() else folder.parent, os.W_OK):
         raise UserError(f"{folder} cannot be written; set lock.folder to a folder that all its users can write")
     return f"{folder}: {held}"

@@ -4,7 +4,7 @@
 
     FOLDER/entries/ab/abcdef...    one entry: a line with key, size and SHA-256 of the content, then the content
     FOLDER/partial/                entries that are being written, of full size from the start
-    FOLDER/size, FOLDER/size.lock  the bytes promised to entries, and the lock of that number
+    FOLDER/size                    the bytes promised to entries; who changes that number holds its lock
     FOLDER/claims                  empty; its locks say who makes which entry just now
 
 An entry appears by a rename, so a reader finds it whole or not at all, and its content is checked at every read: a
@@ -16,10 +16,14 @@ Of two workflows that miss the same entry, one makes it and the other waits. A c
 at a place that the key gives. So there is nothing to clean up, and the system releases the claims of a process that
 ends, however it ends. Two keys with the same place, one pair in 2**60, wait for each other, which costs time only. The
 locks are those of a process (``fcntl``): it must not hold two sets of claims at once.
+
+Others may write to the folder. What is no plain file there is never followed, read or written
+(``tileseer.core.shared_file``), and a collection removes nothing but files with the names of entries.
 """
 
 import fcntl
 import hashlib
+import math
 import os
 import re
 import sys
@@ -28,10 +32,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from tileseer.core import shared_file
 from tileseer.core.errors import UserError
 
 KEY = re.compile(r"[0-9a-f]{64}")
-_MAGIC = b"tileseer-cache-1"
+_PARTIAL = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{12}")
+_DAMAGED = "its content does not match the hash in its first line"
+_MAGIC = "tileseer-cache-1"
+_LONGEST_LINE = 200
 _KEPT_SHARE = 0.9
 """Share of the bound that a collection leaves, so that not every entry after it needs another one."""
 _PLACE_DIGITS = 15
@@ -94,20 +102,20 @@ class Cache:
         if not self._max_bytes:
             return None
         try:
-            content = path.read_bytes()
+            content = _content(path, key, self._max_bytes)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn(path, error)
             return None
-        if fault := _fault(key, content):
-            print(f"cache: {path}: {fault}; it is removed and made again", file=sys.stderr)
+        if content is None:
+            print(f"cache: {path}: {_DAMAGED}; it is removed and made again", file=sys.stderr)
             _unlink(path)
             return None
         # The entry of another user, or gone by now: its age only decides how soon it is collected.
         with suppress(OSError):
-            os.utime(path)
-        return content.partition(b"\n")[2]
+            os.utime(path, follow_symlinks=False)
+        return content
 
     def put(self, key: str, content: bytes, replace: bool = False) -> bool:
         """Keep ``content`` under ``key``; True if the key has an entry then. A sound one stays, unless ``replace``.
@@ -181,7 +189,7 @@ class Cache:
         faults = {}
         for path, _ in self._scan():
             try:
-                fault = _fault(path.name, path.read_bytes())
+                fault = "" if _content(path, path.name) is not None else _DAMAGED
             except FileNotFoundError:
                 continue  # Another process has collected it since.
             except OSError as error:
@@ -208,22 +216,23 @@ class Cache:
 
     def _opened_claims(self) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._folder / "claims", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        # Others are to lock as well, whatever the umask; if the file is theirs, they have done so.
-        if os.fstat(handle).st_uid == os.getuid():
-            os.fchmod(handle, 0o666)
-        return handle
+        return shared_file.opened_by_all(self._folder / "claims")[0]
 
     @contextmanager
-    def _size(self) -> Iterator[Path]:
-        """Hold the lock of the number of promised bytes; yield its file."""
-        from filelock import FileLock  # Not above: a stage that only reads starts in half the time.
+    def _size(self) -> Iterator[int]:
+        """Hold the lock of the number of promised bytes; yield a descriptor of its file."""
+        path = self._folder / "size"
+        locked = False
+        while not locked:
+            handle, _ = shared_file.opened_by_all(path)
+            try:
+                # Not if somebody removed the file meanwhile: then the one that is there now is locked.
+                if locked := shared_file.lock(handle, path, wait=True):
+                    yield handle
+            finally:
+                os.close(handle)
 
-        # Everybody must be able to open the file, whoever made it.
-        with FileLock(self._folder / "size.lock", mode=0o666):
-            yield self._folder / "size"
-
-    def _reserve(self, size: Path, path: Path, wanted: int) -> tuple[int, Path]:
+    def _reserve(self, size: int, path: Path, wanted: int) -> tuple[int, Path]:
         """Partial file of the wanted size, locked, so that no collection takes it for a dead one.
 
         The caller holds the lock of ``size``, as a collection does: none comes between making and locking.
@@ -235,17 +244,17 @@ class Cache:
         # Promised before there is a file: who is killed in between leaves a promise too much, never one too few.
         _promise(size, promised + wanted)
         partial = self._partial / f"{path.name}.{os.urandom(6).hex()}"
-        handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        handle = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | shared_file.PLAIN, 0o600)
         fcntl.flock(handle, fcntl.LOCK_EX)
         os.ftruncate(handle, wanted)
         return handle, partial
 
-    def _collect(self, size: Path, max_bytes: int) -> Collected:
+    def _collect(self, size: int, max_bytes: int) -> Collected:
         """Remove entries, oldest first; the caller holds the lock of ``size``."""
-        dead = sum(_remove_if_dead(path) for path, _ in _found(self._partial, "*"))
+        dead = sum(_remove_if_dead(path) for path, _ in self._scan_partial())
         # What others are writing just now is no entry yet; its file has its full size from the start. It is counted
         # first: what becomes an entry meanwhile is counted twice, never left out.
-        writing = sum(stat.st_size for _, stat in _found(self._partial, "*"))
+        writing = sum(stat.st_size for _, stat in self._scan_partial())
         entries = sorted((stat.st_mtime_ns, path, stat.st_size) for path, stat in self._scan())
         left, removed, removed_bytes = sum(entry[2] for entry in entries), 0, 0
         for _, path, bytes_of_it in entries:
@@ -275,19 +284,32 @@ class Cache:
     def _scan(self) -> Iterator[tuple[Path, os.stat_result]]:
         return ((path, stat) for path, stat in _found(self._entries, "*/*") if KEY.fullmatch(path.name))
 
+    def _scan_partial(self) -> Iterator[tuple[Path, os.stat_result]]:
+        return ((path, stat) for path, stat in _found(self._partial, "*") if _PARTIAL.fullmatch(path.name))
+
     def _warn(self, path: Path, error: OSError) -> None:
         print(f"cache: {error.filename or path}: {error.strerror}; going on without it", file=sys.stderr)
 
 
 def _header(key: str, content: bytes) -> bytes:
-    digest = hashlib.sha256(content).hexdigest()
-    return b"%s %s %d %s\n" % (_MAGIC, key.encode(), len(content), digest.encode())
+    return _line(key, len(content), hashlib.sha256(content).hexdigest())
 
 
-def _fault(key: str, whole: bytes) -> str:
-    """What is wrong with an entry; empty if it is sound."""
-    line, _, content = whole.partition(b"\n")
-    return "" if line + b"\n" == _header(key, content) else "its content does not match the hash in its first line"
+def _line(key: str, size: int, digest: str) -> bytes:
+    return f"{_MAGIC} {key} {size} {digest}\n".encode()
+
+
+def _content(path: Path, key: str, most: float = math.inf) -> bytes | None:
+    """Content of an entry; None if it is damaged or larger than ``most``. What is returned fits its hash."""
+    with open(shared_file.opened(path), "rb") as stream:
+        first = stream.readline(_LONGEST_LINE)
+        size = os.fstat(stream.fileno()).st_size - len(first)
+        # Its size first: a forged one may be larger than the memory.
+        if size > most or not first.startswith(_line(key, size, "").rstrip(b"\n")):
+            return None
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        stream.seek(len(first))
+        return stream.read(size) if first == _line(key, size, digest) else None
 
 
 def _claim(handle: int, key: str, wait: bool) -> bool:
@@ -303,31 +325,25 @@ def _claim(handle: int, key: str, wait: bool) -> bool:
     return True
 
 
-def _promised(size: Path) -> int | None:
+def _promised(size: int) -> int | None:
     """Number of promised bytes; None if nobody has counted yet or the file is damaged."""
     try:
-        return int(size.read_text())
-    except (FileNotFoundError, ValueError):
+        return int(os.pread(size, 40, 0))
+    except ValueError:
         return None
 
 
-def _promise(size: Path, number: int) -> None:
+def _promise(size: int, number: int) -> None:
     """Write the number in one piece, in place: a folder that protects files of other users allows no other way."""
-    if not size.exists():
-        os.close(os.open(size, os.O_CREAT | os.O_WRONLY))
-        size.chmod(0o666)
-    handle = os.open(size, os.O_WRONLY)
-    try:
-        os.pwrite(handle, b"%020d" % number, 0)
-    finally:
-        os.close(handle)
+    os.pwrite(size, b"%020d" % number, 0)
 
 
 def _remove_if_dead(path: Path) -> bool:
     """Remove a partial file whose writer is gone: the system has released its lock."""
     try:
-        handle = os.open(path, os.O_RDONLY)
-    except (FileNotFoundError, PermissionError):
+        handle = shared_file.opened(path)
+    except OSError:
+        # Gone, another user's, or no plain file.
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -339,10 +355,10 @@ def _remove_if_dead(path: Path) -> bool:
 
 
 def _unlink(path: Path) -> bool:
-    """Remove a file; False if it is gone already or is another user's in a folder that protects it."""
+    """Remove a file; False if it is gone already, is a folder, or another user's in a folder that protects it."""
     try:
         path.unlink()
-    except (FileNotFoundError, PermissionError):
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         return False
     return True
 
@@ -351,7 +367,7 @@ def _found(folder: Path, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
     """Files of a folder and their states, sorted, without those that others remove meanwhile."""
     for path in sorted(folder.glob(pattern)):
         with suppress(FileNotFoundError):
-            yield path, path.stat()
+            yield path, path.lstat()
 
 
 def open_cache(folder: str | None, max_gib: float) -> Cache:

@@ -1,27 +1,27 @@
 """One GPU, one benchmark at a time: an advisory lock file for each device, shared by all users of the machine.
 
-The lock belongs to the process that uses the GPU. The kernel frees it when that process ends, however it ends.
-A note beside it says who holds it: a waiting job prints the lock's holder.
+The lock belongs to the process that uses the GPU. The kernel frees it when that process ends, however it ends. The
+file itself says who holds it: a waiting job prints that. It stays when the lock is free, and then it is empty.
 """
 
-import json
 import os
 import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import FileLock, Timeout
-
-from tileseer.core.errors import UserError
+from tileseer.core import shared_file
+from tileseer.core.errors import UserError, printed
 
 Got = TypeVar("Got")
 POLL_S = 0.1
 REPORT_EVERY_S = 30.0
+NOTE = re.compile(r"process \d{1,10} of user \d{1,10} since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.ASCII)
+"""What a holder writes into the lock file; anything else is not shown."""
 
 
 def lock_folder(configured: str | None) -> Path:
@@ -39,28 +39,56 @@ def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[t
     After ``timeout_s`` a ``UserError`` is raised.
     """
     _make_shared(folder)
-    stems = {device: "tileseer-" + re.sub(r"[^A-Za-z0-9_-]", "_", device) for device in devices}
-    notes = {device: folder / f"{stem}.holder.json" for device, stem in stems.items()}
-    # Everybody must be able to open the file, whoever made it.
-    locks = {device: FileLock(folder / f"{stem}.lock", mode=0o666) for device, stem in stems.items()}
+    files = {device: folder / f"tileseer-{re.sub(r'[^A-Za-z0-9_-]', '_', device)}.lock" for device in devices}
 
-    def first_free() -> str | None:
-        for device, lock in locks.items():
-            with suppress(Timeout):
-                lock.acquire(timeout=0)
-                if notes[device].exists():
+    def first_free() -> tuple[str, int] | None:
+        for device, path in files.items():
+            if (handle := _locked(path)) is not None:
+                if before := holder(path):
                     # The lock was free although the note is still there: its owner died without cleaning up.
-                    print(f"took over {device}: {holder(notes[device])} and is gone", file=sys.stderr, flush=True)
-                return device
+                    print(f"took over {device}: held by {before} and is gone", file=sys.stderr, flush=True)
+                return device, handle
         return None
 
-    device, waited = wait(", ".join(devices), first_free, lambda: "; ".join(map(holder, notes.values())), timeout_s)
+    (device, handle), waited = wait(
+        ", ".join(devices), first_free, lambda: "; ".join(map(_held, files.values())), timeout_s
+    )
     try:
-        _leave_note(notes[device])
+        _write(handle, f"process {os.getpid()} of user {os.getuid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         yield device, waited
     finally:
-        notes[device].unlink(missing_ok=True)
-        locks[device].release()
+        _write(handle, "")
+        os.close(handle)
+
+
+def _locked(path: Path) -> int | None:
+    """Descriptor that holds the lock of a file; None if another process has it."""
+    handle, made = shared_file.opened_by_all(path)
+    if shared_file.lock(handle, path, wait=False):
+        if not (made and _is_held_though_removed(path)):
+            return handle
+        path.unlink()
+    os.close(handle)
+    return None
+
+
+def _is_held_though_removed(path: Path) -> bool:
+    """Whether a process that we may look into has a removed file of that name open: its lock still counts."""
+    gone = f"{path.resolve()} (deleted)"
+    return any(_target(descriptor) == gone for descriptor in Path("/proc").glob("[0-9]*/fd/*"))
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        # Gone by now, or another user's.
+        return ""
+
+
+def _write(handle: int, text: str) -> None:
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, text.encode(), 0)
 
 
 def wait(what: str, attempt: Callable[[], Got | None], held: Callable[[], str], timeout_s: float) -> tuple[Got, float]:
@@ -74,39 +102,35 @@ def wait(what: str, attempt: Callable[[], Got | None], held: Callable[[], str], 
         if waited >= timeout_s:
             raise UserError(f"{what} was busy for {waited:.0f} s: {held()}; wait for it, or raise lock.timeout_s")
         if time.monotonic() >= report:
-            print(f"waiting for {what} since {waited:.0f} s: {held()}", file=sys.stderr, flush=True)
+            print(f"waiting for {what} since {waited:.0f} s: {printed(held())}", file=sys.stderr, flush=True)
             report = time.monotonic() + REPORT_EVERY_S
         time.sleep(min(POLL_S, timeout_s - waited))
     return got, time.monotonic() - start
 
 
 def _make_shared(folder: Path) -> None:
-    """Make the folder so that every user can lock in it and clear the note of an owner who died."""
+    """Make the folder so that every user can lock in it, and nobody removes the files of others."""
     try:
         folder.mkdir(parents=True)
-        folder.chmod(0o777)
+        folder.chmod(0o1777)
     except FileExistsError:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise UserError(
                 f"{folder}: the lock's folder is not writable for user {os.getuid()}; whoever shares the device has to "
-                f"be able to write there: chmod 777 {folder}, or set lock.folder to another one, the same for all users"
+                f"be able to write there: chmod 1777 {folder}, or set lock.folder to another one, the same for all"
             ) from None
 
 
-def _leave_note(note: Path) -> None:
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    note.unlink(missing_ok=True)
-    # A new file: the last owner may have been another user, whose file is not ours to write.
-    with note.open("x") as stream:
-        # Whatever the umask: other users read in it whom they wait for.
-        os.fchmod(stream.fileno(), 0o644)
-        json.dump({"pid": os.getpid(), "user": os.getuid(), "since": since}, stream)
-
-
-def holder(note: Path) -> str:
-    """Who holds the lock, as far as the note beside it says."""
+def holder(path: Path) -> str:
+    """Who holds a lock, as its file says; empty if that is nothing, or not in the form that a holder writes."""
     try:
-        content = json.loads(note.read_text())
-        return f"held by process {content['pid']} of user {content['user']} since {content['since']}"
-    except (OSError, ValueError, KeyError, TypeError):
-        return "held by a process that left no note"
+        handle = shared_file.opened(path)
+    except OSError:
+        return ""
+    with open(handle, "rb") as file:
+        found = NOTE.fullmatch(file.read(200).decode("ascii", "replace"))
+    return found[0] if found else ""
+
+
+def _held(path: Path) -> str:
+    return f"held by {holder(path) or 'a process that left no note'}"
