@@ -10,7 +10,7 @@ import pytest
 
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import index, model_files, trainer
+from tileseer.model import index, model_files, regression, trainer
 from tileseer.model import prior as priors
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import learning_curve, ranking
@@ -163,6 +163,40 @@ def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch)
     settings = changed().model_copy(update={"prior": str(folder)})
     found = learning_curve.of_prior(swapped, samples.product(), settings, threads=1)
     assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
+
+
+def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transfer(tmp_path, monkeypatch):
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
+    data = samples.measured()
+    layers = data.problems["layer_family"]
+    known = set(layers[data.problems["split"] == "train"])
+    trainer.train(data, samples.product(), changed()).save(tmp_path)
+    settings = changed().model_copy(update={"prior": str(tmp_path)})
+    target = dataclasses.replace(data, problems=data.problems.assign(split="train"))
+    fit, predict = regression.fit, regression.predict
+    learnt, judged = [], []
+
+    def watched_fit(table, at, *others):
+        learnt.append(set(layers.iloc[table.rows.problem[at]]))
+        return fit(table, at, *others)
+
+    def watched_predict(booster, table, at, threads):
+        judged.append(set(layers.iloc[table.rows.problem[at]]))
+        return predict(booster, table, at, threads)
+
+    monkeypatch.setattr(regression, "fit", watched_fit)
+    monkeypatch.setattr(regression, "predict", watched_predict)
+    found = learning_curve.of_prior_by_layer(target, samples.product(), settings, 1)
+    assert [entry.share for entry in found.shares] == [0.0, 50.0]
+    assert len(learnt) == len(judged) == 10 and not any(map(set.intersection, learnt, judged))
+    assert set.union(*judged[:5]) == set.union(*judged[5:]) == set(layers)
+    assert found.n_problems == (~layers.isin(known)).sum() > 0 and found.seen_by_prior == 0
+    nothing, half = found.shares
+    assert nothing.without_prior is None and half.pairs < 0.7 * len(data.problem)
+    assert half.with_prior.efficiency.mean > 50 and half.without_prior.efficiency.mean > 50
+    monkeypatch.undo()
+    trainer.train(target, samples.product(), changed()).save(tmp_path)
+    assert learning_curve.of_prior_by_layer(target, samples.product(), settings, 1) is None
 
 
 def test_it_is_deterministic(folder):

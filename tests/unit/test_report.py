@@ -156,6 +156,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         },
         "transfer": {
             "prior": {"operation": "forward_fp16", "arch": "gfx942", "device": "gfx942_mi300x", "device_kind": kind},
+            "n_problems": 20,
             "seen_by_prior": 0,
             "shares": [
                 {"share": 0.0, "pairs": 0, "with_prior": learnt(70.0)},

@@ -153,7 +153,7 @@ def transfer(results: Results) -> list[Table]:
     return [
         Table(
             f"Models of few measured pairs, prior of {t.prior.operation} {t.prior.arch} "
-            f"({t.prior.device_kind}), {result.label}{_seen(t.seen_by_prior)}",
+            f"({t.prior.device_kind}), judged on {t.n_problems:,} problems, {result.label}{_seen(t.seen_by_prior)}",
             header,
             tuple(
                 (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))

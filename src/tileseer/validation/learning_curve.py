@@ -20,11 +20,12 @@ from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import model_files, prior, trainer
+from tileseer.model import cross_validation, model_files, prior, regression, rows, trainer
 from tileseer.model.model import Model
+from tileseer.model.regression import Table
 from tileseer.model.schema import Origin
 from tileseer.settings.model import TrainingParameters
-from tileseer.validation import ranking
+from tileseer.validation import leave_out, ranking
 from tileseer.validation.schema import ActiveMeasuring, ActiveRound, LearningShare, Learnt, Transfer, TransferShare
 
 SHARES = (0.1, 0.3, 1.0)
@@ -127,8 +128,58 @@ def of_prior(measurements: Measurements, hardware: Hardware, settings: TrainingP
             models = {"with_prior": learnt(few, settings), "without_prior": learnt(few, without)}
         pairs = int(np.count_nonzero(keep & train))
         points.append(TransferShare(share=efficiency.percent(share), pairs=pairs, **models))
-    seen = _seen_by_prior(measurements.problems[~train_problems], known, folder)
-    return Transfer(prior=Origin.of(known.spec), seen_by_prior=seen, shares=points)
+    judges = measurements.problems[~train_problems & (efficiency.problem_best(measurements) > 0)]
+    seen = int(_seen(judges, known, folder).sum())
+    return Transfer(prior=Origin.of(known.spec), n_problems=len(judges), seen_by_prior=seen, shares=points)
+
+
+def of_prior_by_layer(
+    measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int
+) -> Transfer | None:
+    """``of_prior`` where no problems were set aside: layers are left out in turn, those new to the prior judge.
+
+    Shares are of the other layers' problems: a problem of which one pair is known teaches nothing without a prior.
+    None where the prior was trained on every layer.
+    """
+    folder = settings.prior_folder
+    assert folder is not None
+    problems = measurements.problems
+    known = prior.load(folder, settings.features, measurements.operation.rpartition("_")[0])
+    used = rows.of_problems(measurements, settings)
+    judged = ~_seen(problems, known, folder)[used.problem]
+    if not judged.any():
+        return None
+    layers, names = problems["layer_family"].to_numpy(), problems["problem_key"]
+    folds = cross_validation.folds_of(used.problem, layers, leave_out.FOLDS, settings.seed).of_row
+    drawn = draws.shares(draws.of_names(names))[used.problem]
+    starts = {"with_prior": known, "without_prior": None}
+    data = {way: trainer.table(measurements, used, hardware, settings, threads, one) for way, one in starts.items()}
+    at = np.flatnonzero(judged)
+
+    def learnt(score: np.ndarray) -> Learnt:
+        picked = at[cross_validation.picks(used.problem[at], score[at])]
+        return Learnt(**ranking.learnt(used.efficiency[picked]))
+
+    def left_out(of: Table, few: np.ndarray) -> np.ndarray:
+        score = np.empty(len(few))
+        for fold in range(leave_out.FOLDS):
+            held_out = np.flatnonzero(folds == fold)
+            booster = regression.fit(
+                of, np.flatnonzero(few & (folds != fold)), settings, settings.n_estimators, threads
+            )
+            score[held_out] = regression.predict(booster, of, held_out, threads)
+        return score
+
+    alone = np.asarray(known.booster.predict(data["with_prior"].matrix, num_threads=threads))
+    points = [TransferShare(share=0.0, pairs=0, with_prior=learnt(alone))]
+    for share in PRIOR_SHARES:
+        few = used.learn & (drawn < share)
+        if all((few & (folds != fold)).any() for fold in range(leave_out.FOLDS)):
+            models = {way: learnt(left_out(of, few)) for way, of in data.items()}
+            points.append(TransferShare(share=efficiency.percent(share), pairs=int(few.sum()), **models))
+    return Transfer(
+        prior=Origin.of(known.spec), n_problems=len(np.unique(used.problem[at])), seen_by_prior=0, shares=points
+    )
 
 
 def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
@@ -144,14 +195,14 @@ def _rounds(measurements: Measurements, chosen: pa.Table) -> np.ndarray:
     return rows.merge(chosen.to_pandas(), "left")["round"].fillna(-1).to_numpy(int)
 
 
-def _seen_by_prior(problems: pd.DataFrame, known: Model, folder: Path) -> int:
-    """Number of problems that are layers, at any batch size, that the prior was trained on in its own data type.
+def _seen(problems: pd.DataFrame, known: Model, folder: Path) -> np.ndarray:
+    """Which problems are layers, at any batch size, that the prior was trained on in its own data type, bool [P].
 
     Such a problem is not unseen to what starts from the prior.
     """
     families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
     dtype = known.spec.operation.rpartition("_")[2]
-    return sum(problem.layer_family in families for problem in from_frame(problems.assign(dtype=dtype)))
+    return np.array([one.layer_family in families for one in from_frame(problems.assign(dtype=dtype))], bool)
 
 
 def _prior_alone(measurements: Measurements, known: Model, hardware: Hardware) -> Model:

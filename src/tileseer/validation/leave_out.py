@@ -30,6 +30,7 @@ LAYERS = (
     "no problems were set aside: layers, at all their batch sizes, are left out in turn; the published model has "
     "learnt from all of them"
 )
+STARTED = "; the model that training starts from may have learnt from these layers on its own device"
 
 
 def by_layer(
@@ -64,7 +65,7 @@ def by_layer(
     repeats = [Summary.of(values) for values in picked]
     mean = {name: round(float(np.mean([getattr(s, name) for s in repeats])), 4) for name in Summary.model_fields}
     figures = LayersLeftOut(
-        meaning=LAYERS,
+        meaning=LAYERS + (STARTED if isinstance(start, Model) else ""),
         folds=FOLDS,
         layers=len(np.unique(layers[fold != ranking.NEVER])),
         n_problems=len(picked[0]),

@@ -288,8 +288,10 @@ class Transfer(Document):
     """The learning curve of a model that corrects a prior."""
 
     prior: Origin
+    n_problems: int
+    """Problems that judge."""
     seen_by_prior: int
-    """Validation problems whose layer the prior was trained on."""
+    """Of them, those whose layer the prior was trained on."""
     shares: list[TransferShare]
     noise_floor: Selectors[Summary] | None = None
 

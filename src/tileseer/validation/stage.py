@@ -32,7 +32,10 @@ def report(
     if not ranking.has_validation_split(measurements):
         scores, offered, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
         found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, fold=fold)
-        return found.model_copy(update={"leave_layer_out": figures})
+        curve = (
+            learning_curve.of_prior_by_layer(measurements, hardware, fitted, threads) if fitted.prior_folder else None
+        )
+        return found.model_copy(update={"leave_layer_out": figures, "transfer": curve})
     scores, offered = ranking.rank_pool(measurements, model, threads)
     reference = None
     if baseline:
