@@ -5,12 +5,15 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_bad_input import HOSTILE, changed, places
 from test_publish import make
 
+from tileseer.cli import main
 from tileseer.client.selection import Selector
 from tileseer.conv import layers
 from tileseer.conv.operation import Operation
@@ -130,9 +133,30 @@ def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp
     where = data.draw(st.sampled_from(list(places(content))[:200]))
     content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
     path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
-    index = folder / model_files.INDEX
-    if path != index:
-        told = json.loads(index.read_text())
-        told["sha256"][path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
-        index.write_text(json.dumps(told))
+    if path.name != model_files.INDEX:
+        let_the_hash_fit(folder, path)
     refused_or_read(lambda: Selector.load(folder, str(OPERATION)), folder, path.name)
+
+
+def let_the_hash_fit(folder, path):
+    index = folder / model_files.INDEX
+    told = json.loads(index.read_text())
+    told["sha256"][path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+    index.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize("name", [model_files.CANDIDATES, model_files.KNOWN, model_files.OUT_OF_FOLD])
+def test_an_empty_column_in_a_model_directory_whose_hashes_fit(name, models, tmp_path, capfd):
+    folder = copied(models, tmp_path)
+    (path,) = folder.rglob(name)
+    sound = pq.read_table(path)
+    problem = "N=2,C=64,K=64,Hi=14,Wi=14"
+    for number, column in enumerate(sound.column_names):
+        kind = sound.schema.field(column).type
+        pq.write_table(sound.set_column(number, pa.field(column, kind), pa.nulls(len(sound), kind)), path)
+        let_the_hash_fit(folder, path)
+        for command in ("select", "explain pick"):
+            words = [*command.split(), str(folder), "--problem", problem, "--variant", "forward", "--dtype", "bf16"]
+            status = main.main(words)
+            told = capfd.readouterr().err
+            assert status in (0, 1) or (status == 2 and path.name in told and told.count("\n") == 1), (column, told)

@@ -23,6 +23,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import stages_by_hand
 import yaml
@@ -298,3 +300,59 @@ def test_a_damaged_journal_of_another_chunk(content, world, capfd):
             judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
         finally:
             path.write_bytes(sound)
+
+
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]\n" for n in range(1, 13))
+SHAPES = {
+    "nested": b"[" * 200_000,
+    "nested values": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "a huge number": b'{"arch": ' + b"9" * 20_000 + b"}",
+    "a value of itself": b"a: &a [*a]",
+    "aliases": ALIASES.encode(),
+    "a folder": None,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
+def test_a_command_and_an_input_of_an_impossible_shape(command, name, shape, world, capfd):
+    path = world / name
+    if path.suffix in (".csv", ".txt") and shape != "a folder":
+        return
+    sound = path.read_bytes()
+    path.unlink()
+    try:
+        path.mkdir() if SHAPES[shape] is None else path.write_bytes(SHAPES[shape])
+        # What is wrong is what verify is asked for.
+        refused = command != "verify"
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, (), path, capfd, refused)
+    finally:
+        remove(path)
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("column", ["kernel", "split_k", "problem_key", "latency_ms"])
+@pytest.mark.parametrize("command", ["compare", "compare models"])
+def test_a_dataset_with_an_empty_column(command, column, world, capfd):
+    path = world / "made/dataset.parquet"
+    sound, mark = path.read_bytes(), seal.path_of(path).read_bytes()
+    table = pq.read_table(path)
+    kind = table.schema.field(column).type
+    table = table.set_column(table.column_names.index(column), pa.field(column, kind), pa.nulls(len(table), kind))
+    try:
+        seal.path_of(path).unlink()
+        pq.write_table(table, path)
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, (), path, capfd, refused=True)
+    finally:
+        path.write_bytes(sound)
+        seal.path_of(path).write_bytes(mark)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_an_interrupt_is_one_line_and_status_130(command, world, capfd, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main.module(command.split()[0]), "run", interrupted)
+    assert main.main(COMMANDS[command].split()) == 130
+    assert capfd.readouterr().err == "interrupted\n"

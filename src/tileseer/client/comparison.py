@@ -17,10 +17,8 @@ import pyarrow.compute as pc
 
 from tileseer.client.selection import Selector
 from tileseer.conv.problem import DIMS
-from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import bootstrap, efficiency, provenance
-from tileseer.dataset.schema import load
+from tileseer.dataset import bootstrap, efficiency, provenance, schema
 from tileseer.families import candidates
 from tileseer.model import model_files
 from tileseer.model.schema import FeatureSpec
@@ -113,7 +111,7 @@ def datasets(path_a: Path, path_b: Path) -> Comparison:
 
 def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
-    measurements = load(measured)
+    measurements = schema.load(measured)
     operation = measurements.operation
     model_a, model_b = (Selector.load(path, operation) for path in (path_a, path_b))
     scored_a, scored_b = (
@@ -156,7 +154,7 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
 
 def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     """A dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
-    table = parquet.read(path)
+    table = schema.read(path)
     made = provenance.of_table(table, path)
     # What was never run can not have become faster or slower.
     table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
@@ -244,4 +242,4 @@ def _dims_text(row: Any) -> str:
 
 def is_models(path: Path) -> bool:
     """Whether ``path`` is a published model directory."""
-    return (path / model_files.INDEX).is_file()
+    return (path / model_files.INDEX).exists()

@@ -12,9 +12,8 @@ import pandas as pd
 
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, Problem, frame
-from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import bootstrap, find_db, provenance, recording
+from tileseer.dataset import bootstrap, find_db, provenance, recording, schema
 from tileseer.families import candidates
 from tileseer.families.registry import of_arch
 from tileseer.model import index as published
@@ -42,7 +41,7 @@ def times(path: Path) -> pd.DataFrame:
 
 
 def _of_dataset(path: Path) -> pd.DataFrame:
-    table = parquet.read(path)
+    table = schema.read(path)
     told = provenance.of_table(table, path)
     names = ["problem_key", "kernel", "split_k", "latency_ms", "layer_family", *DIMS]
     rows = table.select(names).to_pandas().dropna(subset="latency_ms").rename(columns={"latency_ms": "ms"})

@@ -57,5 +57,5 @@ def read_json(path: Path) -> Any:
         return content
     except FileNotFoundError as error:
         raise UserError(f"{path}: there is no such file; is this the right directory?") from error
-    except (json.JSONDecodeError, UnicodeError) as error:
-        raise UserError(f"{path}: is not JSON ({error}); make it again") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: is not JSON that can be read ({error}); make it again") from error

@@ -1,6 +1,7 @@
 """The one exception that a user is meant to read."""
 
 import functools
+import reprlib
 import sys
 from collections.abc import Callable
 
@@ -12,12 +13,20 @@ class UserError(Exception):
     """
 
 
+INTERRUPTED = 130
+"""Exit status of a command that was ended by Ctrl-C, as shells have it: 128 and the number of the signal."""
 LONGEST_SHOWN = 80
+_FORM = reprlib.Repr()
+_FORM.maxlevel, _FORM.maxlist, _FORM.maxtuple, _FORM.maxdict = 3, 20, 20, 20
+_FORM.maxstring = _FORM.maxother = _FORM.maxlong = 2 * LONGEST_SHOWN
 
 
 def shown(value: object) -> str:
-    """A user's value in a message: Python's form of it, cut if it is long."""
-    text = repr(value)
+    """A user's value in a message: Python's form of it, cut if it is long, and never made as a whole if it is huge."""
+    try:
+        text = _FORM.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
 
 
@@ -27,7 +36,7 @@ def printed(text: str) -> str:
 
 
 def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
-    """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2.
+    """Wrap a command's ``main`` so that a ``UserError`` becomes one line on stderr and exit status 2, and Ctrl-C 130.
 
     ``OSError`` (full disk, read-only folder, missing file) is the user's to repair as well; it names its file.
     Everything else is a defect of Tileseer and keeps its traceback.
@@ -41,6 +50,9 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
             # The reader of our output (``head``, a pager) has left: nothing to report, nowhere to report it.
             sys.stderr.close()
             return 1
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return INTERRUPTED
         except UserError as error:
             print(f"error: {printed(str(error))}", file=sys.stderr)
         except OSError as error:

@@ -1,6 +1,6 @@
 """Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +10,9 @@ import pyarrow.parquet as pq
 from tileseer.core import seal
 from tileseer.core.atomic import replacing
 from tileseer.core.errors import UserError
+
+KEYS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
+"""Columns by which tables are joined."""
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -30,14 +33,23 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
 
 def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """Read a table of an earlier stage; a missing or damaged file is a ``UserError``."""
-    if not path.exists():
-        # Arrow takes a missing file for a damaged one.
-        raise UserError(f"{path}: there is no such file")
+    if not path.is_file():
+        # Arrow takes a missing file for a damaged one, and a folder for a table of all that is in it.
+        raise UserError(f"{path}: {'a folder, no file' if path.is_dir() else 'there is no such file'}")
     seal.check(path)
     try:
-        return pq.read_table(path, columns=columns)
+        table = pq.read_table(path, columns=columns)
     except (pa.ArrowException, OSError) as error:
         # Of a damaged page Arrow says OSError, without the number that an error of the system has.
         if isinstance(error, OSError) and error.errno:
             raise
         raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error
+    refuse_empty(table, KEYS, path)
+    return table
+
+
+def refuse_empty(table: pa.Table, columns: Iterable[str], path: Path) -> None:
+    """Raise a ``UserError`` if one of ``columns`` has an empty cell in a table of ``path``."""
+    for name in columns:
+        if name in table.schema.names and table[name].null_count:
+            raise UserError(f"{path}: column {name} has empty cells; delete the file and make it again")

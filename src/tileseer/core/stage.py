@@ -150,7 +150,7 @@ def _read_settings(given: str) -> tuple[str, Settings]:
         text = content.decode()
     try:
         sections = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         where = "--settings" if given == text else f"--settings: {given}"
         raise UserError(f"{where}: this is no JSON: {error}") from error
     return text, sections.get("settings", sections)

@@ -21,6 +21,7 @@ _REASONS = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
 }
+DEEPEST_YAML, LARGEST_YAML = 100, 1_000_000
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, is ten times as fast."""
 
@@ -118,11 +119,38 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
 
 def parsed(path: Path) -> Any:
     """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
+    text = text_of(path)
     try:
-        return yaml.load(text_of(path), Loader=_LOADER)
-    except yaml.YAMLError as error:
+        _refuse_bombs(text, path)
+        return yaml.load(text, Loader=_LOADER)
+    except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: is not a YAML file: {reason}") from error
+
+
+def _refuse_bombs(text: str, path: Path) -> None:
+    """Refuse YAML that nests too deeply for the reader, or that grows beyond all measure when aliases are followed."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []
+    size = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, size))
+        elif isinstance(event, yaml.AliasEvent):
+            # One that stands within itself has no size yet.
+            size += sizes.get(str(event.anchor), LARGEST_YAML)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            if anchor:
+                sizes[anchor] = size - before
+        elif isinstance(event, yaml.ScalarEvent):
+            size += 1
+            if event.anchor:
+                sizes[event.anchor] = 1
+        if size > LARGEST_YAML or len(open_nodes) > DEEPEST_YAML:
+            reason = f"nested too deeply, or its aliases stand for more than {LARGEST_YAML:,} values"
+            where = f"{path}:{event.start_mark.line + 1}" if event.start_mark else path
+            raise UserError(f"{where}: {reason}; flatten it")
 
 
 def text_of(path: Path, encoding: str = "utf-8") -> str:

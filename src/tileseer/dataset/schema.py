@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tileseer.conv.problem import DIMS
 from tileseer.conv.problem import FIELDS as PROBLEM_FIELDS
 from tileseer.core import parquet
+from tileseer.core.errors import UserError
 from tileseer.dataset import provenance
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
@@ -58,7 +59,17 @@ PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_
 
 def load(path: Path) -> Measurements:
     """Read a dataset file into memory, as problems, candidates and pairs."""
-    return of_table(parquet.read(path), path)
+    return of_table(read(path), path)
+
+
+def read(path: Path) -> pa.Table:
+    """The rows of a dataset file; a ``UserError`` if one is ``ok`` and has no time."""
+    table = parquet.read(path)
+    if {"status", "latency_ms"} <= set(table.schema.names):
+        timed = table["latency_ms"].filter(pc.equal(table["status"].cast("string"), "ok"))
+        if timed.null_count or pc.any(pc.less_equal(timed, 0)).as_py():
+            raise UserError(f"{path}: a row with status ok has no time in latency_ms; make the file again")
+    return table
 
 
 def of_table(table: pa.Table, path: Path) -> Measurements:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 AnyKernel = TypeVar("AnyKernel", bound="Kernel")
 SPELLED = {"forward": "fwd"}
 """Words that names spell otherwise than fields do."""
-COUNT = r"[1-9]\d*"
+COUNT = r"[1-9]\d{0,5}"
+"""Six digits at most: products of three such numbers fit into 64 bits."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
 from tileseer.families import registry
 from tileseer.families.gemm_kernel import Kernel
+from tileseer.families.grammar import COUNT
 
-_LAUNCH = re.compile(r"(?P<name>.+)@splitk(?P<split_k>[1-9]\d*)", re.ASCII)
+_LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
 
 CHANNEL_MULTIPLE = "channel_multiple"
 """Word of ``Named.assumed``."""

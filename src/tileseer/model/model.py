@@ -190,11 +190,12 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """A Parquet file of a model; ``UserError`` where one of ``columns`` is missing."""
+    """A Parquet file of a model; ``UserError`` where one of ``columns`` is missing or has an empty cell."""
     table = parquet.read(path)
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
         raise UserError(f"{path}: column {missing[0]} is missing; publish the models again")
+    parquet.refuse_empty(table, columns, path)
     return table.to_pandas()
 
 

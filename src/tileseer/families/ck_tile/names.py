@@ -23,6 +23,7 @@ from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise, kernel
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
+from tileseer.families.grammar import COUNT
 from tileseer.gpu.hardware import target
 
 TILES = {
@@ -51,8 +52,8 @@ of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
 OLDER_CHANNELS = 16
 """Multiple to which what timed such names pads the channels of a group: odd channels take the time of the next one."""
 
-_SUFFIXES = r"(?:_gm(?P<gm>[1-9]\d*))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
-_SIZES = r"[1-9]\d*x[1-9]\d*x[1-9]\d*"
+_SUFFIXES = rf"(?:_gm(?P<gm>{COUNT}))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
+_SIZES = rf"{COUNT}x{COUNT}x{COUNT}"
 
 
 _WORDS = {
