@@ -154,6 +154,8 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     opened.page.keyboard.press("Enter")
     assert section.locator("th[aria-sort=descending]").count() == 1
 
+    # What a spreadsheet would compute.
+    section.locator("tbody tr:visible td:nth-child(4)").last.evaluate("cell => { cell.textContent = '=1+1'; }")
     with opened.page.expect_download() as download:
         section.get_by_role("button", name="Download as CSV").click()
     download.value.save_as(tmp_path / "best.csv")
@@ -161,6 +163,9 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     with (tmp_path / "best.csv").open(newline="", encoding="utf-8") as stream:
         saved = list(csv.DictReader(stream))
     assert len(saved) == forward
+    assert "'=1+1" in saved[-1].values() and not any(
+        str(cell).startswith("=") for row in saved for cell in row.values()
+    )
     assert {row["device kind"] for row in saved} == {"simulated"} and {row["arch"] for row in saved} == {"gfx950"}
     assert any(samples.HOSTILE in row["layer"] for row in saved)
     assert [float(row["TFLOPS"]) for row in saved] == sorted((float(row["TFLOPS"]) for row in saved), reverse=True)

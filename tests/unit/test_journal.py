@@ -1,4 +1,5 @@
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -126,6 +127,34 @@ def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path):
         os.dup2(full.fileno(), book._file)
         with pytest.raises(OSError, match=r"No space left on device: '.*/j\.csv'"):
             book.append(rows(measurement()))
+
+
+def test_a_journal_behind_a_link_is_written_there_and_never_replaced(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "j.csv").symlink_to(disk / "j.csv")
+    (disk / "j.csv").touch()
+    append(tmp_path / "j.csv", measurement())
+    assert (tmp_path / "j.csv").is_symlink() and journal.read(disk / "j.csv")[0].num_rows == 1
+
+
+@pytest.mark.parametrize("link", ["journals", "journals/j.csv"])
+def test_a_journal_on_a_disk_that_is_not_mounted_is_told_and_not_made_anew(link, tmp_path):
+    place = tmp_path / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(tmp_path / "disk/what was measured")
+    with pytest.raises(UserError, match=f"{link} is a link to .*/disk/what was measured, which is not there"):
+        Journal(tmp_path / "journals/j.csv")
+    assert place.is_symlink() and not (tmp_path / "disk").exists()
+
+
+def test_a_million_lines_that_are_none_take_seconds(tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text(journal.HEADER + "\n" + "\n" * 500_000 + "nonsense\n" * 500_000)
+    begin = time.process_time()
+    assert len(journal.read(path)[1]) == 1_000_000
+    # 1.5 s; where each line cost what the lines before it cost, it would be hours.
+    assert time.process_time() - begin < 30
 
 
 def wanted(*numbers):

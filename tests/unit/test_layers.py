@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def layer(**changes):
         (row(Y=3), "line 3: .*larger than the padded input"),
         ("net,layer,1", "line 3: 3 fields"),
         (row().replace("layer", ""), "line 3: network and layer"),
+        (row().replace("net", "\x1b]0;owned\x07"), r"line 3: network is '\\x1b\]0;owned\\x07'"),
+        (row().replace("layer", "\u202eabc"), r"line 3: layer is '\\u202eabc'"),
     ],
 )
 def test_a_wrong_row_is_refused_with_its_line(tmp_path, line, told):
@@ -86,6 +89,15 @@ def test_what_is_written_is_read_again(tmp_path_factory, n, c, image, occurrence
     path = tmp_path_factory.mktemp("layers") / "n.csv"
     path.write_text(layers.to_text([wanted]))
     assert layers.read(path) == [wanted]
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1+1", "@SUM(A1)"])
+def test_what_a_spreadsheet_would_compute_is_written_as_text(tmp_path, name):
+    path = tmp_path / "n.csv"
+    path.write_text(layers.to_text([replace(layer(), network=name)]))
+    (found,) = layers.read(path)
+    assert found.network == f"'{name}"
+    assert layers.to_text([found]) == path.read_text()
 
 
 def test_the_shares_of_a_run_add_up_and_follow_occurrences():

@@ -44,6 +44,21 @@ def test_a_damaged_seal_is_noticed_and_a_missing_one_is_no_fault(tmp_path):
     assert documents.read_json(path) == {}
 
 
+def test_what_a_killed_writer_has_left_goes_with_the_next_one(tmp_path, monkeypatch):
+    left = [tmp_path / name for name in (".a.json.x1y2.tmp", ".a.json.sha256.12.tmp")]
+    others = [tmp_path / name for name in (".b.json.x1y2.tmp", "a.json.tmp", ".a.json.young.tmp")]
+    for path in (*left, *others):
+        path.write_text("half")
+        os.utime(path, (1, 1))
+    os.utime(others[-1])
+    monkeypatch.setattr(os, "getuid", lambda: -1)
+    write_text(tmp_path / "a.json", "{}", sealed=True)
+    assert all(path.exists() for path in left), "they are another user's"
+    monkeypatch.undo()
+    write_text(tmp_path / "a.json", "{}", sealed=True)
+    assert not any(path.exists() for path in left) and all(path.exists() for path in others)
+
+
 def test_writing_again_renews_the_seal(tmp_path):
     path = tmp_path / "a.json"
     for text in ("{}", "[]"):

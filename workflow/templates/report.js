@@ -72,12 +72,14 @@ function searchable(form) {
     head.replaceChildren(button);
   });
 
+  // A spreadsheet takes what begins with one of these for a formula.
+  const plain = (field) => (/^[=+@-]/.test(field) && isNaN(field) ? `'${field}` : field);
   const quoted = (field) => (/[",\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
   save.addEventListener("click", () => {
     const heads = [...table.tHead.rows[0].cells].map(text);
     const shown = [...body.rows].filter((row) => !row.hidden);
     const lines = shown.map((row) => [save.dataset.arch, save.dataset.kind, ...[...row.cells].map(value)]);
-    const csv = [["arch", "device kind", ...heads], ...lines].map((line) => line.map(quoted).join(",") + "\n").join("");
+    const csv = [["arch", "device kind", ...heads], ...lines].map((line) => line.map(plain).map(quoted).join(",") + "\n").join("");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([csv], { type: "text/csv" }));
     link.download = save.dataset.file;

@@ -13,7 +13,6 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -45,8 +44,7 @@ _SLOWEST_MS = 3.6e6
 """An hour. No measurement takes that long, so a longer time is none."""
 
 
-@dataclass(frozen=True)
-class Malformed:
+class Malformed(NamedTuple):
     """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its text."""
 
     journal: str
@@ -73,7 +71,16 @@ class Journal:
     """A journal file, open for appending by this process alone (``tileseer.benchmark.claim``)."""
 
     def __init__(self, path: Path, timeout_s: float = 0.0) -> None:
-        """Open ``path`` and make it, if need be; wait for another writer up to ``timeout_s``."""
+        """Open ``path`` and make it, if need be; wait for another writer up to ``timeout_s``.
+
+        What stands behind a link is written there. A link that leads nowhere is a ``UserError``: on the disk that is
+        not mounted may be what was measured.
+        """
+        for link in (path, *path.parents):
+            if link.is_symlink() and not link.exists():
+                where = link.readlink()
+                raise UserError(f"{path}: {link} is a link to {where}, which is not there; mount its disk or remove it")
+        path = path.resolve() if path.is_symlink() else path
         self._path = path
         self._claim = Claim(path, timeout_s)
         try:
@@ -196,8 +203,9 @@ def _parsed(path: Path, lines: Sequence[bytes], first: int) -> tuple[pa.Table, l
             whole[row]: "no such status, or no such time" for row in pc.indices_nonzero(pc.invert(sound)).to_pylist()
         }
         rows = rows.filter(sound)
+    name = path.as_posix()
     return rows, [
-        Malformed(path.as_posix(), first + number, fault, lines[number][:500].decode("ascii", "backslashreplace")[:500])
+        Malformed(name, first + number, fault, lines[number][:500].decode("ascii", "backslashreplace")[:500])
         for number, fault in sorted(faults.items())
     ]
 

@@ -25,6 +25,7 @@ OPTIONAL = {
     "family": "", "run": "", "layout": "", "directions": "+".join(VARIANTS), "occurrences": "1", "split": "test",
 }  # fmt: skip
 """Columns that a table may lack, and what it then means."""
+FORMULA = ("=", "+", "-", "@")
 COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
 
 
@@ -84,11 +85,18 @@ class Run:
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """CSV text with line feeds."""
+    """CSV text with line feeds; a text that a spreadsheet would take for a formula gets a ' in front."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerows([columns, *rows])
+    plain = (
+        [f"'{cell}" if str(cell).startswith(FORMULA) and type(cell) is str else cell for cell in row] for row in rows
+    )
+    writer.writerows([columns, *plain])
     return buffer.getvalue()
+
+
+def _plain(cell: object) -> object:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def to_text(layers: Iterable[Layer]) -> str:
@@ -137,6 +145,11 @@ def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
     directions = tuple(fields["directions"].split("+"))
     if wrong := [direction for direction in directions if direction not in VARIANTS]:
         raise UserError(f"{where}: directions has {shown(wrong[0])}; it must be some of {', '.join(VARIANTS)} with +")
+    for name, text in fields.items():
+        if not text.isprintable():
+            raise UserError(
+                f"{where}: {name} is {shown(text)}, which has characters that cannot be printed; remove them"
+            )
     for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
         if fields[name] not in allowed:
             words = ", ".join(word or "empty" for word in allowed)

@@ -1,13 +1,18 @@
 """Files appear whole or not at all: write to a temporary name in the same folder, then rename."""
 
+import glob
 import os
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from errno import EIO
 from pathlib import Path
 
 from tileseer.core import seal
+
+LEFT_S = 3600.0
+"""Silence after which the writer of a temporary file is taken for dead."""
 
 
 @contextmanager
@@ -18,6 +23,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_left(target)
     handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
     os.close(handle)
     temporary = Path(name)
@@ -33,6 +39,15 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _remove_left(target: Path) -> None:
+    """Remove what killed writers of ``target`` have left: files of this user that nobody has written to for long."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(FileNotFoundError):
+            found = path.lstat()
+            if found.st_uid == os.getuid() and found.st_mtime < time.time() - LEFT_S:
+                path.unlink()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ their rows wait in a file of numbers until they are sorted (``dataset_rows``): a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class Chunk:
 
 def write_quarantine(path: Path, lines: Sequence[journals.Malformed]) -> None:
     """Write the lines as tab-separated text."""
-    rows = [("journal", "line", "reason", "text"), *map(astuple, lines)]
+    rows = [("journal", "line", "reason", "text"), *lines]
     write_text(path, "".join("\t".join(map(str, row)) + "\n" for row in rows))
 
 
