@@ -12,11 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.client.selection import NO_CANDIDATE, Selector
-from tileseer.conv.problem import DIMS, Problem
+from tileseer.client.selection import Selector
+from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core.errors import UserError
 from tileseer.model.index import verify
 from tileseer.model.model_files import SELECTOR
+from tileseer.serving.picker import NO_CANDIDATE
 
 MAIN = """
 #include "selector.hpp"
@@ -72,6 +73,19 @@ def random_problems(count):
     return np.array(rows)
 
 
+def cpu(call):
+    """CPU seconds of a call, and what it returns."""
+    begin = time.process_time()
+    result = call()
+    return time.process_time() - begin, result
+
+
+def listed(operation, shapes):
+    """The problems of an operation with these dimensions."""
+    variant, _, dtype = operation.rpartition("_")
+    return [Problem.from_dims(variant, dtype, **dict(zip(DIMS, row, strict=True))) for row in shapes.tolist()]
+
+
 def cpp(header, namespace, shapes, flags):
     """Compile and run; return rows, scores and the fastest microseconds of each shape."""
     with tempfile.TemporaryDirectory() as name:
@@ -100,22 +114,21 @@ def main() -> None:
     index = verify(args.models)
     shapes = random_problems(args.problems)
     for operation, entry in index.operations.items():
-        begin = time.perf_counter()
-        selector = Selector.load(args.models, operation)
-        loaded = time.perf_counter() - begin
-        begin = time.process_time()
-        picks = selector.select(shapes, use_known=False)
-        batch = (time.process_time() - begin) / len(shapes)
-        alone = []
-        for row in shapes[:200]:
-            begin = time.perf_counter()
-            selector.select(row[None], use_known=False)
-            alone.append(time.perf_counter() - begin)
+        loaded, selector = cpu(lambda operation=operation: Selector.load(args.models, operation))
+        _, picks = cpu(lambda selector=selector: selector.select(shapes, use_known=False))
+        batch = min(cpu(lambda selector=selector: selector.select(shapes, use_known=False))[0] for _ in range(ROUNDS))
+        alone = [
+            min(
+                cpu(lambda selector=selector, row=row: selector.select(row[None], use_known=False))[0]
+                for _ in range(ROUNDS)
+            )
+            for row in shapes[:200]
+        ]
         has = picks.candidate != NO_CANDIDATE
-        pool = selector.served.supported(shapes).sum(axis=1)
+        pool = selector.supported(frame(listed(operation, shapes))).sum(axis=1)
         print(f"{operation}: {len(selector.pool)} candidates; {has.sum():,} of {len(shapes):,} problems have a pick")
-        print(f"  Python: load {loaded:.2f} s, one problem {1e3 * statistics.median(alone):.2f} ms, "
-              f"a batch {1e6 * batch:.0f} us of CPU a problem")  # fmt: skip
+        print(f"  Python, CPU time: load {loaded:.2f} s, one problem {1e6 * statistics.median(alone):.0f} us, "
+              f"of a batch {1e6 * batch / len(shapes):.0f} us")  # fmt: skip
         for flags in (["-O2"], ["-O3"], ["-O3", "-march=native"]):
             namespace = f"{operation}_{index.arch}"
             rows, scores, took, seconds = cpp(args.models / entry.folder / SELECTOR, namespace, shapes, flags)

@@ -13,8 +13,7 @@ from tileseer.dataset import recording, schema
 from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer, trees
 from tileseer.model import stage as model_stage
-from tileseer.serving import stage, stages
-from tileseer.serving.cascade import Cascade
+from tileseer.serving import stage
 
 RECORDINGS = [("gfx942_miopen", "gfx942_mi300x", "forward_fp16"), ("gfx950_mi355x", "gfx950_mi355x", "forward_bf16")]
 
@@ -37,9 +36,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, prod
     header.parent.mkdir(parents=True)
     header.write_text(served.header)
     shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
-    scores = trained.model.scores(data.problems[data.problems["split"] == "train"])
-    cascade = Cascade.of(trained.model, stages.finalists(scores), tuple(served.figures.stages))
     rows, found, _ = picks_of_cpp(tmp_path, operation, shapes, 0, 0, arch)
-    candidate, score = cascade.pick(shapes)
+    candidate, score, _ = served.picker.pick(shapes)
     assert rows == candidate.tolist() and found == score.tolist()
     assert (candidate >= 0).mean() > 0.2 and len(set(rows)) > 3

@@ -12,14 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_publish import TEMPLATE, make
 
-from tileseer.client.selection import NO_CANDIDATE, Selector, checked_dims
+from tileseer.client.selection import Selector, checked_dims
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.model import model_files, trees
+from tileseer.model import model_files, trainer, trees
+from tileseer.model.model import Model
 from tileseer.model.schema import Origin
 from tileseer.publish import model_folder
-from tileseer.serving import cascade, header, kernel_set, known_problems, stages
+from tileseer.serving import cascade, header, kernel_set, known_problems, packing, stages
+from tileseer.serving.cascade import Cascade
+from tileseer.serving.picker import NO_CANDIDATE, Picker
+from tileseer.serving.program import Program
+from tileseer.serving.schema import Serving
 from tileseer.serving.symbols import Symbol
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
@@ -56,6 +61,20 @@ def selector(request, tmp_path_factory):
     training, report, serving = make(folder, request.param)
     model_folder.publish([training], [report], [serving], folder / "models")
     return Selector.load(folder / "models", f"{request.param}_bf16"), folder
+
+
+def cascade_of(folder, operation):
+    """The published model with its stages, as serving has it before it is packed."""
+    published = folder / f"models/grouped_conv_{operation}_gfx950"
+    figures, model = documents.read(published / model_files.SERVING, Serving), Model.read(published)
+    finalists = np.isin(np.arange(len(model.pool)), figures.finalists)
+    return Cascade.of(model, finalists, tuple(figures.stages))
+
+
+def picker(served):
+    origin = Origin(operation="forward_bf16", arch="gfx950", device="x", device_kind="simulated")
+    pruned = np.ones(len(served.finalists), bool)
+    return Picker(packing.packed(served, pruned, known_problems.SCHEMA.empty_table(), origin))
 
 
 def random_shapes(count, seed=0):
@@ -134,32 +153,34 @@ def test_a_batch_is_its_problems_one_by_one(selector):
 
 
 def test_picks_are_supported_and_their_score_is_the_model_s(selector):
-    python, _ = selector
+    python, folder = selector
+    served = cascade_of(folder, python.spec.operation)
     shapes = random_shapes(60, seed=2)
-    runs = python.served.supported(shapes)
+    runs = served.supported(shapes)
     picks = python.select(shapes, use_known=False)
     assert ((picks.candidate >= 0) == runs.any(axis=1)).all()
     has = np.flatnonzero(picks.candidate >= 0)
     assert runs[has, picks.candidate[has]].all()
-    matrix = python.served.features(shapes, has, picks.candidate[has])
+    matrix = served.features(shapes, has, picks.candidate[has])
     assert picks.score[has].tolist() == python.booster.predict(matrix).tolist()
 
 
 def test_without_stages_the_pick_is_the_best_finalist(selector):
-    python, _ = selector
+    python, folder = selector
+    served = cascade_of(folder, python.spec.operation)
     shapes = random_shapes(60, seed=2)
-    asked = cascade.asked(python.served.supported(shapes), python.served.finalists)
+    asked = cascade.asked(served.supported(shapes), served.finalists)
     problem, candidate = np.nonzero(asked)
     score = np.full(asked.shape, -np.inf)
-    score[problem, candidate] = python.booster.predict(python.served.features(shapes, problem, candidate))
-    whole = dataclasses.replace(python.served, stages=())
+    score[problem, candidate] = python.booster.predict(served.features(shapes, problem, candidate))
+    whole = picker(dataclasses.replace(served, stages=()))
     has = asked.any(axis=1)
     assert whole.pick(shapes)[0][has].tolist() == score.argmax(axis=1)[has].tolist()
 
 
 def test_stages_narrow_and_wider_margins_walk_more_trees(selector):
-    python, _ = selector
-    served = python.served
+    python, folder = selector
+    served = cascade_of(folder, python.spec.operation)
     margins = [stage.margin for stage in served.stages]
     assert [stage.trees for stage in served.stages] == [count for count in stages.TREES if count < 12]
     assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
@@ -172,10 +193,11 @@ def test_stages_narrow_and_wider_margins_walk_more_trees(selector):
 
 
 def test_where_no_finalist_runs_the_others_are_asked(selector):
-    python, _ = selector
+    python, folder = selector
+    served = cascade_of(folder, python.spec.operation)
     shapes = random_shapes(60, seed=4)
-    none = dataclasses.replace(python.served, finalists=np.zeros_like(python.served.finalists))
-    every = dataclasses.replace(python.served, finalists=np.ones_like(python.served.finalists))
+    none = picker(dataclasses.replace(served, finalists=np.zeros_like(served.finalists)))
+    every = picker(dataclasses.replace(served, finalists=np.ones_like(served.finalists)))
     assert none.pick(shapes)[0].tolist() == every.pick(shapes)[0].tolist()
 
 
@@ -248,18 +270,59 @@ def test_a_pruned_set_needs_no_more_kernels_than_the_best_of_that_size():
 
 
 def test_leaf_values_that_do_not_add_up_exactly_are_refused(selector):
-    python, _ = selector
+    python, folder = selector
+    served = cascade_of(folder, python.spec.operation)
     booster = lightgbm.Booster(model_str=python.booster.model_to_string())
     booster.set_leaf_output(0, 0, 0.1)
     with pytest.raises(UserError, match="multiples"):
-        render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, booster=booster)))
+        render(dataclasses.replace(served, model=dataclasses.replace(served.model, booster=booster)))
 
 
-def test_a_model_of_the_reference_s_features_has_a_header_that_says_so(selector):
-    python, _ = selector
-    spec = python.spec.model_copy(update={"feature_set": "reference"})
-    text = render(dataclasses.replace(python.served, model=dataclasses.replace(python.served.model, spec=spec)))
+def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_says_so():
+    data = samples.measured("forward")
+    settings = samples.SMALL.model_copy(update={"features": "reference"})
+    model = trainer.train(data, samples.product(), settings).model
+    served = Cascade.of(model, np.ones(len(model.pool), bool), ())
+    scores = model.scores(data.problems)
+    row, score, _ = picker(served).pick(data.problems[list(DIMS)].to_numpy(np.int64))
+    has = np.isfinite(scores).any(axis=1)
+    assert row[has].tolist() == scores.argmax(axis=1)[has].tolist() and (row[~has] == NO_CANDIDATE).all()
+    assert score[has].tolist() == scores.max(axis=1)[has].tolist() and has.sum() > 10
+    text = render(served)
     assert text.startswith("#error") and "reference" in text
+
+
+def test_the_command_s_ranking_is_that_of_the_model(selector):
+    python, _ = selector
+    for row in random_shapes(10, seed=5):
+        wanted = Problem.from_dims(python.spec.variant, "bf16", **dict(zip(DIMS, row.tolist(), strict=True)))
+        assert python.served.ranked(row) == python.rank(wanted).to_dict("records")
+
+
+def test_what_picks_in_python_is_read_as_it_was_written(selector, tmp_path):
+    python, _ = selector
+    python.served.save(tmp_path / "a")
+    again = Picker.read(tmp_path / "a")
+    again.save(tmp_path / "b")
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    shapes = random_shapes(20, seed=6)
+    assert all((a == b).all() for a, b in zip(again.pick(shapes), python.served.pick(shapes), strict=True))
+    arrays = dict(np.load(tmp_path / "b"))
+    about = arrays["about"].tobytes().replace(b'"multiply"', b'"fromfile"')
+    np.savez(tmp_path / "c.npz", **arrays | {"about": np.frombuffer(about, np.uint8)})
+    for content in (b"no arrays", (tmp_path / "b").read_bytes()[:-100], (tmp_path / "c.npz").read_bytes()):
+        (tmp_path / "a").write_bytes(content)
+        with pytest.raises(UserError, match="publish the models again"):
+            Picker.read(tmp_path / "a")
+
+
+def test_a_program_computes_what_two_results_share_once():
+    n, c = Symbol.input("N"), Symbol.input("C")
+    results = Program.of([(n + c) * np.array([1, 2]), (n + c) * np.array([3, 3]), np.where(n > c, n, c)])
+    assert [operation for _, operation, _, _ in results.steps].count("add") == 1
+    assert [np.asarray(v).tolist() for v in results.run({"N": np.int64(2), "C": np.int64(3)})] == [[5, 10], 15, 3]
+    several = results.run({"N": np.array([[2], [4]]), "C": np.array([[3], [1]])})
+    assert [v.tolist() for v in several] == [[[5, 10], [5, 10]], [[15], [15]], [[3], [4]]]
 
 
 def render(served):
@@ -270,8 +333,8 @@ def render(served):
 
 def test_what_the_header_cannot_compute_is_named():
     value = Symbol.input("N", np.dtype("float64"))
-    with pytest.raises(UserError, match="log2"):
-        np.log2(value)
+    with pytest.raises(UserError, match="exp"):
+        np.exp(value)
     with pytest.raises(UserError, match="branches"):
         bool(value > 1)
     with pytest.raises(UserError, match="cumsum"):

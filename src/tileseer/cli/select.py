@@ -2,13 +2,16 @@
 
 import argparse
 import sys
+from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from tileseer.cli import options
-from tileseer.client.selection import NO_CANDIDATE, Selector
+from tileseer.client.published import published, read_picker
 from tileseer.conv.problem import DIMS
+from tileseer.serving.picker import NO_CANDIDATE
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
@@ -39,35 +42,36 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
-    selector = Selector.load(args.models, f"{args.variant}_{args.dtype}")
+    operation = f"{args.variant}_{args.dtype}"
+    listed, folder = published(args.models, operation)
+    picker = read_picker(folder, listed, operation)
+    dims = np.array([getattr(problem, name) for name in DIMS])
     if args.confidence is None:
-        ranked = selector.rank(problem, args.top)
+        ranked = picker.ranked(dims)[: args.top]
     else:
-        ranked = selector.guaranteed(problem, args.confidence)
-    measured = NO_CANDIDATE if args.no_known else selector.known_row(problem)
-    spec = selector.spec
-    fastest = None if measured == NO_CANDIDATE else selector.pool["candidate"].iloc[measured]
+        # Imported here: pandas and LightGBM take half a second, and a ranking does without.
+        from tileseer.client.selection import Selector
+
+        ranked = Selector.load(args.models, operation).guaranteed(problem, args.confidence).to_dict("records")
+    measured = NO_CANDIDATE if args.no_known else int(picker.known(dims[None])[0])
+    fastest = None if measured == NO_CANDIDATE else picker.candidates[measured]
+    origin = {name: picker.about[name] for name in ("operation", "arch", "device", "device_kind", "source")}
     content = {
-        "operation": spec.operation,
-        "arch": spec.arch,
-        "device": spec.device,
-        "device_kind": spec.device_kind,
-        "source": spec.source,
+        **origin,
         "problem": {name: getattr(problem, name) for name in DIMS},
         "fastest_measured": fastest,
-        "candidates": ranked.to_dict(orient="records"),
+        "candidates": ranked,
     }
-    lines = [f"{spec.operation} on {spec.arch} ({spec.device}), device kind: {spec.device_kind}"]
-    if spec.source is not None:
-        lines.append(f"times of others: {spec.source}")
+    lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
+    if origin["source"] is not None:
+        lines.append(f"times of others: {origin['source']}")
     if fastest is not None:
-        lines.append(f"fastest measured on exactly this problem ({spec.device_kind}): {fastest}")
-    if ranked.empty:
-        print(f"no candidate supports the problem; the pool has {len(selector.pool)}", file=sys.stderr)
-    return options.answer(args, content, [*lines, *_table(ranked)], ranked.empty)
+        lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
+    if not ranked:
+        print(f"no candidate supports the problem; the pool has {len(picker.candidates)}", file=sys.stderr)
+    return options.answer(args, content, [*lines, *_table(ranked)], not ranked)
 
 
-def _table(ranked: pd.DataFrame) -> list[str]:
-    columns = [name for name in FORMS if name in ranked]
-    rows = [[FORMS[name].format(row[name]) for name in columns] for row in ranked.to_dict("records")]
-    return options.table_lines(columns, rows)
+def _table(ranked: list[dict[Hashable, Any]]) -> list[str]:
+    rows = [[form.format(row[name]) for name, form in FORMS.items()] for row in ranked]
+    return options.table_lines(list(FORMS), rows)

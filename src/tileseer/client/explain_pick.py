@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.client.selection import NO_CANDIDATE, Selector
+from tileseer.client.selection import Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
@@ -16,6 +16,7 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.model import model_files
 from tileseer.model.schema import Origin
+from tileseer.serving.picker import NO_CANDIDATE
 from tileseer.validation import explain
 
 NEAREST = 5

@@ -1,28 +1,26 @@
 """Selection with a published model: which supported candidate is fastest for a problem.
 
-``select`` answers many problems at once, with the cascade and the table of measured problems, exactly as the published
-C++ header does; ``rank`` lists every candidate of one problem.
+``select`` answers many problems at once, exactly as the published C++ header does; ``rank`` lists every candidate of
+one problem.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pandas as pd
 
+from tileseer.client.published import published, read_picker
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.model import index, model_files
+from tileseer.model import model_files
 from tileseer.model.model import Model, read_table, units
 from tileseer.model.schema import Origin, same_origin
 from tileseer.serving import guarantee, known_problems
-from tileseer.serving.cascade import Cascade
+from tileseer.serving.picker import NO_CANDIDATE, Picker
 from tileseer.serving.schema import Gaps, Kernels, Serving
-
-NO_CANDIDATE = -1
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Selector(Model):
     """
 
     folder: Path
-    served: Cascade
+    served: Picker
     pruned: np.ndarray
     """bool [Q], candidates whose kernel is in the pruned set."""
     known: pd.DataFrame
@@ -61,13 +59,7 @@ class Selector(Model):
         Checked are every hash, that the files belong to one operation and arch (``arch``, if it is given), that this
         release has the features that the models ask for, and the columns of the tables.
         """
-        listed = index.verify(models)
-        if operation not in listed.operations:
-            told = f"there is no model of operation {operation!r}; it has {', '.join(listed.operations)}"
-            raise UserError(f"{models / model_files.INDEX}: {told}")
-        folder = models / listed.operations[operation].folder
-        if arch is not None and arch != listed.arch:
-            raise UserError(f"{models}: the models are for {listed.arch}, not for {arch}; give the directory of {arch}")
+        listed, folder = published(models, operation, arch)
         serving = documents.read(folder / model_files.SERVING, Serving)
         kernels = documents.read(folder / model_files.KERNELS, Kernels)
         model = Model.read(folder)
@@ -75,12 +67,16 @@ class Selector(Model):
         parts = {model_files.SPEC: model.spec, model_files.SERVING: serving, model_files.KERNELS: kernels}
         for name, part in parts.items():
             same_origin(folder / name, part, wanted, model_files.INDEX, "publish them again", Origin.model_fields)
-        finalists = np.zeros(len(model.pool), bool)
-        finalists[[row for row in serving.finalists if row < len(finalists)]] = True
+        served = read_picker(folder, listed, operation)
+        if [served.candidates[place] for place in np.argsort(served.row)] != model.pool["candidate"].tolist():
+            raise UserError(
+                f"{folder / model_files.PICKER}: its candidates are not those of {model_files.CANDIDATES} beside it; "
+                "publish the models again"
+            )
         return cls(
             **vars(model),
             folder=folder,
-            served=Cascade.of(model, finalists, tuple(serving.stages)),
+            served=served,
             pruned=model.pool["kernel"].isin(kernels.pruned).to_numpy(),
             known=_known(folder / model_files.KNOWN, model.pool),
             gaps=serving.guarantee.gaps,
@@ -93,29 +89,12 @@ class Selector(Model):
         ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: choose among
         the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
         """
-        wanted = checked_dims(dims)
-        allowed = self.pruned if pruned_only else None
-        candidate, score = np.full(len(wanted), NO_CANDIDATE), np.full(len(wanted), -np.inf)
-        known = np.zeros(len(wanted), bool)
-        if use_known:
-            found = self._known_rows(wanted)
-            known = (found >= 0) & (True if allowed is None else allowed[found])
-            candidate[known], score[known] = found[known], 0.0
-        candidate[~known], score[~known] = self.served.pick(wanted[~known], allowed)
-        return Picks(candidate, score, known)
+        return Picks(*self.served.pick(checked_dims(dims), use_known=use_known, pruned_only=pruned_only))
 
     def known_row(self, wanted: Problem) -> int:
-        """The row of the candidate that was fastest when exactly this problem was measured, or -1."""
-        return int(self._known_rows(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
-
-    def _known_rows(self, dims: np.ndarray) -> np.ndarray:
-        found = (self._known_index.get(row.tobytes(), NO_CANDIDATE) for row in np.ascontiguousarray(dims, np.int64))
-        return np.fromiter(found, np.int64, len(dims))
-
-    @cached_property
-    def _known_index(self) -> dict[bytes, int]:
-        dims = np.ascontiguousarray(self.known[list(DIMS)].to_numpy(np.int64))
-        return {row.tobytes(): candidate for row, candidate in zip(dims, self.known["row"].tolist(), strict=True)}
+        """The row of the candidate that was fastest when exactly this problem was measured, or ``NO_CANDIDATE``."""
+        place = self.served.known(np.array([[getattr(wanted, name) for name in DIMS]]))[0]
+        return NO_CANDIDATE if place == NO_CANDIDATE else int(self.served.row[place])
 
     def guaranteed(self, wanted: Problem, confidence: float) -> pd.DataFrame:
         """The first rows of ``rank``: the smallest set that holds a near-best candidate with ``confidence``.
@@ -133,6 +112,23 @@ class Selector(Model):
         return ranked[score >= score.max() - unit * guarantee.threshold(self.gaps, wanted.ndim, asked)]
 
 
+def _positions(*names: str) -> list[int]:
+    return [DIMS.index(name) for name in names]
+
+
+_LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
+_GROUPS, _CHANNELS = _positions("G"), _positions("C", "K")
+_AXES = [
+    _positions(*names)
+    for names in (
+        ("Di", "Hi", "Wi"),
+        ("Z", "Y", "X"),
+        ("pad_d", "pad_h", "pad_w"),
+        ("dilation_d", "dilation_h", "dilation_w"),
+    )
+]
+
+
 def checked_dims(dims: np.ndarray) -> np.ndarray:
     """``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
     values = np.asarray(dims)
@@ -141,13 +137,11 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
             f"problems: an array of {values.dtype} with shape {values.shape}; give integers of shape (n, {len(DIMS)}): "
             f"{', '.join(DIMS)}"
         )
-    least = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
-    wrong = ((values < least) | (values > INT32_MAX)).any(axis=1)
-    p = {name: values[:, i].astype(np.int64) for i, name in enumerate(DIMS)}
-    groups = np.maximum(p["G"], 1)
-    wrong |= (p["C"] % groups != 0) | (p["K"] % groups != 0)
-    for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
-        wrong |= p[image] + 2 * p[f"pad_{axis}"] - p[f"dilation_{axis}"] * (p[extent] - 1) - 1 < 0
+    wrong = ((values < _LEAST) | (values > INT32_MAX)).any(axis=1)
+    wide = values.astype(np.int64)
+    wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
+    image, extent, padding, dilation = (wide[:, axes] for axes in _AXES)
+    wrong |= (image + 2 * padding - dilation * (extent - 1) - 1 < 0).any(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
         given = dict(zip(DIMS, values[row].tolist(), strict=True))
@@ -155,7 +149,7 @@ def checked_dims(dims: np.ndarray) -> np.ndarray:
             Problem.from_dims("forward", "bf16", **given)
         except UserError as error:
             raise UserError(f"problems, row {row}: {error}") from error
-    return values.astype(np.int64)
+    return wide
 
 
 def _known(path: Path, pool: pd.DataFrame) -> pd.DataFrame:

@@ -1,10 +1,14 @@
 """What every device offers, real or not."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STATUSES = (
     "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",

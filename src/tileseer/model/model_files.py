@@ -7,7 +7,7 @@
     MODELS/grouped_conv_{operation}_{arch}/
         model_tflops.lgbm  feature_spec.json  train_manifest.json  cv_metrics_tflops.json
         feature_importances_tflops.json  candidates.parquet  hardware.json  validation.json
-        selector.hpp  known_problems.parquet  kernels.json  serving.json
+        selector.hpp  selector.npz  known_problems.parquet  kernels.json  serving.json
         resource_estimates.json  out_of_fold.parquet
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
@@ -26,12 +26,14 @@ OUT_OF_FOLD = "out_of_fold.parquet"
 TRAINING_FILES = (MODEL, SPEC, MANIFEST, CV_METRICS, IMPORTANCES, CANDIDATES, HARDWARE, OUT_OF_FOLD)
 """What training leaves in its folder; publishing adds ``VALIDATION``."""
 SELECTOR = "selector.hpp"
+PICKER = "selector.npz"
+"""What the header holds, as arrays that Python reads in a blink."""
 KNOWN = "known_problems.parquet"
 KERNELS = "kernels.json"
 SERVING = "serving.json"
 ESTIMATES = "resource_estimates.json"
 """Coefficients by which a kernel outside the pool gets its registers, LDS and occupancy."""
-SERVING_FILES = (SELECTOR, KNOWN, KERNELS, SERVING, ESTIMATES)
+SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, ESTIMATES)
 """What the serving stage leaves in its folder."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.publish.provenance``); a directory that was published by hand may lack it."""

@@ -141,7 +141,7 @@ def _log2s(**columns: str) -> tuple[Feature, ...]:
 
 
 def _flag(name: str, meaning: str, holds: Callable[[Columns], np.ndarray]) -> Feature:
-    return Feature(name, "1", f"{meaning}, 0 or 1", lambda columns: np.asarray(holds(columns), np.float64))
+    return Feature(name, "1", f"{meaning}, 0 or 1", lambda columns: holds(columns).astype(np.float64))
 
 
 def _is_cube(p: Columns, extent: int) -> np.ndarray:

@@ -4,13 +4,13 @@ Candidates that the model never puts near the best on a training problem (all bu
 where none of those can run. After a few trees, candidates that stand too far below the best sum leave, and so on in
 stages (``serving.stages``); the rest goes through all trees, so the score of a pick is the model's own.
 
-The same steps run here with LightGBM and in the published C++ header, with the same bits: leaf values are whole
+The steps are those of ``serving.picker`` and of the published C++ header, with the same bits: leaf values are whole
 multiples of ``trees.UNIT``, so their sums are exact in every order; of equal scores the earlier candidate goes first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from tileseer.model import features
 from tileseer.model.formula import Formula
 from tileseer.model.model import Model
 from tileseer.serving.schema import Stage
-
-BLOCK = 1 << 16
-"""Pairs ranked at a time: what a large batch costs in memory."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,11 @@ class Cascade:
             formula = Formula(any_problem, model.pool, model.hardware, model.spec.formula)
         return cls(model, family, finalists, stages, columns, kernel, classes, formula)
 
+    def of_rows(self, rows: np.ndarray) -> Cascade:
+        """The same for some rows of the pool."""
+        pool = self.model.pool.iloc[rows].reset_index(drop=True)
+        return Cascade.of(replace(self.model, pool=pool), self.finalists[rows], self.stages)
+
     def supported(self, dims: np.ndarray) -> np.ndarray:
         """Which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
         problem = self.rule_columns(by_name(dims))
@@ -89,39 +91,6 @@ class Cascade:
         columns = self.problem_columns(by_name(dims))
         of_problem = {name: columns[name].astype(np.float32)[problem] for name in PROBLEM_TERMS}
         return self.formula.score_of(of_problem, {name: v[candidate] for name, v in self.formula.kernel.items()})
-
-    def pick(self, dims: np.ndarray, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The pick of each of n problems and its score, int64 and float64 [n]; -1 and -inf where there is none.
-
-        ``allowed`` (bool [Q]) restricts the pool.
-        """
-        candidate = np.full(len(dims), -1)
-        score = np.full(len(dims), -np.inf)
-        step = max(1, BLOCK // max(1, len(self.finalists)))
-        for start in range(0, len(dims), step):
-            block = dims[start : start + step]
-            problem, best, value = self._ranked(block, allowed)
-            candidate[start + problem], score[start + problem] = best, value
-        return candidate, score
-
-    def _ranked(self, dims: np.ndarray, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Problem, candidate and score of the best pair of each problem that has one."""
-        runs = self.supported(dims)
-        if allowed is not None:
-            runs &= allowed
-        problem, candidate = np.nonzero(asked(runs, self.finalists))
-        if not len(problem):
-            return problem, candidate, np.empty(0)
-        matrix = self.features(dims, problem, candidate)
-        score, done = self.start(dims, problem, candidate), 0
-        for stage in self.stages:
-            score += self.trees(matrix, done, stage.trees)
-            keep = np.flatnonzero(score >= best_of(problem, score) - stage.margin)
-            problem, candidate, score, matrix = problem[keep], candidate[keep], score[keep], matrix[keep]
-            done = stage.trees
-        score += self.trees(matrix, done, self.model.booster.num_trees())
-        first = np.lexsort((-score, problem))[first_of(problem)]
-        return problem[first], candidate[first], score[first]
 
     def trees(self, matrix: np.ndarray, first: int, end: int, threads: int = 1) -> np.ndarray:
         """The sum of the trees from ``first`` to before ``end`` for each row of features, float64."""

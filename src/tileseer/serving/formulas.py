@@ -114,11 +114,19 @@ def feature_values(cascade: Cascade, wanted: Sequence[str]) -> tuple[dict[str, O
     every = np.arange(len(cascade.classes))
     # One problem, at place 0, with every candidate.
     pairs = chosen.pairs(
-        _single(problem), _single(cascade.candidates), np.asarray(0), every, cascade.model.hardware.compute_units
+        _as(problem, chosen.dtype),
+        _as(cascade.candidates, chosen.dtype),
+        np.asarray(0),
+        every,
+        cascade.model.hardware.compute_units,
     )
-    moving: dict[str, Operand] = {f.name: f.values(problem).astype(FLOAT32) for f in chosen.problem if f.name in wanted}
-    moving |= {f.name: f.values(pairs) for f in chosen.pair if f.name in wanted}
-    fixed = {f.name: np.asarray(f.values(cascade.candidates), np.float32) for f in chosen.candidate if f.name in wanted}
+    moving: dict[str, Operand] = {
+        f.name: f.values(problem).astype(chosen.dtype) for f in chosen.problem if f.name in wanted
+    }
+    moving |= {f.name: f.values(pairs).astype(chosen.dtype) for f in chosen.pair if f.name in wanted}
+    fixed = {
+        f.name: np.asarray(f.values(cascade.candidates), chosen.dtype) for f in chosen.candidate if f.name in wanted
+    }
     fixed |= {
         name: np.broadcast_to(value, every.shape) for name, value in moving.items() if not isinstance(value, Symbol)
     }
@@ -129,7 +137,7 @@ def start_value(cascade: Cascade) -> Symbol | None:
     """The microseconds of the formula that scores start from."""
     if cascade.formula is None:
         return None
-    problem = _single(cascade.problem_columns(_inputs()))
+    problem = _as(cascade.problem_columns(_inputs()), np.float32)
     time = cascade.formula.microseconds({name: problem[name] for name in PROBLEM_TERMS}, cascade.formula.kernel)
     return cast(Symbol, time)
 
@@ -151,5 +159,5 @@ def _inputs() -> dict[str, Any]:
     return {name: Symbol.input(name) for name in ("ndim", *DIMS)}
 
 
-def _single(columns: Columns) -> dict[str, np.ndarray]:
-    return {name: values.astype(FLOAT32) for name, values in columns.items()}
+def _as(columns: Columns, dtype: type[np.floating]) -> dict[str, np.ndarray]:
+    return {name: values.astype(dtype) for name, values in columns.items()}

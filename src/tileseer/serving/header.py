@@ -1,7 +1,6 @@
 """The C++17 header that picks a kernel: formulas, trees, candidates and rules of one model."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import jinja2
@@ -14,6 +13,7 @@ from tileseer.core.templates import mistakes_named
 from tileseer.model import trees
 from tileseer.model.schema import Origin
 from tileseer.model.trees import Tree
+from tileseer.serving import splits
 from tileseer.serving.cascade import Cascade
 from tileseer.serving.formulas import Writer, feature_values, literal, rule_values, start_value
 
@@ -23,8 +23,6 @@ LANES = 8
 START = "start"
 LARGEST = 2**16 - 1
 """Of what a node holds in 16 bits."""
-_List = tuple[int, tuple[int, ...]]
-"""A feature, and the categories of it that a split sends left, as bits."""
 WITHOUT_FORMULAS = ("reference",)
 """Feature sets that the header cannot compute to the last bit: they have logarithms and codes without an order."""
 
@@ -51,10 +49,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         # Whole groups of lanes: the last candidate fills up.
         places.append(np.concatenate([own, own[-1:].repeat(-len(own) % LANES)]))
     padded = np.concatenate(places)
-    spread = Cascade.of(
-        replace(cascade.model, pool=pool.iloc[padded].reset_index(drop=True)),
-        cascade.finalists[padded], cascade.stages,
-    )  # fmt: skip
+    spread = cascade.of_rows(padded)
     known_dims = zip(*(known[name].to_pylist() for name in DIMS), strict=True)
     content = {
         **origin.model_dump(),
@@ -86,7 +81,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
 def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree asks for are computed."""
     names = cascade.model.booster.feature_name()
-    grown = _plain(trees.Trees(cascade.model.text).trees)
+    grown = splits.plain(trees.Trees(cascade.model.text).trees)
     used = sorted({int(feature) for tree in grown for feature in tree.feature})
     row = {names[feature]: position for position, feature in enumerate(used)}
     moving, fixed = feature_values(cascade, list(row))
@@ -98,7 +93,7 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
         row[START], of_pairs[START] = len(row), start
     body, paired = writer.loop(of_pairs)
     single = {name: writer.problem(value) for name, value in moving.items() if not value.paired}
-    listed = _listed(grown, names, fixed)
+    listed = splits.listed(grown, names, fixed)
     of_lists = {split: len(row) + place for place, split in enumerate(listed)}
     return {
         "rows": len(row) + len(listed),
@@ -134,50 +129,22 @@ def _rules(cascade: Cascade) -> dict[str, object]:
     }
 
 
-def _plain(found: list[Tree]) -> list[Tree]:
-    """The trees, after making sure that they are what the header walks down."""
-    for tree in found:
-        if not np.isin(tree.decision[~tree.categorical], (0, 2)).all():
-            raise UserError("serving: a tree has a missing-value split; train it on complete numbers")
-        if (tree.leaf % trees.UNIT).any():
-            raise UserError(f"serving: leaf values are no multiples of {trees.UNIT}; train the model again")
-    return found
-
-
-def _listed(found: Sequence[Tree], names: Sequence[str], fixed: Mapping[str, np.ndarray]) -> dict[_List, np.ndarray]:
-    """For each categorical split what the header compares instead: 0 for the candidates that it sends left, else 1."""
-    columns: dict[_List, np.ndarray] = {}
-    for tree in found:
-        for node in np.flatnonzero(tree.categorical):
-            name = names[tree.feature[node]]
-            if name not in fixed:
-                raise UserError(f"serving: {name} is categorical and depends on the problem, which the header cannot")
-            right = ~tree.lists(np.full(len(fixed[name]), node), fixed[name].astype(np.float64))
-            columns[_list_of(tree, int(node))] = right.astype(np.float32)
-    return columns
-
-
-def _list_of(tree: Tree, node: int) -> _List:
-    split = int(tree.threshold[node])
-    return int(tree.feature[node]), tuple(tree.words[tree.bounds[split] : tree.bounds[split + 1]].tolist())
-
-
-def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[_List, int]) -> dict[str, object]:
+def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[splits.List, int]) -> dict[str, object]:
     """All trees, breadth first: at each node the number of its split, or -1 for a leaf.
 
     Children stand in the order of their parents, so nothing else says where they are.
     """
     asked = [
         [
-            (of_lists[_list_of(tree, node)], 0.5)
+            (of_lists[splits.list_of(tree, node)], 0.5)
             if tree.categorical[node]
-            else (row_of[int(tree.feature[node])], _below(tree.threshold[node]))
+            else (row_of[int(tree.feature[node])], splits.below(tree.threshold[node]))
             for node in range(len(tree.feature))
         ]
         for tree in found
     ]
-    splits = sorted({split for of_tree in asked for split in of_tree})
-    number = {split: place for place, split in enumerate(splits)}
+    distinct = sorted({split for of_tree in asked for split in of_tree})
+    number = {split: place for place, split in enumerate(distinct)}
     shape: list[int] = []
     leaves: list[int] = []
     sizes: list[int] = []
@@ -194,12 +161,6 @@ def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[_Li
     if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (len(row_of) + len(of_lists) + 1) * LANES > LARGEST:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
-        "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in splits],
+        "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in distinct],
         "shape": shape, "leaves": leaves, "tree_sizes": sizes,
     }  # fmt: skip
-
-
-def _below(threshold: float) -> float:
-    """The largest float32 that is not above ``threshold``: a float32 is below both or above both."""
-    near = np.float32(threshold)
-    return float(near if float(near) <= threshold else np.nextafter(near, np.float32(-np.inf)))

@@ -1,6 +1,6 @@
 """The serving stage: what a dispatcher runs of a trained model.
 
-C++ header, known problems, kernel list and figures of one operation.
+C++ header, arrays for Python, known problems, kernel list and figures of one operation.
 """
 
 from collections.abc import Mapping
@@ -26,8 +26,9 @@ from tileseer.gpu.hardware import target
 from tileseer.model import cross_validation, model_files
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin, Summary
-from tileseer.serving import cascade, guarantee, header, kernel_set, known_problems, schema, stages
+from tileseer.serving import cascade, guarantee, header, kernel_set, known_problems, packing, schema, stages
 from tileseer.serving.cascade import Cascade
+from tileseer.serving.picker import Picker
 from tileseer.settings.model import ServingParameters, ServingSettings
 from tileseer.validation import ranking
 
@@ -37,6 +38,7 @@ class Served:
     """What the stage writes."""
 
     header: str
+    picker: Picker
     known: pa.Table
     kernels: schema.Kernels
     figures: schema.Serving
@@ -45,6 +47,7 @@ class Served:
     def save(self, folder: Path) -> None:
         """Write ``model_files.SERVING_FILES`` into ``folder``, each whole or not at all."""
         write_text(folder / model_files.SELECTOR, self.header, sealed=True)
+        self.picker.save(folder / model_files.PICKER)
         documents.write(folder / model_files.KERNELS, self.kernels)
         documents.write(folder / model_files.SERVING, self.figures)
         documents.write(folder / model_files.ESTIMATES, self.estimates)
@@ -126,8 +129,10 @@ def build(
     unseen = ranking.validation_rows(measurements) if set_aside else np.empty(0, np.int64)
     unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
     estimates = served.family.has("resources") and served.family.part("resources").FORMULAS
+    picker = Picker(packing.packed(served, own, known, origin))
     return Served(
         header=header.render(template, served, own, known, origin),
+        picker=picker,
         known=known,
         kernels=kernels,
         figures=schema.Serving(
@@ -137,7 +142,7 @@ def build(
             finalists=np.flatnonzero(chosen).tolist(),
             stages=list(served.stages),
             known_problems=known.num_rows,
-            validation=_cost(unseen, dims, scores, runs, served, own, achieved) if set_aside else None,
+            validation=_cost(unseen, dims, scores, runs, picker, achieved) if set_aside else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
         estimates=coefficients if estimates else schema.NoEstimates(),
@@ -184,8 +189,7 @@ def _entries(names: list[str], api_table: Path, arch: str) -> list[schema.Kernel
 
 
 def _cost(
-    rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, served: Cascade,
-    own: np.ndarray, achieved: np.ndarray,
+    rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, picker: Picker, achieved: np.ndarray
 ) -> schema.Cost:  # fmt: skip
     """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
     everything = np.arange(len(rows))
@@ -194,8 +198,8 @@ def _cost(
         return np.where(candidate >= 0, achieved[rows][everything, candidate], 0.0)
 
     best = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
-    quick, _ = served.pick(dims[rows])
-    few, _ = served.pick(dims[rows], own)
+    quick, _, _ = picker.pick(dims[rows])
+    few, _, _ = picker.pick(dims[rows], pruned_only=True)
     full, small, pruned = reached(best), reached(quick), reached(few)
     return schema.Cost(
         n_problems=len(rows),

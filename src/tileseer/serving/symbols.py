@@ -26,10 +26,10 @@ UFUNCS = frozenset(
     {
         "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "gcd", "minimum", "maximum", "ceil",
         "floor", "sqrt", "negative", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
-        "bitwise_and", "bitwise_or", "invert",
+        "bitwise_and", "bitwise_or", "invert", "log2", "trunc",
     }
 )  # fmt: skip
-"""What the C++ selector can compute to the last bit: IEEE operations and exact integer arithmetic."""
+"""Functions that a selector has."""
 
 Operand = Any
 """A ``Symbol``, an array with one value a candidate, or a number."""
@@ -71,7 +71,7 @@ class Symbol(NDArrayOperatorsMixin):
             del options["out"]
         if method != "__call__" or options or name not in UFUNCS:
             raise UserError(
-                f"serving: a feature or rule uses numpy.{name}, which the C++ selector does not have; "
+                f"serving: a feature or rule uses numpy.{name}, which no selector has; "
                 "write it with the operations of tileseer.serving.symbols.UFUNCS"
             )
         *arguments, result = ufunc.resolve_dtypes((*map(_type, inputs), None))
@@ -91,9 +91,7 @@ class Symbol(NDArrayOperatorsMixin):
             dtype = np.result_type(*(value.dtype if isinstance(value, Symbol) else value for value in (yes, no)))
             operands = (_converted(condition, BOOL), _converted(yes, dtype), _converted(no, dtype))
             return Symbol("where", operands, dtype, any(map(_is_paired, operands)))
-        raise UserError(
-            f"serving: a feature or rule uses numpy.{function.__name__}, which the C++ selector does not have"
-        )
+        raise UserError(f"serving: a feature or rule uses numpy.{function.__name__}, which no selector has")
 
 
 def _type(value: Operand) -> Any:

@@ -30,8 +30,8 @@ class TrainingParameters(Section):
     """Trees of the models of cross-validation and studies; fewer keep them cheap, and their numbers pessimistic."""
     cv_rows_per_problem: int = Field(64, ge=0)
     """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
-    num_leaves: int = Field(63, ge=2)
-    """Leaves of a tree."""
+    num_leaves: int = Field(63, ge=2, le=64)
+    """Leaves of a tree; a selection has a bit for each."""
     learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
     """Shrinkage of each tree."""
     min_child_samples: int = Field(20, ge=1)

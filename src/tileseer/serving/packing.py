@@ -1,0 +1,157 @@
+"""The arrays of ``selector.npz``: what ``serving.picker`` runs, in a form that is read in a blink."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
+from tileseer.model import features, trees
+from tileseer.model.schema import Origin
+from tileseer.model.trees import Tree
+from tileseer.serving import splits
+from tileseer.serving.cascade import Cascade
+from tileseer.serving.forest import BITS, Forest
+from tileseer.serving.formulas import feature_values, rule_values, start_value
+from tileseer.serving.picker import ABOUT, DIMENSIONALITIES
+from tileseer.serving.program import Program
+
+_Split = tuple[int, float]
+"""Number of a feature, and the threshold."""
+
+
+def packed(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> dict[str, np.ndarray]:
+    """The arrays by name.
+
+    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems.table``.
+    """
+    pool = cascade.model.pool
+    ndims = pool["ndim"].to_numpy()
+    # Candidates of one dimensionality stand together, and before the others those that are asked first.
+    order = np.lexsort((~cascade.finalists, ndims))
+    ordered = cascade.of_rows(order)
+    names = ordered.model.booster.feature_name()
+    grown = splits.plain(trees.Trees(ordered.model.text).trees)
+    if max(len(tree.leaf) for tree in grown) > BITS:
+        raise UserError(f"serving: a tree has more than {BITS} leaves; train with fewer (model.overrides.num_leaves)")
+    used = [names[number] for number in sorted({int(feature) for tree in grown for feature in tree.feature})]
+    moving, fixed = feature_values(ordered, used)
+    lists = splits.listed(grown, names, fixed)
+    dtype = features.feature_set(ordered.model.spec.feature_set).dtype
+    number = {name: place for place, name in enumerate(used)}
+    of_lists = {key: len(used) + place for place, key in enumerate(lists)}
+    as_read = splits.below if dtype == np.float32 else float
+    asked = [_splits(tree, names, number, of_lists, as_read) for tree in grown]
+    columns = [*(fixed.get(name) for name in used), *lists.values()]
+    thresholds = _thresholds(asked, len(columns), dtype)
+    forest = Forest(thresholds)
+    single, paired = ([name for name in moving if moving[name].paired is kind] for kind in (False, True))
+    start = start_value(ordered)
+    rules, always = rule_values(ordered)
+    programs = {
+        "rules": Program.of(rules),
+        "features": Program.of([*(moving[name] for name in (*single, *paired)), *([] if start is None else [start])]),
+    }
+    own = [place for place, values in enumerate(columns) if values is not None]
+    begins = np.searchsorted(ndims[order], [*DIMENSIONALITIES, DIMENSIONALITIES[-1] + 1]).tolist()
+    about = {
+        **origin.model_dump(),
+        "source": ordered.model.spec.source,
+        "weight": None if ordered.formula is None else ordered.formula.weight,
+        "stages": [(stage.trees, stage.margin) for stage in ordered.stages],
+        "begins": begins,
+        "finalists": [int(ordered.finalists[a:b].sum()) for a, b in pairwise(begins)],
+        "single": [number[name] for name in single],
+        "paired": [number[name] for name in paired],
+        "programs": {name: (program.inputs, program.steps, program.results) for name, program in programs.items()},
+        "candidates": pool["candidate"].iloc[order].tolist(),
+        "kernels": pool["kernel"].iloc[order].tolist(),
+    }
+    place = np.argsort(order, kind="stable")
+    return {
+        ABOUT: np.frombuffer(json.dumps(about, allow_nan=False).encode(), np.uint8),
+        "row": order.astype(np.int32),
+        "split_k": pool["split_k"].to_numpy()[order].astype(np.int32),
+        "pruned": pruned[order],
+        "class": ordered.classes.astype(np.int32),
+        "always": always,
+        "threshold": np.concatenate([np.empty(0, dtype), *thresholds]),
+        "thresholds": np.array([len(values) for values in thresholds], np.int32),
+        "fixed": forest.rows(own, [np.asarray(columns[place], dtype) for place in own], len(order)).astype(np.uint16),
+        **_trees(grown, asked, forest),
+        "known_dims": np.array([known[name].to_numpy() for name in DIMS], np.int32).reshape(len(DIMS), -1).T.copy(),
+        "known_place": place[known["row"].to_numpy()].astype(np.int32),
+        **{
+            f"{name}_{number}": value
+            for name, program in programs.items()
+            for number, value in program.constants.items()
+        },
+    }
+
+
+def _splits(
+    tree: Tree,
+    names: Sequence[str],
+    number: Mapping[str, int],
+    of_lists: Mapping[splits.List, int],
+    as_read: Callable[[float], float],
+) -> list[_Split]:
+    """What each node asks for; a list of categories is a feature of its own, of zeros and ones."""
+    return [
+        (of_lists[splits.list_of(tree, node)], 0.5)
+        if tree.categorical[node]
+        else (number[names[tree.feature[node]]], as_read(float(tree.threshold[node])))
+        for node in range(len(tree.feature))
+    ]
+
+
+def _thresholds(asked: Sequence[Sequence[_Split]], count: int, dtype: type[np.floating]) -> list[np.ndarray]:
+    found: list[set[float]] = [set() for _ in range(count)]
+    for feature, threshold in (split for of_tree in asked for split in of_tree):
+        found[feature].add(threshold)
+    return [np.array(sorted(values), dtype) for values in found]
+
+
+def _trees(grown: Sequence[Tree], asked: Sequence[Sequence[_Split]], forest: Forest) -> dict[str, np.ndarray]:
+    """Nodes and leaves as ``Forest.trees`` takes them."""
+    # A value that is equal to the threshold still goes left.
+    right = {
+        split: int(forest.rows([split[0]], [np.asarray(split[1])], 1)[0, 0]) + 1
+        for split in {split for of_tree in asked for split in of_tree}
+    }
+    nodes: list[tuple[int, int, int, int]] = []
+    leaves = np.zeros((len(grown), BITS), np.int32)
+    for number, (tree, of_tree) in enumerate(zip(grown, asked, strict=True)):
+        order = _leaves(tree, 0 if of_tree else -1)
+        leaves[number, : len(order)] = np.rint(tree.leaf[order] / trees.UNIT)
+        place = {leaf: bit for bit, leaf in enumerate(order)}
+        for node, split in enumerate(of_tree):
+            on_the_left = [place[leaf] for leaf in _leaves(tree, int(tree.left[node]))]
+            nodes.append((number, right[split], on_the_left[0], on_the_left[-1] + 1))
+    columns = np.array(nodes, np.int64).reshape(-1, 4).T
+    kinds: dict[str, type[np.unsignedinteger[Any]]] = {
+        "node_tree": np.uint16,
+        "node_row": np.uint16,
+        "node_begin": np.uint8,
+        "node_end": np.uint8,
+    }
+    return {"leaf": leaves} | {
+        name: _fits(column, kind) for (name, kind), column in zip(kinds.items(), columns, strict=True)
+    }
+
+
+def _leaves(tree: Tree, node: int) -> list[int]:
+    """The leaves below a node, from left to right."""
+    if node < 0:
+        return [-1 - node]
+    return _leaves(tree, int(tree.left[node])) + _leaves(tree, int(tree.right[node]))
+
+
+def _fits(values: np.ndarray, kind: type[np.unsignedinteger[Any]]) -> np.ndarray:
+    if len(values) and values.max() > np.iinfo(kind).max:
+        raise UserError("serving: the trees are too large for a selector; train smaller ones")
+    return values.astype(kind)
