@@ -232,8 +232,9 @@ def test_a_brace_in_the_folders_name_is_refused_with_one_message(tmp_path):
     assert "Traceback" not in run.output
 
 
-def test_read_only_results_are_refused_before_the_first_job(fresh):
-    folder = fresh.folder / "results/problems"
+@pytest.mark.parametrize("name", ["results/problems", "logs/forward_bf16", ".snakemake"])
+def test_a_read_only_folder_is_refused_before_the_first_job(fresh, name):
+    folder = fresh.folder / name
     folder.mkdir(parents=True)
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", folder], capture_output=True).returncode:
         pytest.skip("a read-only file system cannot be mounted here")
@@ -242,6 +243,20 @@ def test_read_only_results_are_refused_before_the_first_job(fresh):
     finally:
         subprocess.run(["umount", folder], check=True)
     assert run.status != 0
-    assert "results/problems: the folder is read-only, but results are to be written" in run.output
+    assert f"{name}: the folder is read-only, but" in run.output
     assert "Traceback" not in run.output
     assert not run.jobs
+
+
+def test_a_second_run_in_a_busy_folder_says_who_runs(unmeasured):
+    slow(unmeasured)
+    first = unmeasured.start()
+    try:
+        wait_for(lambda: len(journal_lines(unmeasured)) > 4)
+        second = unmeasured.run()
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.communicate()
+    assert second.status != 0
+    assert f"process {first.pid} (python" in second.output and "runs in this folder" in second.output
+    assert "unlock" not in second.output and "Traceback" not in second.output

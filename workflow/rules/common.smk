@@ -10,6 +10,7 @@ SRC = Path((lambda: 0).__code__.co_filename).resolve().parents[2] / "src"
 if SRC.is_dir():
     sys.path.insert(0, str(SRC))
 
+from snakemake import exceptions
 from snakemake.exceptions import WorkflowError
 from tileseer.compile import registry, trees
 from tileseer.compile.registry import memory_mib
@@ -43,6 +44,9 @@ try:
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
+# Snakemake's own text advises --unlock while the other run lives.
+exceptions.LockException = lambda: WorkflowError(runs.busy(Path(".snakemake")))
+
 HARDWARE = {"hardware": SETTINGS.hardware}
 DEVICE = {**HARDWARE, "coefficients": COEFFICIENTS}
 PORTABLE = SETTINGS.portable()
@@ -59,7 +63,7 @@ wildcard_constraints:
 
 onstart:
     # A job would end in a traceback of Snakemake, which removes old outputs first.
-    if fault := runs.read_only(Path("results")):
+    if fault := runs.read_only(Path("results"), Path("logs")):
         raise WorkflowError(fault)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
 from tileseer.core.stage import MACHINE, TALLY
 
@@ -27,6 +28,7 @@ SLURM_LOGS = "logs/slurm"
 POLL_S, SLURM_POLL_S = 0.2, 2.0
 SLURM_TIMEOUT_S = 60.0
 REPORT_EVERY_S = 30.0
+_READ_ONLY = "{path}: the folder is read-only, but the run has to write into {folder}; make it writable or move it away"
 CLOCKS_DIFFER_S = 60.0
 """How far the clocks of machines that share a folder may differ."""
 
@@ -70,6 +72,8 @@ def begin(state: Path) -> BinaryIO:
     locks that it left. Each of both is said on stderr. On a cluster they are also those that wait in the queue.
     """
     state.mkdir(parents=True, exist_ok=True)
+    if not os.access(state, os.W_OK):
+        raise UserError(_READ_ONLY.format(path=state, folder=state))
     runs = (state / RUNS).open("a+b")
     if _alone(runs):
         left = sorted((state / "locks").glob("*.lock"))
@@ -80,6 +84,24 @@ def begin(state: Path) -> BinaryIO:
             print(f"removed the {len(left)} locks of a run that was killed", file=sys.stderr, flush=True)
     fcntl.flock(runs, fcntl.LOCK_SH)
     return runs
+
+
+def busy(state: Path) -> str:
+    """What to say to a run whose outputs another one locks."""
+    commands = [f"process {pid} ({' '.join(_command(pid))[:200]})" for pid in _holders(state / RUNS)]
+    who = ", ".join(commands) or "a process of another machine"
+    return (
+        f"{who} runs in this folder and makes some of the same files; wait for its end, then run again; "
+        "if it was killed, the next run goes on by itself"
+    )
+
+
+def _command(pid: int) -> list[str]:
+    try:
+        return [Path(word).name for word in Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")]
+    except OSError:
+        # Ended by now.
+        return []
 
 
 def job_prefix(state: Path) -> str:
@@ -156,12 +178,10 @@ def bring_to_present(folder: Path) -> None:
                 continue
 
 
-def read_only(folder: Path) -> str:
-    """What to say of the first folder in which nothing can be written, ``folder`` or one below it; empty if none."""
-    for path, _, _ in os.walk(folder):
-        if not os.access(path, os.W_OK):
-            return (
-                f"{path}: the folder is read-only, but results are to be written; make it writable or "
-                f"move it out of {folder}"
-            )
+def read_only(*folders: Path) -> str:
+    """What to say of the first folder in which nothing can be written, one of ``folders`` or below; empty if none."""
+    for folder in folders:
+        for path, _, _ in os.walk(folder):
+            if not os.access(path, os.W_OK):
+                return _READ_ONLY.format(path=path, folder=folder)
     return ""
