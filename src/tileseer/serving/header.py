@@ -19,7 +19,9 @@ from tileseer.serving.formulas import Writer, feature_values, literal, rule_valu
 
 TEMPLATE = "selector.hpp.j2"
 LANES = 8
-"""Candidates whose features stand together, and walks down trees side by side: what hides the latency of the loads."""
+"""Candidates whose features stand together."""
+WALKERS = 12
+"""Walks down trees side by side: what hides the latency of the loads."""
 START = "start"
 LARGEST = 2**16 - 1
 """Of what a node holds in 16 bits."""
@@ -58,6 +60,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,
+        "walkers": WALKERS,
         "unit": literal(trees.UNIT),
         "candidates": list(
             zip(
