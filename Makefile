@@ -118,8 +118,8 @@ schema: $(READY_DEV)
 CRAWL := .venv-crawl
 $(CRAWL)/.ready: config/problems/crawl.txt
 	$(PYTHON) -m venv $(CRAWL)
-	$(CRAWL)/bin/pip install --quiet --no-deps -r config/problems/crawl.txt -e .
-	$(CRAWL)/bin/pip install --quiet pytest hypothesis
+	$(CRAWL)/bin/pip install --quiet --no-deps --require-hashes -r config/problems/crawl.txt
+	$(CRAWL)/bin/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 # Crawl the whole zoo again and say whether the committed tables differ.

@@ -38,9 +38,9 @@ def required(*extras):
     return project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
 
 
-@pytest.mark.parametrize("name", LOCKS)
-def test_every_locked_package_has_a_hash(name):
-    blocks = re.split(r"\n(?=[a-z0-9-]+==)", (ROOT / "envs" / name).read_text())
+@pytest.mark.parametrize("path", [*(f"envs/{name}" for name in LOCKS), "config/problems/crawl.txt"])
+def test_every_locked_package_has_a_hash(path):
+    blocks = re.split(r"\n(?=[A-Za-z0-9_-]+==)", (ROOT / path).read_text())
     assert len(blocks) > 50
     assert all("--hash=sha256:" in block for block in blocks[1:])
 
