@@ -37,7 +37,7 @@ from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 from tileseer.benchmark import journal
 from tileseer.core import modules
 
-DAMAGES = ("cut", "flip", "zeros", "empty", "foreign")
+DAMAGES = ("cut", "flip", "zeros", "empty", "foreign", "long tail", "endless nesting")
 NOT_INJECTED = "not injected"
 PAGE = 4096
 RUN_CPU_S, SCRIPT_CPU_S = 3.0, 1.2
@@ -442,7 +442,10 @@ def damaged(content: bytes, how: str, draw: random.Random) -> bytes:
         return content[:at] + bytes([content[at] ^ (1 << draw.randrange(8))]) + content[at + 1 :]
     if how == "zeros":
         return content[:at] + bytes(min(512, len(content) - at)) + content[at + 512 :]
-    return b"" if how == "empty" else b"nonsense\n" * 40
+    if how == "long tail":
+        # What a file system may leave behind the last write before the power went.
+        return content + bytes(2 << 20)
+    return {"empty": b"", "foreign": b"nonsense\n" * 40, "endless nesting": b"[" * 100_000}[how]
 
 
 def kind(path: Path) -> str:

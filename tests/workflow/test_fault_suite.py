@@ -7,7 +7,7 @@ from small_workflow import ROOT, environment
 
 
 def test_no_fault_loses_anything():
-    few = {"stage-kills": 8, "damages": 10, "compiler-faults": 4, "compiler-kills": 1, "worker-kills": 1}
+    few = {"stage-kills": 8, "damages": 16, "compiler-faults": 4, "compiler-kills": 1, "worker-kills": 1}
     words = [word for name, number in few.items() for word in (f"--{name}", str(number))]
     run = subprocess.run(
         [sys.executable, "tests/workflow/fault_suite.py", *words],
