@@ -57,7 +57,7 @@ def candidates(configs, split_k=(1,)):
     table.insert(0, "candidate", labels)
     table.insert(2, "kernel_id", [f"{i:016x}" for i in range(len(table))])
     estimate = resources.estimate(table, product(), coefficients())
-    return table.assign(**{name: estimate[name] for name in ("vgprs", "lds_bytes", "occupancy")})
+    return table.assign(aliases="", **{name: estimate[name] for name in ("vgprs", "lds_bytes", "occupancy")})
 
 
 def problems(variant="forward", count=40):

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import learning_samples as samples
+import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from kernel_samples import a_kernel
+from test_publish import API, SMALL_SERVING, TEMPLATE
 
+from tileseer.client.scoring import with_other_names
 from tileseer.compile import aliases
+from tileseer.conv.operation import Operation
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
+from tileseer.dataset import recording, schema
+from tileseer.gpu import hardware
+from tileseer.model import stage, trainer
+from tileseer.model.model import Model
+from tileseer.serving import stage as serving
 from tileseer.support import support_table
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv1", "mem"))
@@ -72,6 +83,40 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
     assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {FIRST.name}"}
     names = pa.array([FIRST.name, SECOND.name])
     assert aliases.names(names, known).to_pylist() == ["", FIRST.name]
+
+
+def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
+    device = hardware.get(samples.CONFIG / "hardware.yaml", "gfx950_mi355x")
+    folder = samples.CONFIG / "recorded/gfx950_mi355x"
+    table = recording.dataset(folder, Operation.parse("forward_bf16"), device)
+    rows = table.to_pandas().astype({"kernel": str, "alias_of": str})
+    first, second = sorted(rows["kernel"].unique())[:2]
+    own = rows[rows["kernel"] != second]
+    again = own[own["kernel"] == first].assign(kernel=second, alias_of=first)
+    for name, frame in (("own", own), ("both", pd.concat([own, again]).sort_values(["problem_key", "kernel"]))):
+        parquet.write(pa.Table.from_pandas(frame, table.schema, preserve_index=False), tmp_path / f"{name}.parquet")
+    data, alone = (schema.load(tmp_path / f"{name}.parquet") for name in ("both", "own"))
+    assert second not in set(data.candidates["kernel"]) and len(data.candidates) == 12
+    assert (data.candidates.set_index("kernel")["aliases"] != "").sum() == 1
+    assert data.candidates.set_index("kernel")["aliases"][first] == second
+    assert (data.candidate == alone.candidate).all()
+    assert np.array_equal(data.latency_ms, alone.latency_ms, equal_nan=True)
+
+    settings = stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    trained = trainer.train(data, device, settings, coefficients=samples.coefficients())
+    served = serving.build(
+        data, trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
+    )
+    entries = {entry.kernel: entry.aliases for entry in served.kernels.kernels}
+    assert entries[first] == [second] and second not in entries
+    assert {aliases for kernel, aliases in entries.items() if kernel != first} == {None}
+    assert second not in served.header and second not in served.picker.kernels
+
+    trained.model.save(tmp_path / "training")
+    model = Model.read(tmp_path / "training")
+    every = with_other_names(model.pool).set_index("candidate")
+    assert (every.loc[second, ["vgprs", "occupancy"]].isna() == every.loc[first, ["vgprs", "occupancy"]].isna()).all()
+    assert len(every) == len(model.pool) + 1
 
 
 def test_another_table_is_refused(tmp_path):

@@ -89,6 +89,7 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "by_ndim": {"2d": stratum(1400, 95.0)},
         "interval": {"mean": [93.125, 95.375]},
         "interval_level": 95,
+        "of_perfect_model": 97.25,
         "noise_floor": {
             "basis": "noise-free times",
             **{
@@ -316,7 +317,7 @@ def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html
 
 def test_the_numbers_of_the_validation_report_are_on_the_page(html):
     texts = Page(html).texts
-    numbers = ("1,431", "94.2", "83.0", "63.5", "62.8", "41.5", "51.5", "12.2", "54,321")
+    numbers = ("1,431", "94.2", "83.0", "63.5", "62.8", "41.5", "51.5", "12.2", "54,321", "97.2")
     worst = ("picked_kernel", "fastest_kernel", "N=1 C=64 Hi=14 stride_h=2 pad_w=1")
     for expected in (*numbers, *worst, "one for all"):
         assert expected in texts, expected
@@ -494,9 +495,12 @@ def test_what_is_not_known_is_not_shown(tmp_path):
     for path in reports:
         content = json.loads(path.read_text())
         del content["reference_trainer"], content["leave_network_out"], content["noise_floor"]["perfect_model"]
+        del content["of_perfect_model"]
         path.write_text(json.dumps(content))
     table = tables.bounds(results.load(reports, trainings))[0]
     assert [row[0] for row in table.rows] == ["model", "perfect selector", "against true best"]
+    [metrics] = tables.metrics(results.load(reports, trainings))
+    assert [row[1:] for row in metrics.rows if "perfect" in row[0]] == [("",) * (len(metrics.header) - 1)]
 
 
 def test_the_noise_floor_stands_beside_baselines_networks_and_learning_curves(shown):

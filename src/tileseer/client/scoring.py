@@ -264,7 +264,7 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
-    known = selector.pool.set_index("candidate")
+    known = with_other_names(selector.pool).set_index("candidate")
     in_pool = table["candidate"].isin(known.index).to_numpy()
     family = of_arch(selector.spec.arch)
     if family.has("resources") and family.part("resources").FORMULAS:
@@ -280,6 +280,14 @@ def _pool(selector: Selector, named: list[Named]) -> tuple[pd.DataFrame, np.ndar
     for column, outside in {**resources, **dict.fromkeys(sorted(known_code), unknown)}.items():
         table[column] = np.where(in_pool, own[column].to_numpy(float), outside)
     return table, in_pool
+
+
+def with_other_names(pool: pd.DataFrame) -> pd.DataFrame:
+    """The pool and, under each of its other names, a kernel once more."""
+    others = pool.assign(kernel=pool["aliases"].str.split(candidates.ALIASES)).explode("kernel")
+    others = others[others["kernel"] != ""]
+    labels = [candidates.label(name, split) for name, split in zip(others["kernel"], others["split_k"], strict=True)]
+    return pd.concat([pool, others.assign(candidate=labels)], ignore_index=True)
 
 
 def _of_most_alike(table: pd.DataFrame, selector: Selector) -> pd.DataFrame:

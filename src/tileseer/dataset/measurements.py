@@ -20,7 +20,8 @@ class Measurements:
 
     ``problems`` has P rows (``problem_key``, ``layer_family``, ``split`` train|validation, ``network``, ``layer``
     and the fields of ``Problem``), ``candidates`` Q rows (``candidate``, ``kernel``, ``kernel_id``, ``split_k``, the
-    fields of the kernel and the resources of the build). All arrays have n entries.
+    fields of the kernel, the resources of the build and ``aliases``, other names of the same machine code). All arrays
+    have n entries.
     """
 
     arch: str

@@ -50,8 +50,8 @@ SCHEMA = pa.schema(
         *(pa.field(name, pa.int32()) for name in CODE),
     ]
 )
-"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate. ``alias_of``
-is for readers: what is learnt of a kernel does not depend on which of its names was measured."""
+"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate. Rows
+with ``alias_of`` repeat those of that kernel; in memory they are only names of it."""
 
 BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
@@ -75,6 +75,7 @@ def read(path: Path) -> pa.Table:
 def of_table(table: pa.Table, path: Path) -> Measurements:
     """The content of a dataset; ``path`` names it in errors."""
     told = provenance.of_table(table, path)
+    table, aliases = _without_aliases(table)
     problem, problems = _distinct(table, ["problem_key"], PROBLEM)
     candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
     status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
@@ -86,7 +87,9 @@ def of_table(table: pa.Table, path: Path) -> Measurements:
         device=told.device,
         device_kind=told.device_kind,
         problems=problems,
-        candidates=candidate_tables.with_fields(kernels),
+        candidates=candidate_tables.with_fields(kernels).assign(
+            aliases=[aliases.get(name, "") for name in kernels["kernel"]]
+        ),
         problem=problem,
         candidate=candidate,
         status=status.to_numpy().astype(np.uint8),
@@ -98,6 +101,17 @@ def of_table(table: pa.Table, path: Path) -> Measurements:
         between_runs=between,
         sentinel=table["sentinel"].to_numpy(),
     )
+
+
+def _without_aliases(table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
+    """The rows of kernels that were measured themselves, and by kernel its other names, in their order."""
+    stand_in = table["alias_of"].cast(pa.string())
+    is_alias = pc.not_equal(stand_in, "")
+    if not pc.any(is_alias).as_py():
+        return table, {}
+    pairs = pa.table({"kernel": table["kernel"].cast(pa.string()), "alias_of": stand_in}).filter(is_alias)
+    names = pairs.to_pandas().drop_duplicates().sort_values("kernel").groupby("alias_of")["kernel"]
+    return table.filter(pc.invert(is_alias)), names.agg(candidate_tables.ALIASES.join).to_dict()
 
 
 def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:

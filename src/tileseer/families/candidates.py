@@ -11,6 +11,9 @@ RESOURCES = ("vgprs", "lds_bytes", "occupancy")
 VECTOR_BYTES = 16
 """The widest load or store of a lane."""
 
+ALIASES = " "
+"""Between the names of a kernel's column ``aliases``: other kernels with the same machine code."""
+
 
 def label(kernel: str, split_k: int) -> str:
     """How a candidate is written: the kernel's name, and the split-K where there is one."""

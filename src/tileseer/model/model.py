@@ -172,7 +172,7 @@ def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """The candidates that a model chooses from: kernels of the arch's family, as their names say."""
     family = of_arch(arch)
     kernels = family.part("kernel")
-    pool = read_table(path, ("candidate", "kernel", "split_k", *kernels.FIELDS))
+    pool = read_table(path, ("candidate", "kernel", "split_k", "aliases", *kernels.FIELDS))
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(family.prefix)), None)
     if foreign is not None:

@@ -74,6 +74,7 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("candidates", lambda v: v.n_candidates),
     ("supported candidates a problem, mean", lambda v: v.mean_pool_size),
     ("efficiency, mean, %", lambda v: v.efficiency.mean),
+    ("the same as a share of a perfect model's mean, %", lambda v: _or_nothing(v.of_perfect_model)),
     ("efficiency, median, %", lambda v: v.efficiency.median),
     ("efficiency, 10th percentile, %", lambda v: v.efficiency.p10),
     ("efficiency, minimum, %", lambda v: v.efficiency.min),
@@ -399,6 +400,10 @@ def cross_validation(results: Results) -> Iterable[Row]:
             "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
             "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
         }  # fmt: skip
+
+
+def _or_nothing(value: float | None) -> Cell:
+    return "" if value is None else value
 
 
 def _range(values: list[float]) -> str:

@@ -103,6 +103,8 @@ class KernelEntry(Document):
     """A kernel as a dispatcher finds it."""
 
     kernel: str
+    aliases: list[str] | None = None
+    """Kernels with the same machine code, of which this one was measured and is offered."""
     header: str | None = None
     wrapper: str | None = None
     unit: str | None = None

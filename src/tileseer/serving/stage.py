@@ -20,6 +20,7 @@ from tileseer.core.stage import Settings
 from tileseer.dataset import efficiency
 from tileseer.dataset import schema as datasets
 from tileseer.dataset.measurements import Measurements
+from tileseer.families import candidates
 from tileseer.families.coefficients import Coefficients, load_coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import target
@@ -171,20 +172,29 @@ def _kernels(
             for name, rows in parts.items()
         },
         pruned=[str(names[number]) for number in chosen],
-        kernels=_entries(list(map(str, names)), api_table, measurements.arch),
+        kernels=_entries(
+            list(map(str, names)), dict(zip(pool["kernel"], pool["aliases"], strict=True)), api_table, measurements.arch
+        ),
     )
 
 
-def _entries(names: list[str], api_table: Path, arch: str) -> list[schema.KernelEntry]:
-    """How a dispatcher finds each kernel."""
+def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch: str) -> list[schema.KernelEntry]:
+    """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
     family = of_arch(arch)
-    if family.has("emit"):
-        return [schema.KernelEntry(**entry) for entry in family.part("emit").entries(names, api_table, target(arch))]
     kernels = family.part("kernel")
-    parsed = map(kernels.parse, names)
+    if family.has("emit"):
+        entries = family.part("emit").entries(names, api_table, target(arch))
+    else:
+        parsed = map(kernels.parse, names)
+        entries = [
+            {"kernel": one.name, "registry_key": {field: getattr(one, field) for field in kernels.FIELDS}}
+            for one in parsed
+        ]
     return [
-        schema.KernelEntry(kernel=one.name, registry_key={field: getattr(one, field) for field in kernels.FIELDS})
-        for one in parsed
+        schema.KernelEntry(
+            **entry, aliases=aliases.get(name, "").split(candidates.ALIASES) if aliases.get(name) else None
+        )
+        for name, entry in zip(names, entries, strict=True)
     ]
 
 
