@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cudnn_plans import journal
-from cudnn_plans.case import BENCHMARK, COLUMNS, DEFAULT
+from cudnn_plans.case import BENCHMARK, COLUMNS, DEFAULT, Limits
 from tileseer.conv.problem import FIELDS, Problem
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
@@ -131,10 +131,12 @@ def _pair(problem: int, kernel: int, plan: dict[str, Any], contest: dict[str, An
     us = np.array(turns or plan["us"] or [np.nan])
     cv = us.std(ddof=1) / us.mean() if len(us) > 1 else 0.0
     quantiles = np.quantile(us, [0.1, 0.5, 0.9])
+    # The library tells the workspace, so that a selector knows before which plans need too much.
+    too_much = plan["status"] == "skipped" and plan["workspace"] > Limits().workspace
     return [
-        problem, kernel, 1, plan["status"], len(turns) + len(plan["us"]), *quantiles, cv, bool(plan["brief"]),
-        np.nan if plan["worst"] is None else plan["worst"], plan["mhz"] or np.nan, gpu, plan["rank"],
-        plan["workspace"], np.nan if plan["error"] is None else plan["error"], len(turns),
+        problem, kernel, 1, "unsupported" if too_much else plan["status"], len(turns) + len(plan["us"]), *quantiles, cv,
+        bool(plan["brief"]), np.nan if plan["worst"] is None else plan["worst"], plan["mhz"] or np.nan, gpu,
+        plan["rank"], plan["workspace"], np.nan if plan["error"] is None else plan["error"], len(turns),
         statistics.median(plan["us"]) if plan["us"] else np.nan,
     ]  # fmt: skip
 
@@ -167,10 +169,13 @@ def about(paths: Sequence[Path], operations: Sequence[str], notes: Sequence[str]
         field: sorted({str(event[field]) for event in gpus})
         for field in ("gpu", "driver", "cudnn", "frontend", "torch")
     }
+    if len(same["cudnn"]) > 1:
+        raise UserError(f"the journals are of several versions of cuDNN: {', '.join(same['cudnn'])}; give those of one")
     return {
         "arch": "sm_90_cudnn",
         "device": "sm_90_h200",
         "operations": list(operations),
+        "library": f"cudnn {same['cudnn'][0]}",
         "between_runs": {},
         "latency": "median of samples between device events, each a row of launches; operands cold",
         "provenance": {
