@@ -88,13 +88,13 @@ def test_a_case_that_takes_too_long_skips_plans_but_not_the_first_choice(plans):
     assert result["contest"]["first"] == 0 and set(result["contest"]["us"]) == {"0", "torch"}
 
 
-def write_cases(path, channels):
+def write_cases(path, channels, split="train"):
     text = io.StringIO()
     table = csv.writer(text)
     table.writerow(["problem_key", "split", "network", "layer", *FIELDS])
     for c in channels:
         problem = Problem.from_dims("forward", "bf16", C=c, K=8, Hi=c + 4, Wi=7)
-        table.writerow([problem.key, "train", "net", "layer", *(getattr(problem, field) for field in FIELDS)])
+        table.writerow([problem.key, split, "net", "layer", *(getattr(problem, field) for field in FIELDS)])
     path.write_bytes(lzma.compress(text.getvalue().encode()))
 
 
@@ -221,3 +221,62 @@ def test_a_list_that_is_cut_anywhere_is_balanced():
             assert len(counts) == values and max(counts) < 1.2 * min(counts)
         assert 0.2 < sum(row["split"] == "validation" for row in part) / cut < 0.3
     assert Problem.from_dims("forward", "bf16", **{name: int(rows[0][name]) for name in DIMS})
+
+
+def picked(plans, scenario, name):
+    bench = plans.fake.FakeBench(plans.fake.SCENARIOS[scenario])
+    rivals = [plans.case.DEFAULT, plans.case.BENCHMARK]
+    limits = plans.case.Limits(close=math.inf, contest_s=100)
+    choose = (lambda names: names.index(name)) if name else lambda names: -1
+    return plans.case.measure(bench, limits, "seed", rivals=rivals, choose=choose) | {"case": "forward_bf16/x"}
+
+
+def test_a_pick_contends_with_the_own_choice_alone(plans):
+    from cudnn_plans import retime
+
+    result = picked(plans, 7, "eng1_k2=1")
+    # The first plan cannot be built, so that the own choice is the next one; a slow pick contends nevertheless.
+    assert set(result["contest"]["us"]) == {"1", "4", "torch", "torch_benchmark"} and result["pick"] == 4
+    assert retime.times(result)["pick"] == pytest.approx(90, rel=0.02)
+    assert retime.times(result)["first"] == pytest.approx(30, rel=0.02)
+
+
+def test_a_pick_that_fails_is_replaced_by_the_own_choice_and_told(plans):
+    from cudnn_plans import retime
+
+    for name in ("eng3", "eng4", "eng5", "eng7", ""):
+        result = picked(plans, 2, name)
+        found = retime.times(result)
+        assert found["pick"] == found["first"] == pytest.approx(30, rel=0.02)
+        assert len(retime.failed_picks([result])) == bool(name)
+
+
+def test_gains_are_those_of_the_pick(plans):
+    from cudnn_plans import retime
+
+    events = [picked(plans, 2, "eng0_k1=1"), picked(plans, 2, ""), picked(plans, 2, "eng1_k2=1")]
+    rows = {(row["direction"], row["against"]): row for row in retime.gains(events)}
+    row = rows["forward", "cuDNN's first plan"]
+    assert row["layers"] == 3 and row["another plan"] == "66.7%" and row["slower by 2 % or more"] == "33.3%"
+    assert float(row["geometric mean"]) == pytest.approx((30 / 20 * 30 / 90) ** (1 / 3), rel=0.03)
+    assert float(row["sum of times"]) == pytest.approx(90 / 140, rel=0.03)
+    assert rows["all", "PyTorch's default"]["layers"] == 3
+
+
+def test_only_unseen_layers_are_timed_again(plans, monkeypatch, tmp_path, capsys):
+    from cudnn_plans import retime
+
+    write_cases(tmp_path / "cases.csv.xz", [9, 10], "validation")
+    rows = lzma.decompress((tmp_path / "cases.csv.xz").read_bytes()).decode()
+    train = Problem.from_dims("forward", "bf16", C=12, K=8, Hi=16, Wi=7)
+    rows += (
+        ",".join(map(str, [train.key, "train", "net", "layer", *(getattr(train, field) for field in FIELDS)])) + "\n"
+    )
+    (tmp_path / "cases.csv.xz").write_bytes(lzma.compress(rows.encode()))
+    monkeypatch.setattr(retime.Selectors, "build", lambda self, operation: tmp_path)
+    words = ["--cases", tmp_path / "cases.csv.xz", "--models", tmp_path, "--output", tmp_path, "--seconds", "40"]
+    worker = ["--worker", HERE / "fake_plans.py", "--gpus", "a", "b"]
+    monkeypatch.setattr(sys, "argv", ["retime", *map(str, [*words, *worker])])
+    assert retime.main() == 0
+    assert len(retime.retimed([tmp_path / "retimed.jsonl.xz"])) == 2
+    assert "| forward | cuDNN's first plan | 2 | 100.0% | 1.5" in capsys.readouterr().out

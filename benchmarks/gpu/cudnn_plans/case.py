@@ -106,15 +106,21 @@ def measure(
     barred: Collection[int] = (),
     rivals: Sequence[str] = (DEFAULT,),
     say: Callable[[str], None] = lambda phase: None,
+    choose: Callable[[Sequence[str]], int] | None = None,
 ) -> dict[str, Any]:
-    """Measure one case. ``barred``: ranks of plans that killed a worker before. ``say`` is told what is in flight."""
+    """Measure one case. ``barred``: ranks of plans that killed a worker before. ``say`` is told what is in flight.
+
+    With ``choose``, only the plan that it picks of the names, if any, and the library's own choice are measured.
+    """
     begin = time.monotonic()
     stream = random.Random(seed)
     say("plans")
     plans = _distinct(bench.plans())
+    pick = None if choose is None else choose([plan.name for plan in plans])
+    tried = plans if pick is None else [plan for place, plan in enumerate(plans) if place == pick]
     bench.settle()
     best = math.inf
-    for plan in stream.sample(plans, len(plans)):
+    for plan in stream.sample(tried, len(tried)):
         if plan.rank in barred:
             plan.status, plan.told = "crash", "it ended the worker"
         elif time.monotonic() - begin < limits.case_s:
@@ -124,7 +130,8 @@ def measure(
     timed = time.monotonic()
     contest = _contest(bench, plans, limits, stream, rivals, barred, say)
     return {
-        "plans": [_row(plan) for plan in plans],
+        **({} if pick is None else {"pick": None if pick < 0 else plans[pick].rank, "offered": len(plans)}),
+        "plans": [_row(plan) for plan in plans if choose is None or plan.us or plan in tried],
         "contest": contest,
         "seconds": [round(timed - begin, 3), round(time.monotonic() - timed, 3)],
     }

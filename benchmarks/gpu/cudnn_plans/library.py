@@ -10,11 +10,14 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from cudnn_plans.case import BENCHMARK, Limits, Refused, measure
+from cudnn_plans.selectors import Selectors
+from tileseer.conv.problem import DIMS
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 HALF_DISTANCE = {"bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -30,6 +33,8 @@ WARM = 0.98
 KEPT = 60 << 30
 """Bytes of memory that PyTorch may hold back between cases."""
 MOST_HOLD_CYCLES = 10_000_000
+RETIMED = Limits(close=math.inf, turns=15, least_turns=9)
+"""For what a model picked: the pick contends however slow it is."""
 DEAD = 70
 """Exit status of a worker whose device reported an error."""
 
@@ -126,6 +131,7 @@ class Library:
             cudnn.set_stream(handle=self.handle, stream=torch.cuda.current_stream().cuda_stream)
         torch.manual_seed(1)
         self.inputs: dict[str, torch.Tensor] = {}
+        self._selectors: Selectors | None = None
         self.outputs = torch.empty(pool, dtype=torch.int16, device=cuda.device)
         # PyTorch keeps the plans of each thread apart: benchmark mode has one of its own.
         self.thread = ThreadPoolExecutor(1)
@@ -144,10 +150,12 @@ class Library:
     def measure(self, request: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
         """Measure a case."""
         self.cuda.late = self.cuda.rows = 0
-        limits = Limits()
+        limits, choose = Limits(), None
+        if "models" in request:
+            limits, choose = RETIMED, self._choice(request)
         try:
             bench = Convolution(self, request["problem"], request["seed"], limits.workspace, request["most_launches"])
-            result = measure(bench, limits, request["seed"], request["barred"], request["rivals"], say)
+            result = measure(bench, limits, request["seed"], request["barred"], request["rivals"], say, choose)
         except torch.OutOfMemoryError as error:
             result = {"failed": "skipped", "told": str(error)[:160]}
         except Refused as error:
@@ -156,6 +164,15 @@ class Library:
         gc.collect()
         self.cuda.tidy()
         return result | {"late": [self.cuda.late, self.cuda.rows], "warm_mhz": round(self.cuda.highest)}
+
+    def _choice(self, request: dict[str, Any]) -> Callable[[Sequence[str]], int]:
+        """What picks of the offered plans of a case."""
+        if self._selectors is None:
+            self._selectors = Selectors(Path(request["models"]), Path(request["built"]))
+        selectors, problem = self._selectors, request["problem"]
+        operation = f"{problem['variant']}_{problem['dtype']}"
+        dims, version = [problem[name] for name in DIMS], f"cudnn {self.cudnn.backend_version()}"
+        return lambda names: selectors.choose(operation, dims, names, version)
 
     def facts(self) -> dict[str, Any]:
         """What the numbers depend on."""

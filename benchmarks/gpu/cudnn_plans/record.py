@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,11 @@ def problem(variant: str, dtype: str, dims: dict[str, int]) -> dict[str, Any]:
 class Gpu:
     """One GPU and its worker."""
 
-    def __init__(self, number: int, visible: str, program: Sequence[str], limit_s: float = CASE_S) -> None:
+    def __init__(
+        self, number: int, visible: str, program: Sequence[str], limit_s: float = CASE_S, also: Mapping[str, str] = {}
+    ) -> None:
         self.number, self._visible, self._program, self._limit_s = number, visible, program, limit_s
+        self._also = also
         self._stopped = False
         self._worker: Worker | None = None
         self.facts: dict[str, Any] = {}
@@ -110,7 +113,7 @@ class Gpu:
         while len(faults) < FAULTS:
             request = {
                 "do": "measure", "problem": given["problem"], "seed": given["case"], "barred": barred,
-                "rivals": rivals, "most_launches": MOST_LAUNCHES,
+                "rivals": rivals, "most_launches": MOST_LAUNCHES, **self._also,
             }  # fmt: skip
             self.start()
             try:
