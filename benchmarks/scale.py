@@ -171,7 +171,8 @@ def _measure(
     count = len(problem)
     latency = np.round(draw.lognormal(-2, 1, count), 6)
     constant = {
-        "non_zero": pa.nulls(count, pa.int64()), "sentinel": pa.nulls(count, pa.float64()), "status": STATUSES[0],
+        "non_zero": pa.nulls(count, pa.int64()), "sentinel": pa.nulls(count, pa.float64()),
+        "rank": pa.nulls(count, pa.int32()), "status": STATUSES[0],
         "error": "", "samples": 10, "latency_cv": 0.01,
         "arch": ARCH, "device": "none", "device_kind": "simulated", "seed": 1, "measurement_id": "0" * 16,
     }  # fmt: skip

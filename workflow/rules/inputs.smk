@@ -92,7 +92,11 @@ def recorded_tables(wildcards):
     """How a recording was made, and what its kernels are compared with, where it has that."""
     folder = RECORDINGS.get(wildcards.arch)
     names = ["recording.json"]
-    names += [f"{each}/cudnn.csv" for each in operations_of(wildcards)]
+    names += [
+        f"{each}/{name}"
+        for each in operations_of(wildcards)
+        for name in ("cudnn.csv", "rivals.parquet")
+    ]
     return [
         f"{folder}/{name}"
         for name in names

@@ -4,6 +4,8 @@
 one problem.
 """
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -12,9 +14,11 @@ import numpy as np
 import pandas as pd
 
 from tileseer.client.published import published, read_picker
-from tileseer.conv.problem import DIMS, INT32_MAX, Problem
+from tileseer.conv.problem import DIMS, INT32_MAX, Problem, frame
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.families.grammar import SPELLED
+from tileseer.families.registry import of_arch
 from tileseer.model import model_files
 from tileseer.model.model import Model, read_table, units
 from tileseer.model.schema import Origin, same_origin
@@ -90,6 +94,29 @@ class Selector(Model):
         the kernels of the pruned set. ``UserError`` names the first row that is no convolution.
         """
         return Picks(*self.served.pick(checked_dims(dims), use_known=use_known, pruned_only=pruned_only))
+
+    def choose(self, wanted: Problem, offered: Sequence[str], library: str) -> int:
+        """The row of the candidate to run of those that the library offers, by its own names in its own order.
+
+        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster.
+        ``library`` is what offers them, with its version (``cudnn 91900``); of another than was measured nothing is
+        known, which is a warning. The header's ``choose`` gives the same.
+        """
+        if self.spec.own_margin is None:
+            raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
+        if library != self.spec.library:
+            told = f"{self.folder}: measured with {self.spec.library}, not with {library}: its own choice is kept"
+            warnings.warn(told, stacklevel=2)
+            return NO_CANDIDATE
+        spelled = SPELLED.get(self.spec.variant, self.spec.variant)
+        prefix = f"{of_arch(self.spec.arch).prefix}{spelled}_{self.spec.dtype}_{wanted.ndim}d_"
+        rows = pd.Index(self.pool["kernel"]).get_indexer([prefix + name for name in offered])
+        if not len(rows) or rows[0] < 0:
+            return NO_CANDIDATE
+        rows = rows[rows >= 0]
+        score = self.predict(frame([wanted]), np.zeros(len(rows), np.int64), rows)
+        best = int(score.argmax())
+        return int(rows[best]) if score[best] - score[0] > self.spec.own_margin else NO_CANDIDATE
 
     def known_row(self, wanted: Problem) -> int:
         """The row of the candidate that was fastest when exactly this problem was measured, or ``NO_CANDIDATE``."""

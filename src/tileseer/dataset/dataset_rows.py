@@ -93,6 +93,8 @@ def _as_arrow(rows: pa.Table, sources: Sequence[tuple[pa.Table, str]]) -> pa.Tab
     """Rows in the columns of ``SCHEMA``; each source has some of them, at the numbers of one field."""
     rows = rows.combine_chunks()
     columns = {name: rows[name] for name in NUMBERS}
+    # What is measured here is offered by no library.
+    columns["rank"] = pa.nulls(len(rows), SCHEMA.field("rank").type)
     for source, index in sources:
         taken = source.take(rows[index].combine_chunks())
         columns |= dict(zip(taken.column_names, taken.columns, strict=True))

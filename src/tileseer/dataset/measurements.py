@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.devices.base import DeviceKind
 
-_OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel")
+_OF_PAIRS = ("problem", "candidate", "status", "latency_ms", "tflops", "relative_error", "sentinel", "rank")
 """Fields of ``Measurements`` with an entry a pair."""
 
 
@@ -46,9 +46,14 @@ class Measurements:
     sentinel: np.ndarray | None = None
     """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
     one's first time, NaN where it is unknown; None: unknown for all."""
+    rank: np.ndarray | None = None
+    """float64, place of the candidate in the order in which a library itself would try them for the problem, NaN where
+    it is unknown; None: the candidates are offered by no library."""
 
     source: str | None = None
     """Whose times these are, where others published them."""
+    library: str | None = None
+    """Library that offered the candidates, and its version."""
     between_runs: float | None = None
     """Relative standard deviation of a time from run to run; None if it was not measured, or is zero."""
 

@@ -11,7 +11,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
 from tileseer.devices.base import DeviceKind
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 KEY = "tileseer"
 
 
@@ -33,6 +33,8 @@ class Recording(Table):
     device: str
     """Product of ``config/hardware.yaml``."""
     operations: Annotated[list[str], Field(min_length=1)]
+    library: str | None = None
+    """Library that offered the candidates, and its version, as programs tell it: ``cudnn 91900``."""
     latency: str
     """What ``latency_ms`` of the dataset is."""
     provenance: dict[str, str]

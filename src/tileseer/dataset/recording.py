@@ -99,7 +99,7 @@ def dataset(
     candidates = _candidates(kernels, pairs, recording.arch)
     if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
-    table = _rows(problems, candidates, pairs, operation, hardware)
+    table = _rows(problems, candidates, _without_wrong_kernels(pairs), operation, hardware)
     told = DatasetProvenance(
         arch=recording.arch,
         operation=str(operation),
@@ -132,6 +132,12 @@ def times(folder: Path) -> pd.DataFrame:
         milliseconds = pairs["median_us"].to_numpy(np.float64) / 1000
         found.append(rows.assign(operation=operation, candidate=labels, ms=milliseconds))
     return pd.concat(found, ignore_index=True)
+
+
+def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:
+    """The pairs without the times of a kernel that computed a wrong result anywhere, as in ``assembly``."""
+    wrong = pairs["kernel"].isin(pairs["kernel"][pairs["status"] == "wrong_result"])
+    return pairs.assign(status=pairs["status"].astype(object).mask(wrong & (pairs["status"] == "ok"), "wrong_result"))
 
 
 def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
@@ -181,13 +187,18 @@ def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coeff
 def _rows(
     problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame, operation: Operation, hardware: Hardware
 ) -> pa.Table:
-    """One row for every problem with every candidate of its dimensionality, by problem, then by candidate."""
+    """One row for every problem with every candidate of its dimensionality, by problem, then by candidate.
+
+    Where a library offers the candidates, only those that it offered for the problem.
+    """
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
-    rules = of_kernels(candidates["kernel"].tolist()).part("support").RULES
+    family = of_kernels(candidates["kernel"].tolist())
+    rules = family.part("support").RULES
     verdicts = check(problems, candidates, operation.variant, hardware.wave_size)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
-    p, q = np.nonzero(same)
-    measured = _position(problems, candidates, pairs)[p, q]
+    position = _position(problems, candidates, pairs)
+    p, q = np.nonzero(same & (position >= 0) if family.offered else same)
+    measured = position[p, q]
     known = measured >= 0
     at = np.where(known, measured, 0)
     codes = pd.Categorical(pairs["status"], categories=STATUSES).codes
@@ -200,6 +211,7 @@ def _rows(
     reason = np.where(known, np.where(ok, "", status), np.asarray(names, object)[verdicts[p, q]])
     # A recording from before the workflow's harness has no sentinel.
     drift = pairs["sentinel"].to_numpy(np.float64) if "sentinel" in pairs else np.full(len(pairs), np.nan)
+    rank = pairs["rank"].to_numpy(np.float64) if family.offered else np.full(len(pairs), np.nan)
     columns: dict[str, np.ndarray] = {
         **{str(name): column.to_numpy()[p] for name, column in problems.items()},
         **{name: candidates[name].to_numpy()[q] for name in (*BUILD, "split_k") if name not in CODE},
@@ -212,6 +224,7 @@ def _rows(
         "samples": np.where(ok, pairs["samples"].to_numpy()[at], 0),
         "latency_cv": np.where(ok, pairs["cv"].to_numpy(np.float64)[at], np.nan),
         "sentinel": np.where(known, drift[at], np.nan),
+        "rank": np.where(known, rank[at], np.nan),
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
     table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in SCHEMA.names})

@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         pa.field("samples", pa.int32()),
         pa.field("latency_cv", pa.float64()),
         pa.field("sentinel", pa.float64()),
+        pa.field("rank", pa.int32()),
         pa.field("resources_from", NAME, False),
         pa.field("vgprs", pa.float64()),
         pa.field("lds_bytes", pa.int32()),
@@ -98,8 +99,10 @@ def of_table(table: pa.Table, path: Path) -> Measurements:
         # Samples of one worker that agree with each other say nothing of the next worker.
         relative_error=within if between is None else np.fmax(within, between),
         source=told.recording.provenance.get("source") if told.recording else None,
+        library=told.recording.library if told.recording else None,
         between_runs=between,
         sentinel=table["sentinel"].to_numpy(),
+        rank=table["rank"].to_numpy().astype(np.float64) if table["rank"].null_count < table.num_rows else None,
     )
 
 

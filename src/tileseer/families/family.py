@@ -165,6 +165,8 @@ class Family:
     """What compiles its kernels, a word of compile.toolchain; empty for recorded kernels that nobody makes here."""
     header_suffix: str = ""
     """Of the file of an emitted kernel."""
+    offered: bool = False
+    """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
     rule_set: str = ""
     """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
     package: str = "tileseer.families"

@@ -34,6 +34,8 @@ class Kernel:
     """Field that alone names a kernel where direction, data type and dimensionality are known; empty: none does."""
     choices: ClassVar[Mapping[str, Sequence[Any]]]
     """Words and numbers that a field may have; every other number is at least 1."""
+    patterns: ClassVar[Mapping[str, str]] = {}
+    """Regular expressions of fields that are a text of a form, not one of some words."""
     parts: ClassVar[Sequence[Part]]
     """Of names."""
 

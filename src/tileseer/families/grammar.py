@@ -46,7 +46,8 @@ class _Piece:
         # Longest first: one may be the beginning of another.
         words = sorted(filter(None, self.texts.values()), key=len, reverse=True)
         group = f"(?P<{field}>" if own else "(?:"
-        self.pattern = f"{literal}{group}{'|'.join(words) or (COUNT if own else '[0-9]+')})" if field else literal
+        any_value = kind.patterns.get(field) or (COUNT if own else "[0-9]+")
+        self.pattern = f"{literal}{group}{'|'.join(words) or any_value})" if field else literal
 
     def text(self, kernel: Kernel) -> str:
         value = getattr(kernel, self.field) if self.field else ""
@@ -82,6 +83,7 @@ class Grammar(Generic[AnyKernel]):
         whole = (f"(?:{place.pattern})?" if place.optional else place.pattern for place in self._places)
         self._whole = re.compile("".join(whole), re.ASCII)
         self._texts = {piece.field: piece.texts for place in self._places for piece in place.pieces}
+        self._free = frozenset(kind.patterns)
 
     def name(self, kernel: AnyKernel) -> str:
         """Name of a kernel."""
@@ -99,6 +101,8 @@ class Grammar(Generic[AnyKernel]):
 
     def _value(self, field: str, word: str) -> Any:
         texts = self._texts[field]
+        if field in self._free:
+            return word
         return next(value for value, text in texts.items() if text == word) if texts else int(word)
 
     def _fault(self, text: str) -> str:

@@ -32,6 +32,7 @@ FAMILIES = (
         rule_set="cutlass.yaml",
     ),
     Family("miopen", "miopen_conv_", "*_miopen", features="miopen"),
+    Family("cudnn", "cudnn_conv_", "*_cudnn", features="cudnn", offered=True),
 )
 
 

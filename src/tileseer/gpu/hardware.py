@@ -15,7 +15,8 @@ _Share = Annotated[float, Field(gt=0, le=1)]
 
 def target(arch: str) -> str:
     """GPU target of an arch: what others recorded of ``gfx950`` may be called ``gfx950_mi355x``."""
-    return arch if arch.startswith("sm_") else arch.partition("_")[0]
+    words = arch.split("_")
+    return "_".join(words[: 2 if words[0] == "sm" else 1])
 
 
 class Hardware(tables.Table):

@@ -103,6 +103,11 @@ class FeatureSpec(Document):
     target_meaning: str | None = None
     formula: FormulaStart | None = None
     """What scores start from, where it is the device's formula."""
+    library: str | None = None
+    """Library that offers the candidates, and its version: of another one the model knows nothing."""
+    own_margin: float | None = None
+    """Lead of a score with which a candidate replaces the choice of the library that offers it; see
+    ``dataset.own_choice``."""
     source: str | None = None
     """Whose times these are, where others published them."""
     training_rows: int | None = None

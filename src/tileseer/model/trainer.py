@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core import documents
-from tileseer.dataset import efficiency
+from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
@@ -65,13 +65,16 @@ def train(
     problems = measurements.problems
     keys, groups = problems["problem_key"].to_numpy(), problems[settings.cv_group].to_numpy()
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
-    score = cross_validation.out_of_fold(data, folds, keys, settings, threads)
+    own = own_choice.of(measurements)
+    # A margin holds for models of the size that is published.
+    score = cross_validation.out_of_fold(data, folds, keys, settings if own is None else settings.whole, threads)
     booster = regression.fit(data, np.flatnonzero(data.rows.learn), settings, settings.n_estimators, threads)
     out_of_fold = cross_validation.picked(data.rows, score, keys)
     names = features.feature_set(settings.features).names
     counts = zip(names, booster.feature_importance("split").tolist(), strict=True)
+    margin = _own_margin(measurements, data.rows, score, own)
     return Trained(
-        model=model_of(measurements, hardware, settings, booster, start),
+        model=model_of(measurements, hardware, settings, booster, start, margin),
         cv=cross_validation.fold_metrics(data.rows, folds, score),
         out_of_fold=out_of_fold.merge(problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
         importances=Importances(dict(sorted(counts, key=lambda p: (-p[1], p[0])))),
@@ -127,7 +130,7 @@ def table(
 
 def model_of(
     measurements: Measurements, hardware: Hardware, settings: TrainingParameters, booster: lightgbm.Booster,
-    start: Start = None,
+    start: Start = None, own_margin: float | None = None,
 ) -> Model:  # fmt: skip
     """Trees as a model of what ran, and of what the prior knows."""
     offered = efficiency.proven(measurements)
@@ -135,8 +138,17 @@ def model_of(
         offered |= prior.knows(start, measurements.candidates)
     pool = measurements.candidates[offered].reset_index(drop=True)
     formula = start if isinstance(start, FormulaStart) else None
-    spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula})
+    spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula, "own_margin": own_margin})
     return Model(spec, trees.round_leaves(booster), pool, hardware)
+
+
+def _own_margin(measurements: Measurements, of: Rows, score: np.ndarray, own: np.ndarray | None) -> float | None:
+    """The margin of the library's own choice, of scores out of fold; None where no library chooses."""
+    if own is None:
+        return None
+    scores = np.full((len(measurements.problems), len(measurements.candidates)), -np.inf)
+    scores[of.problem, of.candidate] = score
+    return own_choice.margin(measurements, scores, own)
 
 
 def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingParameters) -> FeatureSpec:
@@ -161,6 +173,7 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
         target="relative",
         target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
         source=measurements.source,
+        library=measurements.library,
         params=settings.model_dump(mode="json"),
     )
 

@@ -27,7 +27,7 @@ class Section:
 
 SECTIONS = (
     Section("results", tabulate=(tables.metrics, tables.bounds, tables.reality)),
-    Section("choosers", figures.choosers, (tables.choosers, tables.baselines, tables.published)),
+    Section("choosers", figures.choosers, (tables.rivals, tables.choosers, tables.baselines, tables.published)),
     Section("distribution", figures.distribution),
     Section("pipelines", figures.pipelines),
     Section("wins", figures.wins),

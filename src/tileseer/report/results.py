@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from tileseer.conv.operation import VARIANTS, Operation
-from tileseer.core import documents
+from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import recording, schema
 from tileseer.gpu.hardware import Hardware
@@ -18,6 +20,12 @@ from tileseer.report.measured import Measured
 from tileseer.validation.schema import Validation
 
 ONE_DEVICE = "one report shows one device"
+RIVALS = {
+    "first_us": "cuDNN's first plan",
+    "torch_us": "PyTorch's default",
+    "torch_benchmark_us": "PyTorch's benchmark",
+}
+"""In a recording, by operation, ``rivals.parquet``: columns with the time of what others run, and what that is."""
 LIBRARY = "cudnn.csv"
 """In a recording, by operation: the times of cuDNN on the same problems."""
 PUBLISHED_IN = "pull request 6327 of the reference: an MI355X (gfx950), bf16, its own kernels and problems"
@@ -42,6 +50,8 @@ class OperationResult:
     """What its dataset shows, if one was given."""
     library_us: dict[str, float] = dataclasses.field(default_factory=dict)
     """Time of cuDNN by problem key, microseconds, where a recording has it."""
+    rivals_us: pd.DataFrame | None = None
+    """Times in microseconds of ``RIVALS`` by problem key, where a recording has them."""
 
     @property
     def label(self) -> str:
@@ -116,6 +126,7 @@ def load(
             documents.read(folder / model_files.IMPORTANCES, Importances).root,
             shown.get(validation.operation),
             _library_times(recorded, validation.operation),
+            _rivals(recorded, validation.operation),
         )
         for _, validation in reports
         for folder, manifest in [trained[validation.operation]]
@@ -151,6 +162,15 @@ def _library_times(recorded: Path | None, operation: str) -> dict[str, float]:
         return {row["problem_key"]: float(row["median_us"]) for row in rows if row["median_us"]}
     except (KeyError, ValueError) as error:
         raise UserError(f"{path}: needs the columns problem_key and median_us ({error}); fetch it again") from error
+
+
+def _rivals(recorded: Path | None, operation: str) -> pd.DataFrame | None:
+    """Times of ``RIVALS`` by problem key; None where a recording has none."""
+    if recorded is None or not (recorded / operation / "rivals.parquet").is_file():
+        return None
+    rivals, problems = (parquet.read(recorded / operation / f"{name}.parquet") for name in ("rivals", "problems"))
+    keys = problems["problem_key"].to_numpy()[rivals["problem"].to_numpy()]
+    return rivals.select(list(RIVALS)).to_pandas().set_index(pd.Index(keys, name="problem_key"))
 
 
 def _order(result: OperationResult) -> tuple[int, str]:

@@ -10,13 +10,15 @@ from tileseer.model.schema import Summary
 from tileseer.problems.foreign_problems import DEFAULTS
 from tileseer.report.figures import octaves
 from tileseer.report.measured import BY_A_COMPILER, kernels, records
-from tileseer.report.results import PUBLISHED, PUBLISHED_IN, OperationResult, Results
+from tileseer.report.results import PUBLISHED, PUBLISHED_IN, RIVALS, OperationResult, Results
 from tileseer.validation.schema import Learnt, Selectors, Stratum, Validation, WorstPick
 
 Cell = str | int | float
 Row = Mapping[str, Cell]
 """Cells by column, in the order of the columns; the first one names the row."""
 FLOOR = "noise floor, mean, %"
+SLOWER = 1.02
+"""Who takes so many times as long is slower; less is within the noise."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
 """Dimensions of a problem that a reader expects and that are not printed."""
 
@@ -301,6 +303,31 @@ def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
         }
         library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
         yield cells | library
+
+
+@together("Time of what others run over that of the pick, recorded times")
+def rivals(results: Results) -> Iterable[Row]:
+    """Against the choice of a library and of PyTorch, on the unseen problems; nothing where none was timed."""
+    for result in results.operations:
+        if result.rivals_us is None or result.measured is None:
+            continue
+        best = result.measured.shapes.set_index("problem_key")["latency_ms"]
+        for column, name in RIVALS.items():
+            theirs = result.rivals_us[column].dropna()
+            keys = [key for key, pick in result.validation.picks.items() if key in theirs.index and pick.efficiency > 0]
+            picks = [1e5 * best[key] / result.validation.picks[key].efficiency for key in keys]
+            gain = theirs[keys].to_numpy() / np.array(picks)
+            if len(gain):
+                yield {
+                    "operation": result.validation.operation,
+                    "against": name,
+                    "layers": len(gain),
+                    "geometric mean": float(np.exp(np.log(gain).mean())),
+                    "10th percentile": float(np.percentile(gain, 10)),
+                    "90th percentile": float(np.percentile(gain, 90)),
+                    "slower by 2 % or more, %": float(100 * (gain <= 1 / SLOWER).mean()),
+                    "sum of times": float(theirs[keys].sum() / sum(picks)),
+                }
 
 
 @each_operation("What the code uses, and speed")

@@ -57,6 +57,8 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         **origin.model_dump(),
         "suffix": cascade.family.header_suffix,
         "namespace": f"{origin.operation}_{origin.arch}",
+        "library": cascade.model.spec.library,
+        "own_margin": None if (margin := cascade.model.spec.own_margin) is None else literal(margin),
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,
@@ -98,21 +100,22 @@ def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
     single = {name: writer.problem(value) for name, value in moving.items() if not value.paired}
     listed = splits.listed(grown, names, fixed)
     of_lists = {split: len(row) + place for place, split in enumerate(listed)}
+    asked = sorted({feature for feature, _ in listed})
+    firsts = np.cumsum([0, *(len(words) for _, words in listed)]).tolist()
     return {
         "rows": len(row) + len(listed),
+        "list_codes": [row[names[feature]] for feature in asked],
+        "lists": [
+            (of_lists[split], asked.index(split[0]), first, split[1])
+            for split, first in zip(listed, firsts, strict=False)
+        ],
         "groups": groups,
         "feature_tables": writer.tables,
         "feature_once": writer.once,
         "feature_body": body,
         "single": sorted((row[name], text) for name, text in single.items()),
         "paired": sorted((row[name], text) for name, text in paired.items()),
-        "fixed": sorted(
-            (place, [literal(value) for value in values])
-            for place, values in (
-                *((row[name], values) for name, values in fixed.items()),
-                *((of_lists[split], values) for split, values in listed.items()),
-            )
-        ),
+        "fixed": sorted((row[name], [literal(value) for value in values]) for name, values in fixed.items()),
         "start": None if cascade.formula is None else (row[START], literal(cascade.formula.weight)),
         **_forest(grown, {feature: position for position, feature in enumerate(used)}, of_lists),
     }

@@ -17,7 +17,7 @@ from tileseer.core import documents, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
-from tileseer.dataset import efficiency
+from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset import schema as datasets
 from tileseer.dataset.measurements import Measurements
 from tileseer.families import candidates
@@ -80,7 +80,7 @@ def serve(
     )
     cost, kernels = served.figures.validation, served.kernels
     loses = (
-        "no problems were set aside to judge the served model"
+        "the full model is served, or no problems were set aside to judge it"
         if cost is None
         else (
             f"{cost.n_problems} unseen problems, served efficiency mean {cost.efficiency.served_model.mean} %, p10 "
@@ -113,6 +113,10 @@ def build(
     pool = model.pool
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
     scores = model.scores(measurements.problems, threads)
+    by_library = own_choice.of(measurements) is not None
+    if by_library:
+        offered = own_choice.offered(measurements)[:, ranking.positions(measurements, model)]
+        scores = np.where(offered, scores, -np.inf)
     runs = np.isfinite(scores)
     training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
     if not training.any():
@@ -143,7 +147,7 @@ def build(
             finalists=np.flatnonzero(chosen).tolist(),
             stages=list(served.stages),
             known_problems=known.num_rows,
-            validation=_cost(unseen, dims, scores, runs, picker, achieved) if set_aside else None,
+            validation=_cost(unseen, dims, scores, runs, picker, achieved) if set_aside and not by_library else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
         estimates=coefficients if estimates else schema.NoEstimates(),

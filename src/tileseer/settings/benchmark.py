@@ -93,6 +93,7 @@ class BenchmarkSettings(Section):
             "gfx1100": "gfx1100_7900xtx",
             "gfx1201": "gfx1201_9070xt",
             "sm_90": "sm_90_h200",
+            "sm_90_cudnn": "sm_90_h200",
         }
     )
     """The GPU product of ``config/hardware.yaml`` that stands for each arch."""

@@ -14,7 +14,7 @@ from tileseer.settings.inputs import ConfigsSettings, ProblemsSettings
 from tileseer.settings.model import ModelSettings, ServingSettings, ValidationSettings
 from tileseer.settings.section import Section, SourcePath
 
-ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?"
+ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
 """A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
 OPERATION_PATTERN = f"(?:{'|'.join(VARIANTS)})_(?:{'|'.join(DTYPES)})"
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
@@ -38,7 +38,10 @@ class Config(Section):
     hardware: SourcePath = "config/hardware.yaml"
     """Table of GPU products."""
     replays: dict[str, SourcePath] = Field(
-        {arch: f"config/recorded/{arch}" for arch in ("sm_90", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")}
+        {
+            arch: f"config/recorded/{arch}"
+            for arch in ("sm_90", "sm_90_cudnn", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")
+        }
     )
     """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
     its kernels to its times, whatever ``benchmark.device`` is."""

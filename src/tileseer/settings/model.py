@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from tileseer.settings.section import OnlySet, RelativePath, Section
 
-Features = Literal["tileseer", "compiled", "cutlass", "miopen", "reference"]
+Features = Literal["tileseer", "compiled", "cutlass", "miopen", "cudnn", "reference"]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
@@ -44,6 +44,12 @@ class TrainingParameters(Section):
     """What a fold never shares: a layer at any batch size, or one exact problem."""
     seed: Seed = 1
     """As ``model.seed``."""
+
+    @property
+    def whole(self) -> TrainingParameters:
+        """The same, with models of cross-validation as large as the published one."""
+        sizes = {"cv_estimators": self.n_estimators, "cv_rows_per_problem": self.rows_per_problem}
+        return self.model_copy(update=sizes)
 
     @property
     def prior_folder(self) -> Path | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tileseer.dataset import efficiency
+from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_kernels
 from tileseer.gpu.hardware import Hardware
@@ -20,6 +20,7 @@ FIXED_ORDER = (
     "problems, then the best on those that it cannot run, and so on; one order a dimensionality"
 )
 RANDOM = "expectation over the supported candidates of each problem"
+OWN_CHOICE = "the first candidate that runs in the order of the library that offers them"
 HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
 
 
@@ -47,6 +48,11 @@ def of(
         "fixed_order": baseline(FIXED_ORDER, np.where(first >= 0, possible[everything, first], 0.0)),
         "random_supported": baseline(RANDOM, expected),
     }
+    own = own_choice.of(scored.measurements)
+    if own is not None:
+        first = own[scored.rows]
+        reached = np.where(first == own_choice.NONE, 0.0, scored.achieved[everything, first])
+        found["own_choice"] = baseline(OWN_CHOICE, reached)
     # Of a solver that picks its own kernels, no tile is known.
     if "tile_m" in scored.measurements.candidates:
         rule = hand_rule(scored.measurements, scored.rows, hardware)

@@ -46,9 +46,6 @@ def by_layer(
     coefficients = None if formula is None else formula.coefficients
     start = trainer.start_of(measurements, used, model.hardware, settings, coefficients)
     data = trainer.table(measurements, used, model.hardware, settings, threads, start)
-    whole = settings.model_copy(
-        update={"cv_estimators": settings.n_estimators, "cv_rows_per_problem": settings.rows_per_problem}
-    )
     problems, count = measurements.problems, len(measurements.candidates)
     layers, keys = problems["layer_family"].to_numpy(), problems["problem_key"].to_numpy()
     fold = np.full(len(problems), ranking.NEVER)
@@ -58,7 +55,7 @@ def by_layer(
         if not repeat:
             fold[used.problem] = folds.of_row
         found = np.full((len(problems), count), -np.inf)
-        found[used.problem, used.candidate] = cross_validation.out_of_fold(data, folds, keys, whole, threads)
+        found[used.problem, used.candidate] = cross_validation.out_of_fold(data, folds, keys, settings.whole, threads)
         scores.append(found)
     offered = np.isfinite(scores[0])
     picked = [ranking.score(measurements, found, offered, fold).picked for found in scores]

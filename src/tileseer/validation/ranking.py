@@ -12,7 +12,7 @@ import pandas as pd
 
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.dataset import bootstrap, efficiency
+from tileseer.dataset import bootstrap, efficiency, own_choice
 from tileseer.dataset.measurements import Measurements
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
@@ -61,16 +61,24 @@ def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tup
     """Scores of a model's pool on the validation problems, and what it offers; as ``score`` takes them.
 
     Both [P, Q]; what is not scored is -inf. Measured candidates outside the pool are not offered; ``UserError`` when
-    the pool has one that was not measured.
+    the pool has one that was not measured. Where a library offers the candidates, its own choice is one of them, and
+    stands first unless the model is sure.
     """
     problems, position = measurements.problems, positions(measurements, model)
     supported = model.supported(problems)
+    own = own_choice.of(measurements)
+    if own is not None:
+        supported &= own_choice.offered(measurements)[:, position]
     held_out = (problems["split"] == "validation").to_numpy()
     problem, candidate = np.nonzero(supported & held_out[:, None])
     scores = np.full((len(problems), len(measurements.candidates)), -np.inf)
     scores[problem, position[candidate]] = model.predict(problems, problem, candidate, threads)
     offered = np.zeros(scores.shape, bool)
     offered[:, position] = supported
+    if own is not None and model.spec.own_margin is not None:
+        has = np.flatnonzero(held_out & (own != own_choice.NONE))
+        scores[has] = own_choice.kept(scores[has], own[has], model.spec.own_margin)
+        offered[has, own[has]] = True
     return scores, offered
 
 
