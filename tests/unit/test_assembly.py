@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from tileseer.benchmark import journal, receipt, run
+from tileseer.benchmark import chunk_parts, journal, receipt, run
 from tileseer.compile import build
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
@@ -19,7 +19,7 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import Problem
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import assembly, chunk_parts, schema
+from tileseer.dataset import assembly, schema
 from tileseer.devices.base import STATUSES, Times
 from tileseer.families import candidates
 from tileseer.families.ck_tile import rules as sweep
@@ -94,10 +94,10 @@ def measured(chunk, budget_s=None, batch_pairs=100):
     batch, files, pairs, _, path = chunk
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
-    missing = run.missing(batch, wanted, journal.read(path)[0])
+    missing = run.missing(wanted, batch.by.rows(journal.read(path)[0]))
     run.measure(batch, *run.rows_of(batch, missing), book, batch_pairs, budget_s)
     book.close()
-    rows = receipt.counted(journal.read(path)[0], batch.by, wanted)
+    rows = receipt.counted(batch.by.rows(journal.read(path)[0]), wanted)
     receipt.Receipt(
         **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), pairs=rows.num_rows,
         by_status=receipt.status_counts(rows), malformed_lines=0, rows_sha256=receipt.digest(rows),

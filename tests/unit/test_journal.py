@@ -172,9 +172,9 @@ def test_only_measurements_of_this_device_for_wanted_pairs_count_once():
         measurement(1, latency_ms=9.0),
         measurement(3),
     )
-    found = receipt.counted(book, DEVICE, wanted(1, 0, 2))
+    found = receipt.counted(DEVICE.rows(book), wanted(1, 0, 2))
     assert found["latency_ms"].to_pylist() == [1.125]
-    assert receipt.counted(book, DEVICE, wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
+    assert receipt.counted(DEVICE.rows(book), wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
 
 
 def test_measurements_in_the_journal_of_another_chunk_are_found(tmp_path):

@@ -121,3 +121,13 @@ def test_the_memory_does_not_depend_on_the_length_of_a_line(lines):
         f"raise SystemExit(stages_by_hand.STAGES[{words}].run())"
     )
     assert os.spawnv(os.P_WAIT, shutil.which("python"), ["python", "-c", code]) == 0
+
+
+def test_the_receipt_does_not_depend_on_the_memory(lines):
+    """A part of few kernels at a time gives what all of them at once give, also where pairs are missing."""
+    receipt, words = Path("made/receipt.json"), STAGES["benchmark"].words.format().split()
+    before = receipt.read_bytes()
+    for torn in (0, 1, len(lines) // 2, len(lines) - 1):
+        JOURNAL.write_bytes(b"".join(lines[: len(lines) - torn]))
+        assert stages_by_hand.main_of("benchmark")([*words, "--memory-mib", "1"]) == 0
+        assert receipt.read_bytes() == before

@@ -28,9 +28,10 @@ rule active:
         "../../envs/tileseer.yaml"
     resources:
         gpu=1,
+        mem_mb=1024,
     params:
         **command("active", product=product, journal=ACTIVE_JOURNAL),
     message:
         "Choose what to measure of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run()
+        run("--memory-mib {resources.mem_mb}")

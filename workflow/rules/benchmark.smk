@@ -32,9 +32,10 @@ rule benchmark:
         "../../envs/tileseer.yaml"
     resources:
         gpu=1,
+        mem_mb=1024,
     params:
         **command("benchmark", product=product, **JOURNALS),
     message:
         "Measure {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run()
+        run("--memory-mib {resources.mem_mb}")

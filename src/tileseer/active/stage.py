@@ -29,6 +29,7 @@ def choose(
     aliases: Path | None,
     modules: Sequence[Path],
     chosen: Path,
+    memory_mib: int,
 ) -> str:
     """Write the chosen pairs; what is measured goes to the session's journal, from where the chunks take it over."""
     settings, locking = session.settings, session.locking
@@ -47,9 +48,11 @@ def choose(
 
         def measure(rows: np.ndarray) -> np.ndarray:
             nonlocal measured_now
-            filled = run.fill(batch, pairs.take(rows), session.journal, book, settings.parameters.batch_pairs)
+            asked = pairs.take(rows)
+            filled = run.fill(batch, asked, session.journal, book, memory_mib, settings.parameters.batch_pairs)
             measured_now += filled.done
-            return np.asarray(filled.rows["tflops"].to_numpy())
+            measured = pa.concat_tables(journal.of_device(session.journal, batch.by, receipt.COUNTED))
+            return np.asarray(receipt.counted(measured, asked)["tflops"].to_numpy())
 
         plan = choice.Plan(settings.training_share, seed=settings.seed)
         rounds = choice.choose(pool, source.hardware, plan, measure, _formula(source))

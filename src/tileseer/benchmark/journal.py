@@ -178,6 +178,17 @@ def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
         yield [rest]
 
 
+def of_device(
+    path: Path, by: MeasuredBy, columns: Sequence[str], malformed: list[Malformed] | None = None
+) -> Iterator[pa.Table]:
+    """Some columns of what one device has measured, in one table or more; ``malformed`` gets all other lines."""
+    yield SCHEMA.empty_table().select(columns)
+    for rows, lines in batches(path):
+        if malformed is not None:
+            malformed += lines
+        yield by.rows(rows).select(columns)
+
+
 def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
     """Measurements of some lines of a journal, given as first byte and the one after the last."""
     check_header(path)

@@ -30,7 +30,7 @@ def from_neighbours(own: Path, missing: pa.Table, by: journal.MeasuredBy) -> pa.
     for path in sorted(own.parent.glob("*.csv")):
         if path != own and len(lines := of(path, kernels)):
             found.append(journal.read_lines(path, lines.tolist()))
-    return receipt.counted(pa.concat_tables(found), by, missing)
+    return receipt.counted(by.rows(pa.concat_tables(found)), missing)
 
 
 def of(path: Path, kernels: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections import Counter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -68,13 +68,12 @@ def pair_text(rows: pa.Table) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
 
 
-def counted(journal: pa.Table, by: MeasuredBy, wanted: pa.Table) -> pa.Table:
-    """The journal's rows of the wanted pairs, one a pair, in the order of ``wanted``.
+def counted(mine: pa.Table, wanted: pa.Table) -> pa.Table:
+    """The rows of the wanted pairs, one a pair, in the order of ``wanted``, among those of this device in a journal.
 
     It is the first row of the pair, but one of passing trouble only if there is no other.
     Rows of other pairs, kernels, devices or settings stay in the journal and do not count.
     """
-    mine = by.rows(journal)
     # A second try counts, wherever it stands.
     mine = pa.concat_tables([mine.filter(pc.invert(passing(mine))), mine.filter(passing(mine))])
     index = pc.index_in(pair_text(wanted), value_set=pair_text(mine).combine_chunks())
@@ -115,6 +114,27 @@ def digest(rows: pa.Table) -> str:
     return made.hexdigest()
 
 
+class Account:
+    """What a receipt says of the rows that count; they may come in parts as those of ``RowsDigest``."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self.by_status: Counter[str] = Counter()
+        self.digest = RowsDigest()
+
+    def add(self, rows: pa.Table) -> None:
+        """Add a part."""
+        self.pairs += rows.num_rows
+        self.by_status += Counter(status_counts(rows))
+        self.digest.update(rows)
+
+    def fields(self) -> dict[str, Any]:
+        """Fields of ``Receipt``."""
+        statuses = dict(sorted(self.by_status.items()))
+        return {"pairs": self.pairs, "by_status": statuses, "rows_sha256": self.digest.hexdigest()}
+
+
 def status_counts(rows: pa.Table) -> dict[str, int]:
     """Number of rows of each status, in name order."""
-    return dict(sorted(Counter(rows["status"].to_pylist()).items()))
+    found = rows["status"].combine_chunks().value_counts().to_pylist()
+    return {entry["values"]: entry["counts"] for entry in sorted(found, key=lambda entry: str(entry["values"]))}

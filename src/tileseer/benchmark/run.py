@@ -2,14 +2,16 @@
 
 import hashlib
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tileseer.benchmark import journal, journal_index, receipt
+from tileseer.benchmark import chunk_parts, journal, journal_index, receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal, MeasuredBy
 from tileseer.conv.implicit_gemm import implicit_gemm
@@ -66,19 +68,17 @@ class Batch:
         return MeasuredBy(*names, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
-def missing(batch: Batch, wanted: pa.Table, measured: pa.Table) -> pa.Table:
-    """Wanted pairs without a measurement in the journal, or with one of a throttled or contended GPU only."""
-    have = receipt.counted(measured, batch.by, wanted)
-    have = have.filter(pa.compute.invert(receipt.passing(have)))
-    return wanted.filter(pa.compute.invert(pa.compute.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+def missing(wanted: pa.Table, measured: pa.Table) -> pa.Table:
+    """Wanted pairs without a measurement by this device, or with one while it was throttled or contended only."""
+    have = receipt.counted(measured, wanted)
+    have = have.filter(pc.invert(receipt.passing(have)))
+    return wanted.filter(pc.invert(pc.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
 
 
 @dataclass(frozen=True)
 class Filled:
     """Outcome of filling a journal."""
 
-    rows: pa.Table
-    """Measurements of the wanted pairs that count."""
     malformed: int
     """Lines of the journal that are no measurements."""
     done: int
@@ -87,23 +87,35 @@ class Filled:
     """Pairs beyond the budget."""
 
 
+def parts(
+    batch: Batch, wanted: pa.Table, path: Path, memory_mib: int, malformed: list[journal.Malformed] | None = None
+) -> Iterator[tuple[pa.Table, pa.Table]]:
+    """Yield wanted pairs and what the journal at ``path`` has of them, as many at a time as fit into the memory."""
+    measured = journal.of_device(path, batch.by, receipt.COUNTED, malformed)
+    most = chunk_parts.pairs_at_once(memory_mib, chunk_parts.ROW_BYTES)
+    return chunk_parts.parts(wanted, measured, most, path.parent)
+
+
 def fill(
-    batch: Batch, wanted: pa.Table, path: Path, book: Journal, batch_pairs: int, budget_s: float | None = None
-) -> Filled:
+    batch: Batch, wanted: pa.Table, path: Path, book: Journal, memory_mib: int, batch_pairs: int,
+    budget_s: float | None = None,
+) -> Filled:  # fmt: skip
     """Take over from other journals, or measure, the wanted pairs that the journal at ``path`` lacks.
 
     It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
     """
-    measured, malformed = journal.read(path)
-    todo, done = missing(batch, wanted, measured), 0
-    if todo.num_rows:
-        adopted = journal_index.from_neighbours(path, todo, batch.by)
-        book.append(adopted)
-        todo = missing(batch, todo, adopted)
-        done = measure(batch, *rows_of(batch, todo), book, batch_pairs, budget_s)
-        measured, malformed = journal.read(path)
-    rows = receipt.counted(measured, batch.by, wanted)
-    return Filled(rows, len(malformed), done, todo.num_rows - done)
+    malformed: list[journal.Malformed] = []
+    lacking = []
+    for pairs, measured in parts(batch, wanted, path, memory_mib, malformed):
+        todo = missing(pairs, measured)
+        if todo.num_rows:
+            adopted = journal_index.from_neighbours(path, todo, batch.by)
+            book.append(adopted)
+            todo = missing(todo, adopted)
+        lacking.append(todo.select(receipt.IDENTITY))
+    left = pa.concat_tables(lacking)
+    done = measure(batch, *rows_of(batch, left), book, batch_pairs, budget_s) if left.num_rows else 0
+    return Filled(len(malformed), done, left.num_rows - done)
 
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -130,11 +142,14 @@ def interleaved(problem: np.ndarray, candidate: np.ndarray, seed: int) -> np.nda
 
 def positions(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """(problem row, candidate row) of pairs, in their order, int32 [n] each."""
-    problem = pd.Index(problems["problem_key"]).get_indexer(pairs["problem_key"].to_pandas())
-    keys = pd.MultiIndex.from_frame(candidates[["kernel_id", "split_k"]])
-    wanted = pairs.select(["kernel_id", "split_k"]).to_pandas().astype({"kernel_id": str, "split_k": "int64"})
-    candidate = keys.get_indexer(pd.MultiIndex.from_frame(wanted))
-    return problem.astype(np.int32), candidate.astype(np.int32)
+    keys = pa.array(problems["problem_key"], pa.string())
+    names = [pa.array(candidates[name].astype(str), pa.string()) for name in ("kernel_id", "split_k")]
+    asked = [pairs[name].cast(pa.string()) for name in ("kernel_id", "split_k")]
+    problem = pc.index_in(pairs["problem_key"].cast(pa.string()), value_set=keys)
+    candidate = pc.index_in(
+        pc.binary_join_element_wise(*asked, "/"), value_set=pc.binary_join_element_wise(*names, "/")
+    )
+    return problem.to_numpy(), candidate.to_numpy()
 
 
 def measure(

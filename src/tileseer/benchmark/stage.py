@@ -28,8 +28,12 @@ def measure(
     shares: int,
     second_journal: Path,
     receipt_path: Path,
+    memory_mib: int,
 ) -> str:
-    """Measure the missing pairs of one chunk, with its share of the budget; the message about it."""
+    """Measure the missing pairs of one chunk, with its share of the budget; the message about it.
+
+    The memory does not grow with the journal. Where some pairs are repeated, it grows with the chunk's pairs.
+    """
     settings, locking, parameters = session.settings, session.locking, session.settings.parameters
     built, problem_table, pairs = parquet.read(build), parquet.read(problems), parquet.read(support)
     pairs = pairs.filter(alias_table.own(pairs, alias_table.read(aliases)))
@@ -45,27 +49,30 @@ def measure(
         batch = run.Batch(session.arch, direction, settings.seed, device, problem_table.to_pandas(), kernels)
         share = repeats.share(device, parameters)
         first_s = None if budget_s is None else budget_s * (1 - share)
-        found = run.fill(batch, wanted, session.journal, book, parameters.batch_pairs, first_s)
+        found = run.fill(batch, wanted, session.journal, book, memory_mib, parameters.batch_pairs, first_s)
         seconds = time.monotonic() - begin
+    account, first = receipt.Account(), repeats.NOTHING.select(receipt.COUNTED)
+    for pairs_of_part, measured in run.parts(batch, wanted, session.journal, memory_mib):
+        rows = receipt.counted(measured, pairs_of_part)
+        account.add(rows)
+        first = pa.concat_tables([first, rows]) if share else first
     second = repeats.NOTHING
     if share:
         begin = time.monotonic()
         rest_s = None if budget_s is None else budget_s * share
-        second = repeat(session, source, batch, found.rows, second_journal, rest_s)
+        second = repeat(session, source, batch, first, second_journal, rest_s)
         seconds += time.monotonic() - begin
     made = receipt.Receipt(
         **batch.by._asdict(),
         operation=str(session.operation),
         chunk=chunk,
         journal=session.journal.as_posix(),
-        pairs=found.rows.num_rows,
-        by_status=receipt.status_counts(found.rows),
+        **account.fields(),
         malformed_lines=found.malformed,
-        rows_sha256=receipt.digest(found.rows),
-        skipped=wanted.num_rows - found.rows.num_rows,
+        skipped=wanted.num_rows - account.pairs,
         again=second.num_rows,
         again_sha256=receipt.digest(second) if second.num_rows else "",
-        differences=repeats.differences(found.rows, second, parameters, settings.seed),
+        differences=repeats.differences(first, second, parameters, settings.seed),
     )
     made.write(receipt_path)
     told = (

@@ -14,14 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.benchmark import chosen_pairs, repeats
+from tileseer.benchmark import chosen_pairs, chunk_parts, repeats
 from tileseer.benchmark import journal as journals
 from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest, pair_text
 from tileseer.compile import aliases
 from tileseer.core import parquet
 from tileseer.core.atomic import naming, write_text
 from tileseer.core.errors import UserError
-from tileseer.dataset import chunk_parts
 from tileseer.dataset.dataset_rows import ROW_GROUP, Rows
 from tileseer.dataset.provenance import BetweenRuns, DatasetProvenance
 from tileseer.dataset.schema import SCHEMA
@@ -31,7 +30,7 @@ WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
 BEYOND_BUDGET = "beyond the budget"
 REPEATED = "pairs of the same jobs, drawn at random and measured again by another worker"
 _MEASURED = ("latency_ms", "tflops", "non_zero", "samples", "latency_cv", "sentinel")
-_COLUMNS = (*COUNTED, "sentinel", *journals.MeasuredBy._fields)
+_COLUMNS = (*COUNTED, "sentinel")
 _SKIPPED = -2
 
 
@@ -103,10 +102,7 @@ class _Vouched:
 
     def journal(self, quarantine: list[journals.Malformed]) -> Iterator[pa.Table]:
         """Yield the rows of the journal in at least one table; malformed lines are added to ``quarantine``."""
-        yield journals.SCHEMA.empty_table().select(_COLUMNS)
-        for rows, malformed in journals.batches(Path(self.receipt.journal)):
-            quarantine += malformed
-            yield rows.select(_COLUMNS)
+        return journals.of_device(Path(self.receipt.journal), self.receipt.measured_by, _COLUMNS, quarantine)
 
     def repeated(self, rows: pa.Table) -> pa.Table:
         """Repeat measurements of ``rows``."""
@@ -142,7 +138,7 @@ def _lent(chunks: Sequence[_Vouched], known: pa.Table) -> pa.Table:
         rows = pa.concat_tables(one.journal([]))
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
         pairs = parquet.read(one.chunk.support)
-        rows = counted(rows, one.receipt.measured_by, pairs.filter(support_table.supported(pairs)))
+        rows = counted(rows, pairs.filter(support_table.supported(pairs)))
         found.append(repeats.combined(rows, one.repeated(rows)))
     return pa.concat_tables(found)
 
@@ -185,7 +181,7 @@ def _results(measured: pa.Table, pairs: pa.Table, wanted: _Wanted, vouched: _Vou
     """Measured columns of each of ``pairs``; nulls for those that are not supported."""
     supported = support_table.supported(pairs)
     sent = pairs.filter(supported)
-    rows = counted(measured, vouched.receipt.measured_by, sent.filter(aliases.own(sent, wanted.known)))
+    rows = counted(measured, sent.filter(aliases.own(sent, wanted.known)))
     rows = pa.concat_tables([vouched.add(rows), wanted.lent])
     found = pc.index_in(pair_text(aliases.as_measured(sent, wanted.known)), value_set=pair_text(rows).combine_chunks())
     index = np.full(pairs.num_rows, -1, np.int64)

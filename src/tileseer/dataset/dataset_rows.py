@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.dataset.chunk_parts import Spill
+from tileseer.benchmark.chunk_parts import Spill
 from tileseer.dataset.schema import BUILD, NAME, PROBLEM, SCHEMA
 
 ROW_GROUP = 1 << 20

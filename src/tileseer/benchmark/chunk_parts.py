@@ -16,11 +16,13 @@ BASE_MIB = 256
 """Python, its libraries, and what there is of every chunk."""
 PAIR_BYTES = 2048
 """Memory of a pair while its part is put together; benchmarks/scale.py has measured 1.7 KB."""
+ROW_BYTES = 4096
+"""Memory of a pair that is taken over from another journal; benchmarks/benchmark_stage.py has measured 2.6 KB."""
 
 
-def pairs_at_once(memory_mib: int) -> int:
-    """Pairs of a part with which the dataset stage takes at most ``memory_mib``."""
-    return max(1, ((memory_mib - BASE_MIB) << 20) // PAIR_BYTES)
+def pairs_at_once(memory_mib: int, pair_bytes: int = PAIR_BYTES) -> int:
+    """Pairs of a part with which a stage takes at most ``memory_mib``."""
+    return max(1, ((memory_mib - BASE_MIB) << 20) // pair_bytes)
 
 
 class Spill:
