@@ -103,8 +103,8 @@ $(READY_DEV): $(READY) envs/requirements-dev.lock
 RESOLVE = uv pip compile pyproject.toml - --universal --python-version 3.11 --generate-hashes --no-annotate \
     --custom-compile-command "make lock" --quiet
 lock:
-	echo setuptools | $(RESOLVE) --extra workflow --extra gpu --extra dev -o envs/requirements-dev.lock
-	echo setuptools | $(RESOLVE) --extra workflow --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
+	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
 # Write what is generated: the JSON schemas and the tables of docs/configuration.md and docs/features.md.
 schema: $(READY_DEV)

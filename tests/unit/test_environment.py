@@ -81,7 +81,7 @@ IMPORT_NAMES = {
 }
 """Packages that are imported under another name; the others have - for _."""
 # What a subcommand needs beyond the core: the extra that brings it.
-EXTRA_OF_COMMAND = {"crawl": "crawl"}
+EXTRA_OF_COMMAND = {"crawl": "crawl", "verify": "emulate"}
 # Taken where it is installed; without it model.trees does the same.
 OPTIONAL = {"lightgbm"}
 

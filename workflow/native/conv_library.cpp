@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
-// The driver's exported functions. Compile with one of TILESEER_CUDA, TILESEER_HIP and TILESEER_HOST defined.
+// The driver's exported functions. Compile with one of TILESEER_CUDA, TILESEER_HIP, TILESEER_HOST and TILESEER_EMULATED.
 #ifndef TILESEER_SOURCES
 #define TILESEER_SOURCES "unknown"
 #endif
 
 #if defined(TILESEER_HOST)
 #include "host_runtime.hpp"
+namespace tileseer {
+using Runtime = HostRuntime;
+}
+#elif defined(TILESEER_EMULATED)
+#include "emulated_runtime.hpp"
+namespace tileseer {
+using Runtime = EmulatedRuntime;
+}
 #else
 #include "gpu_runtime.hpp"
 #endif

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: MIT
 // A stand-in for the HIP runtime on machines without a GPU. Load it before a library whose host code is to run: argument
-// checks, grids and workspaces need an answer from the runtime, but no device. Memory is the host's, launches are counted
-// and not run, every call succeeds. No result computed through it means anything.
+// checks, grids and workspaces need an answer from the runtime, but no device. Memory is the host's, launches are counted,
+// every call succeeds. Launches run where an executor is installed (tileseer.devices.emulated); without one no result
+// computed through it means anything.
+#include "emulated_device.hpp"
+
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include <hip/hip_runtime.h>
 
@@ -13,20 +18,62 @@ long launches   = 0;
 dim3 last_grid  = {0, 0, 0};
 dim3 last_block = {0, 0, 0};
 
+// What the compiler puts into a library beside its device code.
+struct FatBinary
+{
+    unsigned int magic;
+    unsigned int version;
+    const void* bundle;
+    void* unused;
+};
+
+struct Function
+{
+    std::string name;
+    const void* bundle;
+};
+
+std::map<const void*, Function>& functions()
+{
+    static std::map<const void*, Function> registered;
+    return registered;
+}
+
+tileseer::EmulatedDevice device{};
+std::string fault;
+
 } // namespace
 
+namespace tileseer {
+
+const EmulatedDevice& emulated_device() { return device; }
+
+std::string take_emulated_fault()
+{
+    std::string taken;
+    taken.swap(fault);
+    return taken;
+}
+
+} // namespace tileseer
+
 extern "C" {
+
+void tileseer_emulated_install(const tileseer::EmulatedDevice* installed) { device = *installed; }
 
 // Host code that was compiled alone, with -fuse-cuid=none, looks for its device code under this name.
 char __hip_fatbin[64];
 
-void** __hipRegisterFatBinary(const void*)
+void** __hipRegisterFatBinary(const void* binary)
 {
-    static void* handle = nullptr;
-    return &handle;
+    return new void*(const_cast<void*>(static_cast<const FatBinary*>(binary)->bundle));
 }
-void __hipRegisterFunction(void**, const void*, char*, const char*, unsigned int, void*, void*, void*, void*, int*) {}
-void __hipUnregisterFatBinary(void**) {}
+void __hipRegisterFunction(void** handle, const void* host, char*, const char* name, unsigned int, void*, void*, void*,
+                           void*, int*)
+{
+    functions()[host] = {name, *handle};
+}
+void __hipUnregisterFatBinary(void** handle) { delete handle; }
 
 // What was launched last, and how often.
 long tileseer_stand_in_launches() { return launches; }
@@ -64,7 +111,14 @@ hipError_t hipFree(void* address)
     return hipSuccess;
 }
 
-hipError_t hipMemsetAsync(void*, int, size_t, hipStream_t) { return hipSuccess; }
+hipError_t hipMemsetAsync(void* address, int byte, size_t bytes, hipStream_t)
+{
+    if(device.launch != nullptr)
+    {
+        std::memset(address, byte, bytes);
+    }
+    return hipSuccess;
+}
 hipError_t hipMemcpy(void* to, const void* from, size_t bytes, hipMemcpyKind)
 {
     std::memcpy(to, from, bytes);
@@ -102,11 +156,22 @@ hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, hi
     return hipSuccess;
 }
 
-hipError_t hipLaunchKernel(const void*, dim3 grid, dim3 block, void**, size_t, hipStream_t)
+hipError_t hipLaunchKernel(const void* host, dim3 grid, dim3 block, void** arguments, size_t shared, hipStream_t)
 {
     last_grid  = grid;
     last_block = block;
     ++launches;
+    // As on a GPU, what goes wrong is told at the next synchronization, and nothing runs after it.
+    if(device.launch != nullptr && fault.empty())
+    {
+        const Function& function      = functions()[host];
+        const unsigned int sizes[6]   = {grid.x, grid.y, grid.z, block.x, block.y, block.z};
+        char why[tileseer::why_bytes] = "";
+        if(device.launch(function.name.c_str(), function.bundle, sizes, shared, arguments, why) != 0)
+        {
+            fault = why;
+        }
+    }
     return hipSuccess;
 }
 

@@ -32,7 +32,7 @@ extern "C" inline double* tileseer_host_hot_until()
 
 namespace tileseer {
 
-class Runtime
+class HostRuntime
 {
     public:
     static constexpr const char* backend = "host";

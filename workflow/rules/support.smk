@@ -4,6 +4,7 @@
 LIBRARY = SETTINGS.support.source == "library"
 BUNDLE = "results/headers/{arch}/{operation}/{chunk}.tar"
 DIFFERENT = "results/support/{arch}/{operation}/{chunk}.disagreements.parquet"
+STAND_IN = [source(f"workflow/native/{name}") for name in ("hip_stand_in.cpp", "emulated_device.hpp")]
 
 
 rule support:
@@ -12,7 +13,7 @@ rule support:
             "support",
             ["support", *(COMPILING if LIBRARY else [])],
             HARDWARE,
-            [source("workflow/native/hip_stand_in.cpp")] if LIBRARY else [],
+            STAND_IN if LIBRARY else [],
             toolchain=TOOLCHAIN if LIBRARY else "",
         ),
         **({"headers": BUNDLE} if LIBRARY else {}),

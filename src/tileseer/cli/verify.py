@@ -1,18 +1,26 @@
 """``tileseer verify``: check that files are intact, and that kernels of a library compute correctly."""
 
 import argparse
+import hashlib
+import importlib.util
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
+from tileseer.core.places import find
+from tileseer.core.progress import Progress
+from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.families.registry import of_arch
 
 EXAMPLES = (
     "tileseer verify results",
     "tileseer verify results/models/gfx950",
     "tileseer verify results/datasets/gfx950/forward_bf16.parquet --json",
     "tileseer verify config/recorded/sm_90",
+    "tileseer verify kernels.txt --emulate --arch gfx942 --sample 8",
     "tileseer verify kernels.so --driver driver.so --variant bwd_weight --problem N=1,C=16,K=16,Hi=9,Wi=9,Y=3,X=3",
 )
 LIBRARIES = (".so", ".hsaco")
@@ -24,12 +32,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "path", type=Path, metavar="PATH",
-        help="model directory, dataset, recording, folder of results, sealed file, or a library of kernels",
+        help="model directory, dataset, recording, folder of results, sealed file, library or list of kernels",
     )  # fmt: skip
     options.add_tables(parser)
     parser.add_argument(
         "--driver", type=Path, help="measuring driver, for a library of kernels: runs them on its device"
     )
+    parser.add_argument(
+        "--emulate", action="store_true",
+        help="PATH is a list of kernel names: compile them and execute their machine code on the CPU",
+    )  # fmt: skip
+    parser.add_argument("--arch", default="gfx950", help="with --emulate: GPU target (default: gfx950)")
+    parser.add_argument("--sample", type=options.positive, metavar="N", help="with --emulate: N kernels of the list")
+    parser.add_argument("--jobs", type=options.positive, default=1, help="with --emulate: processes (default: 1)")
     parser.add_argument("--split-k", type=options.positive, default=1, help="of a library's kernels (default: 1)")
     options.add_problem(parser)
     parser.epilog = (
@@ -41,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a line a check; return 1 if one failed."""
+    if args.emulate:
+        return _emulated(args)
     device, found = (_kernels if args.path.suffix in LIBRARIES else _files)(args)
     wrong = sum(not ok for ok, _, _ in found)
     lines = [f"{'ok  ' if ok else 'FAIL'}  {subject}: {record['said']}" for ok, subject, record in found]
@@ -56,6 +73,55 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     from tileseer.client import verification
 
     return None, [(check.ok, check.subject, asdict(check)) for check in verification.check(args.path, args.config)]
+
+
+def _emulated(args: argparse.Namespace) -> int:
+    """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
+    if importlib.util.find_spec("tinygrad") is None:
+        raise UserError(
+            "--emulate: tinygrad, which decodes instructions, is not installed; pip install 'tileseer[emulate]'"
+        )
+    from tileseer.client import emulation
+    from tileseer.compile import native
+
+    try:
+        names = [line.strip() for line in args.path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{args.path}: no list of kernel names: {error}; write one name a line") from error
+    if not names:
+        raise UserError(f"{args.path}: the list is empty; write one kernel name a line")
+    if args.sample:
+        # By the hash of the name: more kernels are the same ones and others.
+        names = sorted(sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[: args.sample])
+    kernels = [_executable(name, args.arch) for name in names]
+    workshop = emulation.Workshop(
+        args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
+        {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}},
+    )  # fmt: skip
+    found = []
+    with Progress("emulate", len(kernels), "kernels") as progress:
+        begin = time.monotonic()
+        for verdict in emulation.verdicts(workshop, kernels, args.jobs):
+            found.append(verdict)
+            now = time.monotonic()
+            progress.add(1, now - begin, int(verdict.status != "ok"))
+            begin = now
+    failed = sum(verdict.status not in ("ok", "unsupported") for verdict in found)
+    lines = [
+        f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions"
+        + (f"; {v.said}" if v.said else "")
+        for v in found
+    ]
+    content = {"device": f"emulated {args.arch}", "checks": [asdict(v) for v in found], "failed": failed}
+    lines.append(f"{len(found)} kernels executed on an emulated {args.arch}, {failed} failed")
+    return options.answer(args, content, lines, failed > 0)
+
+
+def _executable(name: str, arch: str) -> GemmKernel:
+    kernel = of_arch(arch).part("kernel").parse(name)
+    if not isinstance(kernel, GemmKernel):
+        raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
+    return kernel
 
 
 def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:

@@ -131,6 +131,18 @@ class Libraries(Builder):
             raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
         return content
 
+    def emulated_driver(self) -> bytes:
+        """The driver of the emulated GPU, with the stand-in for the HIP runtime; made once for its sources."""
+        key = caches.key(_DRIVER_FORMAT, self.compiler.version, "emulated", native.sources_digest(self.native))
+        return self.cache.made_once(key, self._emulated_driver)
+
+    def _emulated_driver(self) -> bytes:
+        with compiler.workspace({}) as folder:
+            sources = [self.native / name for name in (native.DRIVER_SOURCE, native.STAND_IN_SOURCE)]
+            output = folder / "driver.so"
+            native.build(native.command("emulated", str(self.compiler.path), "", sources, output, self.native))
+            return output.read_bytes()
+
     def module(self, units: Sequence[CompileUnit]) -> bytes:
         """A module with the kernels of units that are known to compile; one without kernels is empty."""
         if not units:

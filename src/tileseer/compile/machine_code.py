@@ -1,27 +1,23 @@
 """Compiled code as files hold it: code objects of AMD GPUs, cubins of NVIDIA GPUs, whole and damaged ELF files.
 
-An AMDGPU code object has a NT_AMDGPU_METADATA note, MessagePack with one map a kernel, as the LLVM user guide for the
-AMDGPU backend describes it (code object V3 and later). A symbol of a kernel's name bounds its code.
+A symbol of a kernel's name bounds its code in a code object of AMD (``gpu.code_object``).
 """
 
 import hashlib
-import io
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgpack
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import NoteSection, SymbolTableSection
+from elftools.elf.sections import SymbolTableSection
 
 from tileseer.compile.base import INSTRUCTIONS, Resources
+from tileseer.gpu import code_object
+from tileseer.gpu.code_object import open_elf
 
-METADATA_NOTE = 32
-"""``NT_AMDGPU_METADATA``."""
 _DESCRIPTOR_BYTES = 64
 _ENTRY_OFFSET = slice(16, 24)
 """In a kernel descriptor: where the code begins, relative to the descriptor. It says where, not what."""
@@ -55,18 +51,6 @@ class Code:
     """16 hex digits of what is executed, without where it lies."""
 
 
-@contextmanager
-def open_elf(content: bytes, what: str) -> Iterator[ELFFile]:
-    """Yield an ELF file to read; whatever fails in the block is a ``ValueError`` that says that it is no ``what``.
-
-    What pyelftools raises for a damaged file is whatever its parser stumbles over.
-    """
-    try:
-        yield ELFFile(io.BytesIO(content))
-    except Exception as error:
-        raise ValueError(f"this is no {what}: {error!r}") from error
-
-
 def fault(content: bytes, names: Sequence[str] = ()) -> str:
     """Why ``content`` is no whole ELF file that holds all ``names``; empty if it is one."""
     if not content:
@@ -86,13 +70,8 @@ def fault(content: bytes, names: Sequence[str] = ()) -> str:
 def amd_kernels(content: bytes) -> dict[str, Code]:
     """Kernels of a code object by symbol; ``ValueError`` if ``content`` is none."""
     with open_elf(content, "AMDGPU code object") as elf:
-        symbols = {
-            symbol.name: (symbol["st_value"], symbol["st_size"])
-            for section in elf.iter_sections()
-            if isinstance(section, SymbolTableSection)
-            for symbol in section.iter_symbols()
-        }
-        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in _metadata(elf)}
+        symbols = code_object.symbols(elf)
+        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in code_object.metadata(elf)}
 
 
 def instruction_mixes(assembly: str) -> dict[str, dict[str, int]]:
@@ -154,28 +133,10 @@ def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
     raise ValueError(f"the object file has no symbol {symbol}")
 
 
-def _metadata(elf: ELFFile) -> list[dict[str, Any]]:
-    for section in elf.iter_sections():
-        if isinstance(section, NoteSection):
-            for note in section.iter_notes():
-                if note["n_name"] == "AMDGPU" and note["n_type"] in (METADATA_NOTE, "NT_AMDGPU_METADATA"):
-                    payload = note["n_descdata"] if "n_descdata" in note else note["n_desc"]
-                    return msgpack.unpackb(payload)["amdhsa.kernels"]
-    raise KeyError("NT_AMDGPU_METADATA")
-
-
-def _bytes_at(elf: ELFFile, address: int, size: int) -> bytes:
-    for section in elf.iter_sections():
-        start = section["sh_addr"]
-        if section["sh_type"] == "SHT_PROGBITS" and start <= address < start + section["sh_size"]:
-            return section.data()[address - start : address - start + size]
-    raise KeyError(f"address {address:#x}")
-
-
 def _amd_kernel(row: dict[str, Any], elf: ELFFile, symbols: dict[str, tuple[int, int]]) -> Code:
     address, size = symbols[row[".name"]]
-    code = _bytes_at(elf, address, size)
-    descriptor = bytearray(_bytes_at(elf, symbols[row[".symbol"]][0], _DESCRIPTOR_BYTES))
+    code = code_object.bytes_at(elf, address, size)
+    descriptor = bytearray(code_object.bytes_at(elf, symbols[row[".symbol"]][0], _DESCRIPTOR_BYTES))
     descriptor[_ENTRY_OFFSET] = bytes(8)
     agprs = row.get(".agpr_count", 0)
     resources = Resources(

@@ -9,6 +9,7 @@ from tileseer.core.errors import UserError
 
 SOURCES = Path("workflow/native")
 DRIVER_SOURCE = "conv_library.cpp"
+STAND_IN_SOURCE = "hip_stand_in.cpp"
 
 
 def command(
@@ -22,6 +23,7 @@ def command(
         "cuda": ["-x", "cu", f"-arch={arch}", "-cudart", "shared", "-Xcompiler", "-fPIC"],
         "hip": ["-x", "hip", f"--offload-arch={arch}", "-fPIC"],
         "host": ["-fPIC"],
+        "emulated": ["-x", "hip", "--cuda-host-only", "-D__HIP_PLATFORM_AMD__", "-fPIC"],
     }
     return [compiler, *common, *language[backend], "-shared", *map(str, sources), "-o", str(output)]
 

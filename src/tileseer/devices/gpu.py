@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tileseer.core.errors import UserError
 from tileseer.devices.base import STATUSES, Times
 from tileseer.devices.harness.details import Details, provenance
 from tileseer.devices.harness.supervisor import (
@@ -71,6 +72,10 @@ class GpuDevice:
         self.largest_batch = self.timing.sentinel_every
         self.order_seed: int | None = self.seed
         self._told = self.supervisor.device()
+        if self._told["backend"] == "emulated":
+            raise UserError(
+                f"{self.driver}: an emulated GPU has no times; check kernels with `tileseer verify --emulate`"
+            )
         parameters = self.timing.model_dump()
         timed = {name: parameters.pop(name) for name in TIMED}
         method = {"timing": timed, "seed": self.seed, **parameters}

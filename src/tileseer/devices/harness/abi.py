@@ -114,6 +114,11 @@ class Library:
         if found != ABI_VERSION:
             raise OSError(f"{path}: the library has version {found} of the interface, not {ABI_VERSION}")
 
+    @property
+    def handle(self) -> ctypes.CDLL:
+        """The loaded library, for functions beyond the interface."""
+        return self._library
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
 

@@ -17,7 +17,7 @@ ANSWER_S = 60.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result for one kernel; ``status`` is one of ``devices.base.STATUSES``."""
+    """Result for one kernel; ``status`` is one of ``devices.base.STATUSES``, or ``race`` on an emulated GPU."""
 
     kernel: str
     status: str

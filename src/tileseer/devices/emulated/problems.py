@@ -1,0 +1,50 @@
+"""Tiny convolutions that reach the corners of a kernel: every tail of its loop, partial tiles, every kind of filter."""
+
+from typing import Any
+
+from tileseer.conv.problem import Problem
+from tileseer.families.gemm_kernel import GemmKernel
+
+STEPS = (1, 2, 3, 4, 5, 8)
+"""Steps of the main loop along k: no loop at all, one of each tail, several rounds."""
+SPLIT_K = 2
+
+
+def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
+    """Problems with their split-K, among them some that the kernel refuses."""
+    vector = max(kernel.vectors)
+    common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
+    filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    shapes = [
+        *(_along_k(kernel, steps) for steps in STEPS),
+        common | filtered,
+        common | {"Y": 3, "X": 3, "Hi": 9, "Wi": 7},
+        common | filtered | {"stride_h": 2, "stride_w": 2, "Hi": 9, "Wi": 7},
+        common | filtered | {"dilation_h": 2, "dilation_w": 2, "pad_h": 2, "pad_w": 2},
+        common | {"Y": 2, "X": 3, "Hi": 11, "Wi": 11, "C": 3 * vector, "K": 9 * vector, "N": 2},
+        common | {"C": vector, "K": vector},
+        common | filtered | {"G": 2, "C": 2 * vector, "K": 4 * vector, "N": 2},
+        common | filtered | {"G": 4, "C": 4 * vector, "K": 4 * vector},
+        common | {"G": 4, "C": 64, "K": 64},
+    ]
+    if kernel.ndim == 3:
+        deep = {"Di": 4, "Z": 3, "pad_d": 1}
+        shapes = [
+            *shapes[: len(STEPS)], common | filtered | deep,
+            common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
+            common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2}, common | {"G": 2, "Di": 3, "Z": 3, "pad_d": 1},
+            common | {"Di": 2, "C": vector, "K": vector},
+        ]  # fmt: skip
+    problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
+    split = [problems[STEPS.index(4)], problems[len(STEPS)]]
+    return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]
+
+
+def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
+    """A 1x1 convolution whose implicit GEMM is so many steps deep."""
+    depth = steps * kernel.tile_k
+    if kernel.variant == "bwd_weight":
+        pixels = {"Di": 2, "Hi": 4} if kernel.ndim == 3 else {"Hi": 8}
+        return {"N": 1, "C": 64, "K": 64, "Wi": depth // 8, **pixels}
+    channels = {"C": depth, "K": 64} if kernel.variant == "forward" else {"C": 64, "K": depth}
+    return {"N": 1, "Hi": 5, "Wi": 5, **channels, **({"Di": 2} if kernel.ndim == 3 else {})}

@@ -1,0 +1,154 @@
+"""Change one instruction of a compiled kernel at a time, and see whether its execution tells.
+
+    mutations.py DRIVER MODULE PROBLEMS COUNT
+
+PROBLEMS is JSON: for each kernel of the module a list of the 21 numbers of ``ConvProblemC``. For each kernel COUNT
+mutations of each kind are drawn among the instructions that were executed. The answer is JSON, one line a mutation.
+A mutation is found if a result is wrong, or a fault, in one of the orders that ``tileseer verify --emulate`` runs. One
+that is not found is executed in more orders: ``missed`` if that changes any result, else ``no_effect``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import sys
+
+from tinygrad.runtime.autogen.amd.cdna import ins
+
+from tileseer.devices.emulated.executor import Executor
+from tileseer.devices.emulated.faults import EmulationFault
+from tileseer.devices.harness import abi
+from tileseer.devices.harness.supervisor import launch_options
+from tileseer.devices.harness.worker import EMULATED_ORDERS
+from tileseer.settings.benchmark import Timing
+
+MORE_ORDERS = 12
+NOP = (0xBF800000).to_bytes(4, "little")
+
+
+def changed(inst, **fields):
+    """Bytes of an instruction with some fields of its encoding replaced."""
+    raw = inst._raw
+    for name, value in fields.items():
+        field = dict(type(inst)._fields)[name]
+        raw = raw & ~(field.mask << field.lo) | (value & field.mask) << field.lo
+    return raw.to_bytes(inst.size(), "little")
+
+
+def field(inst, name):
+    place = dict(type(inst)._fields)[name]
+    return inst._raw >> place.lo & place.mask
+
+
+def mutants(inst):
+    """Kind and new bytes of each way to spoil an instruction."""
+    name, form = inst.op.name, type(inst).__name__
+    if name == "S_BARRIER":
+        yield "barrier removed", NOP
+    if name == "S_WAITCNT":
+        yield "wait removed", NOP
+    if name in ("S_CBRANCH_SCC0", "S_CBRANCH_SCC1"):
+        other = ins.SOPPOp.S_CBRANCH_SCC1 if name.endswith("0") else ins.SOPPOp.S_CBRANCH_SCC0
+        yield "other branch taken", changed(inst, op=other.value)
+    if form == "SOPC" and name.startswith("S_CMP") and 128 <= field(inst, "ssrc1") < 192:
+        yield "loop bound off by one", changed(inst, ssrc1=field(inst, "ssrc1") + 1)
+    if name.startswith("S_CMPK"):
+        yield "loop bound off by one", changed(inst, simm16=field(inst, "simm16") + 1)
+    if form == "DS" and ("READ" in name or "WRITE" in name):
+        yield "LDS offset", changed(inst, offset0=field(inst, "offset0") ^ 0x10)
+    if name.startswith("V_MFMA"):
+        yield "operands swapped", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+    if form == "VOP3" and name.startswith(("V_CNDMASK", "V_PERM", "V_LSHL_ADD_U32", "V_LSHL_OR")):
+        yield "operands swapped", changed(inst, src0=field(inst, "src1"), src1=field(inst, "src0"))
+    if form == "MUBUF":
+        yield "address off by 16", changed(inst, offset=field(inst, "offset") + 16)
+
+
+class Runs:
+    """One kernel's problems, executed as the program stands."""
+
+    def __init__(self, library, executor, index, problems):
+        self.library, self.executor, self.index, self.problems = library, executor, index, problems
+        self.options = abi.Options(**launch_options(Timing()))
+
+    def result(self, problem, order):
+        self.executor.seed = order
+        check = abi.Check()
+        code = self.library.verify(
+            self.index, ctypes.byref(abi.Problem(*problem)), ctypes.byref(self.options), ctypes.byref(check)
+        )
+        if code != abi.OK:
+            return "fault", self.library.error()[:120]
+        kept = (check.relative_error, check.worst, check.non_zero, check.not_finite)
+        return ("wrong" if check.wrong else "ok"), kept
+
+    def verdict(self, right):
+        """(found|missed|no_effect, how it was found)."""
+        for number, problem in enumerate(self.problems):
+            results = [self.result(problem, order) for order in range(EMULATED_ORDERS)]
+            statuses = [status for status, _ in results]
+            if set(statuses) != {"ok"}:
+                how = "race" if "ok" in statuses else statuses[0]
+                return "found", f"{how} in problem {number}"
+        for number, problem in enumerate(self.problems):
+            for order in range(EMULATED_ORDERS + MORE_ORDERS):
+                if self.result(problem, order) != ("ok", right[number]):
+                    return "missed", f"differs in problem {number}, order {order}"
+        return "no_effect", ""
+
+
+def executed(program):
+    """The instructions that were executed, by address; a kernel's own launches leave no others."""
+    return {
+        address: program.decode(address)
+        for block in program.blocks.values()
+        if block.runs
+        for address in block.addresses
+    }
+
+
+def main():
+    driver, module, problems, count = sys.argv[1:]
+    library = abi.Library(driver)
+    executor = Executor()
+    executor.install(library.handle)
+    ctypes.CDLL(module)
+    for name, numbers in json.loads(problems).items():
+        index = library.find_kernel(name.encode())
+        if index < 0:
+            raise SystemExit(library.error())
+        for loaded in executor._loaded.values():
+            loaded.program.blocks.clear()
+        runs = Runs(library, executor, index, numbers)
+        right = []
+        for problem in numbers:
+            status, kept = runs.result(problem, 0)
+            assert status == "ok", (name, problem, status, kept)
+            right.append(kept)
+        ((program, instructions),) = [
+            (loaded.program, found) for loaded in executor._loaded.values() if (found := executed(loaded.program))
+        ]
+        whole, base = program._code, program._base
+        kinds = {}
+        for address, inst in sorted(instructions.items()):
+            for kind, content in mutants(inst):
+                kinds.setdefault(kind, []).append((address, inst, content))
+        for kind, choices in kinds.items():
+            for address, inst, content in random.Random(name).sample(choices, min(int(count), len(choices))):
+                at = address - base
+                program._code = whole[:at] + content + whole[at + len(content) :]
+                program.blocks.clear()
+                verdict, how = runs.verdict(right)
+                answer = {"kernel": name, "kind": kind, "at": hex(at), "instruction": inst.op.name}
+                print(json.dumps(answer | {"verdict": verdict, "how": how}), flush=True)
+        program._code = whole
+        program.blocks.clear()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except EmulationFault as fault:
+        raise SystemExit(str(fault)) from fault

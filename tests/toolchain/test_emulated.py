@@ -1,0 +1,95 @@
+"""Kernels that were compiled for real are executed on the emulated GPU and compared with the direct convolution.
+
+Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT, machine  # noqa: F401
+
+from tileseer.client import emulation
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.libraries import Libraries
+from tileseer.core.errors import UserError
+from tileseer.devices.emulated.problems import STEPS, tiny_problems
+from tileseer.devices.harness.supervisor import problem_numbers
+from tileseer.families.ck_tile import emit as emission
+from tileseer.families.ck_tile.kernel import parse
+from tileseer.families.registration import header_file
+
+WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
+KERNELS = {
+    # Those of test_hip_modules: compiled once for both.
+    "gfx950": [FORWARD, WEIGHT],
+    "gfx942": [
+        f"grouped_conv_fwd_{WIDE}", f"grouped_conv_fwd_{WIDE.replace('bf16', 'fp16')}", f"grouped_conv_bwd_data_{WIDE}",
+        f"grouped_conv_bwd_weight_{WIDE}_vec8_8_8_2stage",
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def libraries(machine):  # noqa: F811
+    found, tree, _ = machine
+    return Libraries(found, tree, SETTINGS, CACHE, NATIVE)
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def built(request, machine, libraries):  # noqa: F811
+    """Kernels and their library, of one arch."""
+    kernels = [parse(name) for name in KERNELS[request.param]]
+    files = emission.files(kernels, request.param, ROOT / "workflow/templates", API, machine[2])
+    units = [CompileUnit(one, request.param, files[header_file(one)].encode()) for one in kernels]
+    return kernels, libraries.module(units)
+
+
+def some(kernel):
+    """Problems with one and with several steps, padding, stride, groups, partial tiles and split-K."""
+    pairs = tiny_problems(kernel)
+    first = len(STEPS)
+    return [
+        pairs[i] for i in (0, STEPS.index(3), STEPS.index(4), first, first + 2, first + 4, first + 6, len(pairs) - 2)
+    ]
+
+
+def test_compiled_kernels_compute_the_convolution(built, libraries):
+    kernels, module = built
+    for kernel in kernels:
+        verdict = emulation.execute(kernel, libraries.emulated_driver(), module, some(kernel))
+        assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
+        assert verdict.right >= 6 and verdict.instructions > 20_000
+        assert verdict.device_kind == "emulated"
+
+
+def test_a_kernel_that_the_library_lacks_is_no_verdict(built, libraries):
+    kernels, module = built
+    other = replace(kernels[0], tile_m=128)
+    with pytest.raises(UserError, match="no kernel has the name"):
+        emulation.execute(other, libraries.emulated_driver(), module, some(other)[:1])
+
+
+def test_spoilt_machine_code_is_found(machine, libraries, tmp_path):  # noqa: F811
+    kernels = [parse(name) for name in KERNELS["gfx950"]]
+    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
+    driver, module = tmp_path / "driver.so", tmp_path / "module.so"
+    driver.write_bytes(libraries.emulated_driver())
+    module.write_bytes(libraries.module(units))
+    problems = [problem_numbers(vars(problem), problem.variant, split_k) for problem, split_k in some(kernels[0])[2:6]]
+    program, given = Path(__file__).with_name("mutations.py"), json.dumps({FORWARD: problems})
+    command = [sys.executable, program, driver, module, given, "1"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    rows = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("{")]
+    verdicts = Counter(row["verdict"] for row in rows)
+    # A barrier, a wait, an LDS offset, an address, swapped operands at the least.
+    assert {"barrier removed", "wait removed", "LDS offset", "address off by 16"} <= {row["kind"] for row in rows}
+    assert verdicts["missed"] == 0 and verdicts["found"] >= 4, rows

@@ -1,0 +1,767 @@
+"""Every opcode of the emulated GPU against AMD's pseudocode, or a formula, with random and extreme operands."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+import pytest
+from amd_pseudocode import run as pseudocode
+from tinygrad.renderer.amd import decode_inst
+from tinygrad.renderer.amd.dsl import EnumBitField, FixedBitField
+from tinygrad.runtime.autogen.amd.cdna import ins
+from tinygrad.runtime.autogen.amd.cdna.operands import OPERANDS
+from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
+
+from tileseer.devices.emulated import matrix, scalar_table, translate, vector_table
+from tileseer.devices.emulated.faults import EmulationFault, NotExecutable
+from tileseer.devices.emulated.memory import Block, Memory
+from tileseer.devices.emulated.program import Program
+from tileseer.devices.emulated.wave import EVERY_LANE, EXEC, LANES, VCC, Wave
+
+EXTREMES = np.array(
+    [0, 1, 2, 4, 31, 32, 33, 63, 64, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x7FFFFFFF,
+     0x80000000, 0x80000001, 0xFFFFFFFF, 0x3F800000, 0xBFC00000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00000001,
+     0x807FFFFF, 0x7F7FFFFF, 0x3FC03C00, 0x3F808000, 0x3F818000, 0x33800000, 0x387FE000, 0x477FF000, 0x4F800000,
+     0x3C003C01, 0x7C00FC00, 0x04000001, 0x7E00C000, 0x40490FDB, 0x3F000000, 0x3FC00000, 0xC0200000],
+    np.uint32,
+)  # fmt: skip
+"""Ends of ranges, shifts beyond the width, signed zeros, denormals, infinities, NaN, ties of bf16 and fp16."""
+INEXACT = ("V_RCP_F32", "V_RCP_IFLAG_F32", "V_RSQ_F32", "V_SQRT_F32", "V_EXP_F32", "V_LOG_F32", "V_FRACT_F32")
+FORMULAS = ("V_PERM_B32", "V_SAD_U32", "V_BITOP3_B32", "V_CVT_PKRTZ_F16_F32", "V_LDEXP_F32", "V_RNDNE_F32")
+"""Opcodes whose pseudocode is not run here: each has a test of its own below."""
+VECTOR = sorted(
+    (key for key in PCODE if type(key).__name__ in ("VOP1Op", "VOP2Op", "VOP3Op", "VOP3SDOp", "VOPCOp")
+     and translate._SUFFIX.sub("", key.name) in vector_table.OPERATIONS
+     and translate._SUFFIX.sub("", key.name) not in FORMULAS),
+    key=lambda key: (type(key).__name__, key.name),
+)  # fmt: skip
+MINMAX = ("V_MIN_F32", "V_MAX_F32", "V_MIN_F16", "V_MAX_F16")
+SCALAR = sorted(
+    (key for key in PCODE if type(key).__name__.startswith("SO")
+     and key.name in {*scalar_table.OPERATIONS, *scalar_table.WITH_16_BITS}),
+    key=lambda key: key.name,
+)  # fmt: skip
+
+LDS_LOADS = {
+    "DWORD": "B32", "DWORDX2": "B64", "DWORDX3": "B96", "DWORDX4": "B128", "UBYTE": "U8", "SBYTE": "I8",
+    "USHORT": "U16", "SSHORT": "I16", "SHORT_D16": "U16_D16", "SHORT_D16_HI": "U16_D16_HI", "UBYTE_D16": "U8_D16",
+    "UBYTE_D16_HI": "U8_D16_HI",
+}  # fmt: skip
+LDS_STORES = {
+    "DWORD": "B32", "DWORDX2": "B64", "DWORDX3": "B96", "DWORDX4": "B128", "BYTE": "B8", "SHORT": "B16",
+    "SHORT_D16_HI": "B16_D16_HI", "BYTE_D16_HI": "B8_D16_HI",
+}  # fmt: skip
+
+
+def wave(lds=1024, scratch=16, eager=True):
+    return Wave(
+        0, Memory(), Block(np.zeros(lds, np.uint8), "LDS"), Block(np.zeros(scratch * LANES, np.uint8), "scratch"),
+        eager, 0xDEADBEEF,
+    )  # fmt: skip
+
+
+def encoded(form, op, **fields):
+    """An instruction's bytes; fields are the numbers that its encoding holds."""
+    raw = 0
+    for name, field in getattr(ins, form)._fields:
+        if isinstance(field, FixedBitField):
+            value = field.default
+        elif isinstance(field, EnumBitField):
+            value = op.value
+        else:
+            value = fields.pop(name, 0)
+        raw |= (value & field.mask) << field.lo
+    assert not fields, fields
+    return raw.to_bytes(getattr(ins, form)._base_size, "little")
+
+
+def execute(w, form, op, **fields):
+    code = encoded(form, op, **fields)
+    inst = decode_inst(code + bytes(16), "cdna")
+    assert inst.op.name == op.name
+    with np.errstate(all="ignore"):
+        translate.step_of(inst, translate.plain_name(inst))(w)
+
+
+def draw(name, shape):
+    """Random words, half of them extremes, the same for a name."""
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    words = rng.integers(0, 1 << 32, shape, np.uint32)
+    return np.where(rng.random(shape) < 0.5, rng.choice(EXTREMES, shape), words)
+
+
+def same(got, want, kind, exact=True):
+    if kind in ("f16", "f32", "f64"):
+        size = {"f16": 16, "f32": 32, "f64": 64}[kind]
+        a, b = (
+            np.array([value & (1 << size) - 1], f"u{size // 8}").view(kind.replace("f", "float"))
+            for value in (got, want)
+        )
+        return bool(np.isclose(a, b, rtol=0 if exact else 3e-7, atol=0, equal_nan=True)[0])
+    return got == want
+
+
+@pytest.mark.parametrize("op", VECTOR, ids=lambda op: op.name)
+def test_a_vector_opcode_computes_what_the_pseudocode_says(op):
+    name = translate._SUFFIX.sub("", op.name)
+    operation = vector_table.OPERATIONS[name]
+    form = {"VOP1Op": "VOP1", "VOP2Op": "VOP2", "VOP3Op": "VOP3", "VOP3SDOp": "VOP3SD", "VOPCOp": "VOPC"}[
+        type(op).__name__
+    ]
+    compares = operation.result == "mask"
+    if form == "VOP3" and compares:
+        form = "VOP3_SDST"
+    w = wave()
+    w.v[:12] = draw(op.name, (12, LANES))
+    mask = int(draw(op.name + "exec", 1)[0]) << 20 | 0xF0F
+    w.s64[VCC // 2], w.s64[40 // 2] = 0x123456789ABCDEF0, 0x0F1E2D3C4B5A6978
+    w.set_exec(mask)
+    before = w.v.copy()
+    carry_in = int(w.s64[40 // 2]) if form in ("VOP3", "VOP3SD") else int(w.s64[VCC // 2])
+    fields = {"src0": 256 + 2, "vdst": 8}
+    takes_mask = "mask" in operation.operands
+    if form in ("VOP2", "VOPC"):
+        fields["vsrc1"] = 4
+    elif form != "VOP1":
+        fields |= {"src1": 256 + 4, "src2": 40 if takes_mask else 256 + 6}
+    if form == "VOPC":
+        del fields["vdst"]
+    if form == "VOP3_SDST":
+        fields["vdst"] = 50
+    if form == "VOP3SD":
+        fields["sdst"] = 52
+    execute(w, form, op, **fields)
+    assert (w.v[[*range(8), *range(10, 12)]] == before[[*range(8), *range(10, 12)]]).all()
+    wide = operation.result in ("u64", "i64", "f64")
+    out_mask = int(w.s64[{"VOP3SD": 52, "VOP3_SDST": 50}.get(form, VCC) // 2])
+    for lane in range(LANES):
+
+        def pair(rows, row, lane=lane):
+            return int(rows[row, lane]) | int(rows[row + 1, lane]) << 32
+
+        if not mask >> lane & 1:
+            assert w.v[8, lane] == before[8, lane] and w.v[9, lane] == before[9, lane]
+            assert not (operation.carries or compares) or not out_mask >> lane & 1
+            continue
+        kinds = (*[kind for kind in operation.operands if kind not in ("mask", "old")], "u32", "u32")[:3]
+        s = {}
+        for i, kind in enumerate(kinds):
+            s[f"S{i}"] = pair(before, 2 + 2 * i) if kind.endswith("64") else int(before[2 + 2 * i, lane])
+        if name in MINMAX:
+            names = {"D0": number_wins(name, s)}
+        else:
+            names = pseudocode(op, **s, D0=int(before[8, lane]), D1=0, VCC=carry_in, laneId=lane)
+        if compares:
+            assert out_mask >> lane & 1 == names["D0"] >> lane & 1, (lane, s)
+            continue
+        got = pair(w.v, 8) if wide else int(w.v[8, lane])
+        assert same(got, names["D0"], operation.result, name not in INEXACT), (lane, s, hex(got), hex(names["D0"]))
+        if not wide:
+            assert w.v[9, lane] == before[9, lane]
+        if operation.carries:
+            carry = names["D1"] if name.startswith("V_MAD") else names["VCC"] >> lane & 1
+            assert out_mask >> lane & 1 == carry, (lane, s)
+
+
+def number_wins(name, s):
+    """Minimum or maximum where a number wins over NaN; the pseudocode's mode bits are not modelled."""
+    kind = np.float16 if "F16" in name else np.float32
+    bits = np.uint16 if "F16" in name else np.uint32
+    a, b = (np.array([s[f"S{i}"] & (0xFFFF if bits is np.uint16 else 0xFFFFFFFF)], bits).view(kind) for i in (0, 1))
+    return int((np.fmin if "MIN" in name else np.fmax)(a, b).view(bits)[0])
+
+
+@pytest.mark.parametrize("op", SCALAR, ids=lambda op: op.name)
+def test_a_scalar_opcode_computes_what_the_pseudocode_says(op):
+    form = type(op).__name__.removesuffix("Op")
+    words = draw(op.name, (40, 6))
+    sizes = {name: row[1] for name, row in OPERANDS[op].items()}
+    for row in words:
+        for scc in (0, 1):
+            w = wave()
+            w.s[10:16] = row
+            w.scc = scc
+            d0 = w.s64.item(7) if sizes.get("sdst", 32) == 64 else w.s.item(14)
+            names = {"SCC": scc, "D0": d0}
+            if form == "SOPK":
+                constant = int(row[1]) & 0xFFFF
+                execute(w, form, op, sdst=14, simm16=constant)
+                compares = "CMPK" in op.name
+                names |= {"S0": d0 if compares else constant, "S1": constant}
+            else:
+                fields = (
+                    {"ssrc0": 10} | ({"ssrc1": 12} if form != "SOP1" else {}) | ({"sdst": 14} if form != "SOPC" else {})
+                )
+                execute(w, form, op, **fields)
+                for index in range(len(fields) - ("sdst" in fields)):
+                    wide = sizes[f"ssrc{index}"] == 64
+                    first = 10 + 2 * index
+                    names[f"S{index}"] = int(row[first - 10]) | (int(row[first - 9]) << 32 if wide else 0)
+            after = pseudocode(op, **names)
+            size = sizes.get("sdst", 0)
+            if size and "CMPK" not in op.name:
+                got = w.s64.item(7) if size == 64 else w.s.item(14)
+                assert got == after["D0"] & (1 << size) - 1, (row, hex(got), after)
+            assert w.scc == int(after["SCC"]), (row, after)
+
+
+def reference_perm(a, b, sel):
+    data, out = (a << 32 | b), 0
+    for byte in range(4):
+        s = sel >> 8 * byte & 0xFF
+        if s < 8:
+            value = data >> 8 * s & 0xFF
+        elif s < 12:
+            value = 0xFF * (data >> 16 * (s - 8) + 15 & 1)
+        else:
+            value = 0 if s == 12 else 0xFF
+        out |= value << 8 * byte
+    return out
+
+
+def test_bytes_are_chosen_by_selectors():
+    op = ins.VOP3Op.V_PERM_B32_E64
+    w = wave()
+    w.v[2:8] = draw("perm", (6, LANES))
+    w.v[6] = np.arange(LANES) % 16 | (np.arange(LANES) * 3 % 16) << 8 | 0x0C07 << 16
+    execute(w, "VOP3", op, src0=258, src1=260, src2=262, vdst=8)
+    want = [reference_perm(*(int(w.v[row, lane]) for row in (2, 4, 6))) for lane in range(LANES)]
+    assert w.v[8].tolist() == want
+
+
+@pytest.mark.parametrize("table", [0x00, 0xFF, 0x96, 0xE8, 0x1B, 0x80])
+def test_any_function_of_three_bits(table):
+    w = wave()
+    w.v[2:8] = draw("bitop3", (6, LANES))
+    execute(
+        w, "VOP3", ins.VOP3Op.V_BITOP3_B32, src0=258, src1=260, src2=262, vdst=8, omod=table >> 6,
+        abs=table >> 3 & 7, neg=table & 7,
+    )  # fmt: skip
+    for bit in (0, 13, 31):
+        a, b, c = (w.v[row] >> np.uint32(bit) & 1 for row in (2, 4, 6))
+        assert (w.v[8] >> np.uint32(bit) & 1 == table >> (a << 2 | b << 1 | c) & 1).all()
+
+
+def test_rounding_toward_zero_never_enlarges():
+    w = wave()
+    w.v[2:6] = draw("pkrtz", (4, LANES))
+    execute(w, "VOP3", ins.VOP3Op.V_CVT_PKRTZ_F16_F32, src0=258, src1=260, vdst=8)
+    for row, shift in ((2, 0), (4, 16)):
+        source = w.vf[row].astype(np.float64)
+        got = (w.v[8] >> shift & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float64)
+        plain = np.abs(source) < 65504
+        assert (np.abs(got[plain]) <= np.abs(source[plain])).all()
+        # The next number away from zero is beyond the source.
+        up = np.nextafter(
+            got[plain].astype(np.float16), np.copysign(np.float16(np.inf), source[plain]).astype(np.float16)
+        )
+        assert (np.abs(up.astype(np.float64)) > np.abs(source[plain])).all()
+        assert (np.isnan(got) == np.isnan(source)).all()
+
+
+def test_scaling_rounding_and_differences():
+    w = wave()
+    w.v[2:8] = draw("others", (6, LANES))
+    w.vi[4] = np.arange(-32, 32)
+    execute(w, "VOP3", ins.VOP3Op.V_LDEXP_F32, src0=258, src1=260, vdst=8)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(w.vf[8], np.ldexp(w.vf[2].astype(np.float64), w.vi[4]).astype("f4"), equal_nan=True)
+    execute(w, "VOP1", ins.VOP1Op.V_RNDNE_F32_E32, src0=258, vdst=9)
+    assert np.array_equal(w.vf[9], np.rint(w.vf[2]), equal_nan=True)
+    execute(w, "VOP2_LIT", ins.VOP2Op.V_FMAMK_F32_E32, src0=258, vsrc1=4, vdst=9, literal=0x40400000)
+    execute(w, "VOP2_LIT", ins.VOP2Op.V_FMAAK_F32_E32, src0=258, vsrc1=4, vdst=10, literal=0x40400000)
+    x, y = w.vf[2].astype(np.float64), w.vf[4].astype(np.float64)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(w.vf[9], (x * 3 + y).astype("f4"), equal_nan=True)
+        assert np.array_equal(w.vf[10], (x * y + 3).astype("f4"), equal_nan=True)
+    execute(w, "VOP3", ins.VOP3Op.V_SAD_U32, src0=258, src1=260, src2=262, vdst=8)
+    a, b, c = (w.v[row].astype(np.int64) for row in (2, 4, 6))
+    assert (w.v[8] == (np.abs(a - b) + c) % 2**32).all()
+
+
+@pytest.mark.parametrize("op", [op for op in ins.VOP3POp if op.name in translate._PACKED], ids=lambda op: op.name)
+def test_a_packed_opcode_does_the_same_twice(op):
+    wide = translate._PACKED[op.name] == 64
+    w = wave()
+    w.v[2:8] = draw(op.name, (6, LANES))
+    before = w.v.copy()
+    fields = {"src0": 258, "src1": 260, "src2": 262, "vdst": 8, "opsel_hi": 3, "opsel_hi2": 1}
+    if op.name == "V_PK_MOV_B32":
+        execute(w, "VOP3P", op, **fields | {"opsel": 2})
+        assert (w.v[8] == before[2]).all() and (w.v[9] == before[5]).all()
+        return
+    execute(w, "VOP3P", op, **fields)
+    for lane in range(LANES):
+        s = {f"S{i}": int(before[2 + 2 * i, lane]) | int(before[3 + 2 * i, lane]) << 32 for i in range(3)}
+        got = (
+            [int(w.v[8, lane]), int(w.v[9, lane])] if wide else [int(w.v[8, lane]) >> 16 * i & 0xFFFF for i in range(2)]
+        )
+        if op.name in ("V_PK_MAX_F16", "V_PK_MIN_F16"):
+            want = [number_wins(op.name, {k: v >> 16 * i for k, v in s.items()}) for i in range(2)]
+        else:
+            bits = pseudocode(op, **s)["D0"]
+            want = [bits >> (32 if wide else 16) * i & (1 << (32 if wide else 16)) - 1 for i in range(2)]
+        kind = ("f32" if wide else "f16") if "F" in op.name.rsplit("_")[-1] else "u32"
+        assert all(same(g, v, kind) for g, v in zip(got, want, strict=True)), (lane, s, got, want)
+
+
+@pytest.mark.parametrize("op", [op for op in ins.VOP3POp if matrix.shape(op.name)], ids=lambda op: op.name)
+def test_a_matrix_product(op):
+    """Small whole numbers: every sum is exact, whatever the order. The layout is written out by lanes."""
+    shape = matrix.shape(op.name)
+    rng = np.random.default_rng(7)
+    a = rng.integers(-4, 5, (shape.blocks, shape.m, shape.k)).astype(np.float32)
+    b = rng.integers(-4, 5, (shape.blocks, shape.k, shape.n)).astype(np.float32)
+    c = rng.integers(-9, 9, (shape.blocks, shape.m, shape.n)).astype(np.float32)
+    w = wave()
+    for lane in range(LANES):
+        row, group = lane % shape.m, lane // shape.m
+        block, first = (group, 0) if shape.blocks > 1 else (0, group * shape.lane_k)
+        for rows, values in ((16, a[block, row, first:]), (32, b[block, first:, row])):
+            held = values[: shape.lane_k]
+            if shape.kind == "F32":
+                w.vf[rows : rows + len(held), lane] = held
+            else:
+                bits = held.astype(np.float16).view(np.uint16) if shape.kind == "F16" else held.view(np.uint32) >> 16
+                for index, half in enumerate(bits):
+                    old = int(w.v[rows + index // 2, lane]) if index % 2 else 0
+                    w.v[rows + index // 2, lane] = old | int(half) << 16 * (index % 2)
+    places = {}
+    for register in range(shape.result_rows):
+        for lane in range(LANES):
+            if shape.m == 4:
+                place = (lane // 4, register, lane % 4)
+            else:
+                per_block = shape.result_rows // shape.blocks
+                r, height = register % per_block, 64 // shape.m
+                place = (register // per_block, 4 * height * (r // 4) + 4 * (lane // shape.m) + r % 4, lane % shape.m)
+            places[register, lane] = place
+            w.vf[100 + register, lane] = c[place]
+    assert len(set(places.values())) == c.size
+    # C and D in accumulation registers.
+    w.v[256 + 100 : 256 + 100 + shape.result_rows] = w.v[100 : 100 + shape.result_rows]
+    execute(w, "VOP3P_MFMA", op, src0=256 + 16, src1=256 + 32, src2=256 + 100, vdst=60, acc_cd=1)
+    execute(w, "VOP3P_MFMA", op, src0=256 + 16, src1=256 + 32, src2=128, vdst=160)
+    product = a @ b
+    for (register, lane), place in places.items():
+        assert w.vf[256 + 60 + register, lane] == product[place] + c[place]
+        assert w.vf[160 + register, lane] == product[place]
+
+
+def test_accumulation_registers_and_lanes():
+    w = wave()
+    w.v[2] = draw("lanes", LANES)
+    for op, source, target, row in (("WRITE", 2, 5, 256 + 5), ("READ", 5, 7, 7)):
+        execute(w, "VOP3P_MFMA", ins.VOP3POp[f"V_ACCVGPR_{op}"], src0=256 + source, vdst=target)
+        assert (w.v[row] == w.v[2]).all()
+    execute(w, "VOP1", ins.VOP1Op.V_ACCVGPR_MOV_B32_E32, src0=256 + 5, vdst=6)
+    assert (w.v[256 + 6] == w.v[2]).all()
+    w.set_exec(EVERY_LANE << 9 & EVERY_LANE)
+    execute(w, "VOP1", ins.VOP1Op.V_READFIRSTLANE_B32_E32, src0=258, vdst=20)
+    assert w.s[20] == w.v[2, 9]
+    w.s[3] = 0x40 + 17
+    execute(w, "VOP3", ins.VOP3Op.V_READLANE_B32, src0=258, src1=3, vdst=21)
+    assert w.s[21] == w.v[2, 17]
+    execute(w, "VOP3", ins.VOP3Op.V_WRITELANE_B32, src0=20, src1=3, vdst=2)
+    assert w.v[2, 17] == w.s[20]
+    for high in (False, True):
+        op = ins.VOP3Op.V_MBCNT_HI_U32_B32 if high else ins.VOP3Op.V_MBCNT_LO_U32_B32
+        w.set_exec(EVERY_LANE)
+        w.v[4], w.s[5] = 7, 0xF0F0A5A5
+        execute(w, "VOP3", op, src0=5, src1=260, vdst=6)
+        for lane in range(LANES):
+            below = lane - 32 if high else lane
+            assert w.v[6, lane] == 7 + (0xF0F0A5A5 & (1 << max(0, min(below, 32))) - 1).bit_count()
+
+
+def test_modifiers_constants_and_literals():
+    w = wave()
+    w.vf[2], w.vf[4] = np.linspace(-3, 3, LANES), np.linspace(5, -5, LANES)
+    execute(w, "VOP3", ins.VOP3Op.V_ADD_F32_E64, src0=258, src1=260, vdst=8, neg=2, abs=1, omod=1, clmp=1)
+    assert np.allclose(w.vf[8], np.clip((np.abs(w.vf[2]) - w.vf[4]) * 2, 0, 1))
+    execute(w, "VOP2", ins.VOP2Op.V_MUL_F32_E32, src0=245, vsrc1=2, vdst=8)
+    assert (w.vf[8] == -2 * w.vf[2]).all()
+    execute(w, "VOP2_LIT", ins.VOP2Op.V_ADD_U32_E32, src0=255, vsrc1=2, vdst=8, literal=0x12345678)
+    assert (w.v[8] == w.v[2] + np.uint32(0x12345678)).all()
+    execute(w, "VOP2", ins.VOP2Op.V_ADD_U32_E32, src0=193, vsrc1=2, vdst=8)
+    assert (w.v[8] == w.v[2] - np.uint32(1)).all()
+    execute(w, "VOP3", ins.VOP3Op.V_LSHL_ADD_U64, src0=258, src1=128, src2=193, vdst=8)
+    both = w.v[2].astype(np.uint64) | w.v[3].astype(np.uint64) << np.uint64(32)
+    assert (w.v[8] == (both - np.uint64(1)).astype(np.uint32)).all()
+    with pytest.raises(NotExecutable, match="V_ADD_U32_E64 with clamp"):
+        execute(w, "VOP3", ins.VOP3Op.V_ADD_U32_E64, src0=258, src1=260, vdst=8, clmp=1)
+
+
+def test_parts_of_words():
+    w = wave()
+    w.v[2], w.v[4], w.v[8] = draw("a", LANES), draw("b", LANES), 0xAABBCCDD
+    execute(
+        w, "VOP2_SDWA", ins.VOP2Op.V_OR_B32_E32, src0=249, vsrc0=2, vsrc1=4, vdst=8, src0_sel=5, src1_sel=6, dst_sel=6
+    )
+    assert (w.v[8] == (w.v[2] >> np.uint32(16) | w.v[4])).all()
+    w.v[8] = 0xAABBCCDD
+    execute(
+        w, "VOP2_SDWA", ins.VOP2Op.V_ADD_U32_E32, src0=249, vsrc0=2, vsrc1=4, vdst=8, src0_sel=0, src0_sext=1,
+        src1_sel=3, dst_sel=1, dst_unused=2,
+    )  # fmt: skip
+    byte = (w.v[2] & np.uint32(255)).astype(np.uint8).view(np.int8).astype(np.int64) + (w.v[4] >> np.uint32(24))
+    assert (w.v[8] == (0xAABB00DD | (byte & 255) << 8)).all()
+
+
+@pytest.mark.parametrize(
+    ("control", "source"),
+    [(0x1B, lambda i: i & ~3 | 3 - i % 4), (0x101, lambda i: i + 1 if i % 16 < 15 else None),
+     (0x112, lambda i: i - 2 if i % 16 >= 2 else None), (0x124, lambda i: i & ~15 | (i - 4) % 16),
+     (0x140, lambda i: i & ~15 | 15 - i % 16), (0x142, lambda i: (i & ~15) - 1 if i >= 16 else None),
+     (0x143, lambda i: 31 if i >= 32 else None), (0x153, lambda i: i & ~15 | 3)],
+)  # fmt: skip
+def test_operands_of_other_lanes(control, source):
+    w = wave()
+    w.v[2], w.v[8] = draw("dpp", LANES), 0x55
+    before = w.v[2].copy()
+    execute(
+        w, "VOP1_DPP16", ins.VOP1Op.V_MOV_B32_E32, src0=250, vsrc0=2, vdst=8, dpp=control, row_mask=15, bank_mask=15
+    )
+    want = [0x55 if source(lane) is None else int(before[source(lane)]) for lane in range(LANES)]
+    assert w.v[8].tolist() == want and (w.v[2] == before).all()
+
+
+def with_memory(size=4096):
+    w = wave(lds=4096)
+    content = np.arange(size, dtype=np.uint32).astype(np.uint8)
+    w.memory.add(content.ctypes.data, size, "test memory")
+    return w, content
+
+
+def words_at(content, at, count):
+    return content[at : at + 4 * count].view(np.uint32)
+
+
+@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER", "DS"])
+def test_loads_and_stores_of_every_size(family):
+    w, content = with_memory()
+    base = int(content.ctypes.data)
+    at = np.arange(LANES, dtype=np.uint32) * 24 + 4
+    w.v[2], w.v[3] = at, 0
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
+    w.lds.u8[:] = content
+
+    def load(what, target):
+        if family == "GLOBAL":
+            execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_LOAD_{what}"], addr=2, saddr=4, vdst=target, offset=8)
+        elif family == "BUFFER":
+            execute(
+                w,
+                "MUBUF",
+                ins.MUBUFOp[f"BUFFER_LOAD_{what}"],
+                vaddr=2,
+                srsrc=1,
+                soffset=128,
+                offen=1,
+                offset=8,
+                vdata=target,
+            )
+        else:
+            execute(w, "DS", ins.DSOp[f"DS_READ_{LDS_LOADS[what]}"], addr=2, vdst=target, offset0=8)
+
+    def store(what, source):
+        if family == "GLOBAL":
+            execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_STORE_{what}"], addr=2, saddr=4, data=source, offset=8)
+        elif family == "BUFFER":
+            execute(
+                w,
+                "MUBUF",
+                ins.MUBUFOp[f"BUFFER_STORE_{what}"],
+                vaddr=2,
+                srsrc=1,
+                soffset=128,
+                offen=1,
+                offset=8,
+                vdata=source,
+            )
+        else:
+            execute(w, "DS", ins.DSOp[f"DS_WRITE_{LDS_STORES[what]}"], addr=2, data0=source, offset0=8)
+
+    memory = w.lds.u8 if family == "DS" else content
+    for words, what in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1):
+        load(what, 10)
+        for lane in (0, 1, 63):
+            assert (w.v[10 : 10 + words, lane] == words_at(memory, int(at[lane]) + 8, words)).all()
+    first = memory[at + 8].astype(np.int64)
+    half = first | memory[at + 9].astype(np.int64) << 8
+    for what, want in (
+        ("UBYTE", first),
+        ("SBYTE", (first ^ 0x80) - 0x80),
+        ("USHORT", half),
+        ("SSHORT", (half ^ 0x8000) - 0x8000),
+    ):
+        load(what, 10)
+        assert (w.v[10] == want % 2**32).all()
+    for what, want in (
+        ("SHORT_D16", 0x11110000 | half),
+        ("SHORT_D16_HI", 0x1111 | half << 16),
+        ("UBYTE_D16", 0x11110000 | first),
+        ("UBYTE_D16_HI", 0x1111 | first << 16),
+    ):
+        w.v[10] = 0x11111111
+        load(what, 10)
+        assert (w.v[10] == want).all()
+    w.set_exec(0b1011)
+    for what, size, shift in (
+        ("BYTE", 1, 0),
+        ("SHORT", 2, 0),
+        ("SHORT_D16_HI", 2, 16),
+        ("BYTE_D16_HI", 1, 16),
+        ("DWORD", 4, 0),
+        ("DWORDX2", 8, 0),
+        ("DWORDX3", 12, 0),
+        ("DWORDX4", 16, 0),
+    ):
+        memory[:] = 0x77
+        w.v[20:24] = draw(what, (4, LANES))
+        store(what, 20)
+        for lane in range(5):
+            value = (
+                (int(w.v[20, lane]) >> shift) if size < 4 else sum(int(w.v[20 + i, lane]) << 32 * i for i in range(4))
+            )
+            place = int(at[lane]) + 8
+            written = int.from_bytes(memory[place : place + size].tobytes(), "little")
+            assert written == (value % 256**size if lane in (0, 1, 3) else int("77" * size, 16)), (what, lane)
+            assert memory[place + size] == 0x77
+
+
+def test_a_buffer_ends_where_its_descriptor_says():
+    w, content = with_memory()
+    base = int(content.ctypes.data)
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 40, 0x20000]
+    w.v[2] = np.arange(LANES) * 8
+    w.v[2, 9] = 0x80000000
+    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+    assert (w.v[10:14, 3] == words_at(content, 24, 4)).all()
+    # Words are inside or outside one by one.
+    assert w.v[10:14, 4].tolist() == [*words_at(content, 32, 2), 0, 0]
+    assert not w.v[10:14, 5:].any()
+    before = content.copy()
+    w.v[10:14] = 0
+    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_STORE_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+    assert not content[:40].any() and (content[40:] == before[40:]).all()
+    w.s[6], w.v[2, 3] = 8192, 5000
+    with pytest.raises(EmulationFault, match="no memory that was allocated"):
+        execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORD, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+
+
+def test_loads_into_lds():
+    w, content = with_memory()
+    base = int(content.ctypes.data)
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
+    w.v[2] = np.arange(LANES)[::-1] * 16
+    w.s[124] = 256
+    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, lds=1)
+    for lane in (0, 5, 63):
+        assert (w.lds.u8[256 + 16 * lane : 272 + 16 * lane] == content[int(w.v[2, lane]) :][:16]).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "unit", "suffix"), [(1, 4, "B32"), (2, 8, "B64"), (1, 256, "ST64_B32"), (2, 512, "ST64_B64")]
+)
+def test_two_accesses_to_lds(words, unit, suffix):
+    w = wave(lds=4096)
+    w.v[2] = np.arange(LANES) * 4 % 64
+    w.v[10:14] = np.arange(LANES) % 16 + np.arange(4)[:, None] * 100
+    name = suffix if suffix.startswith("ST64") else f"_{suffix}"
+    execute(w, "DS", ins.DSOp[f"DS_WRITE2{name}"], addr=2, data0=10, data1=10 + words, offset0=1, offset1=3)
+    execute(w, "DS", ins.DSOp[f"DS_READ2{name}"], addr=2, vdst=20, offset0=1, offset1=3)
+    for place, row in ((1, 20), (3, 20 + words)):
+        want = words_at(w.lds.u8, int(w.v[2, 7]) + place * unit, words)
+        assert (w.v[row : row + words, 7] == want).all() and want[0] in range(16 + 400)
+
+
+def test_sixteen_lanes_read_a_matrix_by_columns():
+    w = wave()
+    w.lds.u8[:512].view(np.uint16)[:] = np.arange(256)
+    # In each group of 16 lanes, lane l holds the address of four halves; rows of the result are columns there.
+    w.v[2] = np.arange(LANES) * 8
+    execute(w, "DS", ins.DSOp.DS_READ_B64_TR_B16, addr=2, vdst=10)
+    for lane in range(LANES):
+        got = [int(w.v[10 + j // 2, lane]) >> 16 * (j % 2) & 0xFFFF for j in range(4)]
+        group, place = lane // 16 * 16, lane % 16
+        assert got == [4 * (group + 4 * j + place // 4) + place % 4 for j in range(4)]
+
+
+def test_lanes_exchange_words():
+    w = wave()
+    w.v[2], w.v[4] = (np.arange(LANES) * 7 % 64) * 4, draw("permute", LANES)
+    execute(w, "DS", ins.DSOp.DS_BPERMUTE_B32, addr=2, data0=4, vdst=8)
+    assert (w.v[8] == w.v[4][np.arange(LANES) * 7 % 64]).all()
+    execute(w, "DS", ins.DSOp.DS_PERMUTE_B32, addr=2, data0=4, vdst=8)
+    assert (w.v[8][np.arange(LANES) * 7 % 64] == w.v[4]).all()
+
+
+@pytest.mark.parametrize("what", ["ADD", "ADD_F32", "PK_ADD_F16", "PK_ADD_BF16"])
+@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER"])
+def test_atomic_additions_add_every_lane(what, family):
+    w, content = with_memory()
+    content[:] = 0
+    base = int(content.ctypes.data)
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
+    w.v[2] = np.arange(LANES) % 4 * 4
+    one = {"ADD": 1, "ADD_F32": 0x3F800000, "PK_ADD_F16": 0x40003C00, "PK_ADD_BF16": 0x40003F80}[what]
+    w.v[4] = one
+    if family == "GLOBAL":
+        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_ATOMIC_{what}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
+    else:
+        execute(
+            w, "MUBUF", ins.MUBUFOp[f"BUFFER_ATOMIC_{what}"], vaddr=2, srsrc=1, soffset=128, offen=1, vdata=4, sc0=1
+        )
+    sums = {"ADD": 16, "ADD_F32": 0x41800000, "PK_ADD_F16": 0x50004C00, "PK_ADD_BF16": 0x42004180}[what]
+    assert content[:16].view(np.uint32).tolist() == [sums] * 4
+    assert int(w.v[8 if family == "GLOBAL" else 4, 0]) == 0 and int(w.v[8 if family == "GLOBAL" else 4, 4]) == one
+
+
+def test_scratch_belongs_to_a_lane():
+    w = wave(scratch=32)
+    w.v[4] = draw("scratch", LANES)
+    execute(w, "SCRATCH", ins.SCRATCHOp.SCRATCH_STORE_DWORD, data=4, saddr=127, offset=8)
+    w.s[6] = 4
+    execute(w, "SCRATCH", ins.SCRATCHOp.SCRATCH_LOAD_DWORD, vdst=5, saddr=6, offset=4)
+    assert (w.v[5] == w.v[4]).all()
+    with pytest.raises(EmulationFault, match="scratch at 36"):
+        execute(w, "SCRATCH", ins.SCRATCHOp.SCRATCH_LOAD_DWORD, vdst=5, saddr=6, offset=32)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("S_LOAD_DWORD", 1), ("S_LOAD_DWORDX2", 2), ("S_LOAD_DWORDX4", 4), ("S_LOAD_DWORDX8", 8), ("S_LOAD_DWORDX16", 16)],
+)
+def test_scalar_loads(name, count):
+    w, content = with_memory()
+    w.s64[2] = content.ctypes.data + 16
+    execute(w, "SMEM", ins.SMEMOp[name], sbase=2, sdata=20, offset=0x1FFFFC, imm=1)
+    assert (w.s[20 : 20 + count] == words_at(content, 12, count)).all()
+
+
+@pytest.mark.parametrize(
+    ("op", "want"),
+    [("AND", lambda s, e: s & e), ("OR", lambda s, e: s | e), ("XOR", lambda s, e: s ^ e),
+     ("ANDN2", lambda s, e: s & ~e), ("ANDN1", lambda s, e: ~s & e), ("ORN2", lambda s, e: s | ~e)],
+)  # fmt: skip
+def test_the_mask_is_kept_and_combined(op, want):
+    w = wave()
+    old, source = 0x00FF00FF12345678, 0x0F0F0F0FF0F0F0F0
+    w.set_exec(old)
+    w.s64[5] = source
+    execute(w, "SOP1", ins.SOP1Op[f"S_{op}_SAVEEXEC_B64"], ssrc0=10, sdst=14)
+    new = want(source, old) & EVERY_LANE
+    assert (w.s64.item(7), w.s64.item(EXEC // 2), w.scc) == (old, new, int(new != 0))
+    assert w.m.tolist() == [bool(new >> lane & 1) for lane in range(LANES)]
+
+
+def program(*parts):
+    code = b"".join(parts)
+    return Program(code, 0, "gfx950")
+
+
+def test_an_access_happens_between_its_issue_and_its_wait():
+    for eager in (True, False):
+        w = wave(eager=eager)
+        w.lds.u8[:256].view(np.uint32)[:] = 5
+        w.v[2], w.v[8] = np.arange(LANES) * 4, 1
+        code = program(
+            encoded("DS", ins.DSOp.DS_READ_B32, addr=2, vdst=8),
+            encoded("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=264, vdst=9),
+            encoded("SOPP", ins.SOPPOp.S_WAITCNT, simm16=0xC07F),
+            encoded("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=264, vdst=10),
+            encoded("SOPP", ins.SOPPOp.S_ENDPGM),
+        )
+        w.pc = 0
+        assert [code.run(w), code.run(w)] == ["wait", "end"]
+        # What uses the register before the wait sees either value.
+        assert set(w.v[9].tolist()) == {5 if eager else 1}
+        assert set(w.v[10].tolist()) == {5}
+
+
+def test_branches_and_calls():
+    w = wave()
+    code = program(
+        encoded("SOPK", ins.SOPKOp.S_MOVK_I32, sdst=4, simm16=3),
+        encoded("SOPK", ins.SOPKOp.S_ADDK_I32, sdst=5, simm16=7),
+        encoded("SOPK", ins.SOPKOp.S_ADDK_I32, sdst=4, simm16=0xFFFF),
+        encoded("SOPK", ins.SOPKOp.S_CMPK_LG_I32, sdst=4, simm16=0),
+        encoded("SOPP", ins.SOPPOp.S_CBRANCH_SCC1, simm16=0xFFFC),
+        encoded("SOPP", ins.SOPPOp.S_BARRIER),
+        encoded("SOPP", ins.SOPPOp.S_ENDPGM),
+    )
+    w.s[5] = 0
+    w.pc = 0
+    assert [code.run(w), code.run(w)] == ["barrier", "end"]
+    assert w.s[5] == 21 and code.executed() == 1 + 3 * 4 + 1 + 1
+    for name, vcc, taken in (
+        ("VCCZ", 0, True),
+        ("VCCZ", 1, False),
+        ("VCCNZ", 1, True),
+        ("EXECZ", 0, False),
+        ("EXECNZ", 0, True),
+        ("SCC0", 0, True),
+    ):
+        jumps = program(
+            encoded("SOPP", ins.SOPPOp[f"S_CBRANCH_{name}"], simm16=1), encoded("SOPP", ins.SOPPOp.S_ENDPGM),
+            encoded("SOPP", ins.SOPPOp.S_BARRIER),
+        )  # fmt: skip
+        w = wave()
+        w.pc, w.s64[VCC // 2] = 0, vcc
+        assert jumps.run(w) == ("barrier" if taken else "end")
+
+
+def test_products_of_bf16_have_numbers_of_their_own_on_gfx90a():
+    # As the compiler encodes v_mfma_f32_16x16x16bf16_1k for gfx90a.
+    inst = Program(bytes.fromhex("0000e7d306150202"), 0, "gfx90a").decode(0)
+    assert inst.op.name == "V_MFMA_F32_16X16X16_BF16"
+    with pytest.raises(NotExecutable, match="no instruction at 0x0: 0000e7d306150202"):
+        Program(bytes.fromhex("0000e7d306150202"), 0, "gfx942").decode(0)
+
+
+def test_gfx90a_rounds_the_product():
+    parts = [
+        encoded("VOP2_LIT", ins.VOP2Op.V_FMAMK_F32_E32, src0=258, vsrc1=4, vdst=9, literal=0x40490FDB),
+        encoded("VOP2_LIT", ins.VOP2Op.V_FMAAK_F32_E32, src0=258, vsrc1=4, vdst=10, literal=0x40490FDB),
+        encoded("VOP2", ins.VOP2Op.V_DOT2C_F32_BF16_E32, src0=258, vsrc1=4, vdst=5),
+        encoded("SOPP", ins.SOPPOp.S_ENDPGM),
+    ]
+    w = wave()
+    w.vf[2], w.vf[4], w.vf[5] = np.linspace(-3, 3, LANES), np.linspace(0.1, 5, LANES), 0.3
+    w.pc = 0
+    assert Program(b"".join(parts), 0, "gfx90a").run(w) == "end"
+    pi = np.float32(3.14159274)
+    assert (w.vf[9] == w.vf[2] * pi + w.vf[4]).all() and (w.vf[10] == w.vf[2] * w.vf[4] + pi).all()
+    assert (w.vf[5] == w.vf[2] * w.vf[4] + np.float32(0.3)).all()
+
+
+def test_a_pair_may_be_swapped_in_place():
+    w = wave()
+    w.v[10], w.v[11] = draw("low", LANES), draw("high", LANES)
+    before = w.v[10:12].copy()
+    execute(w, "VOP3P", ins.VOP3POp.V_PK_MOV_B32, src0=266, src1=266, vdst=10, opsel=1)
+    assert (w.v[10] == before[1]).all() and (w.v[11] == before[0]).all()
+
+
+def test_a_comparison_may_disable_lanes():
+    w = wave()
+    w.v[2], w.v[4] = np.arange(LANES), 20
+    w.set_exec(EVERY_LANE ^ 1)
+    execute(w, "VOP3_SDST", ins.VOP3Op.V_CMPX_LT_U32_E64, src0=258, src1=260, vdst=30)
+    assert w.s64.item(15) == w.s64.item(EXEC // 2) == (1 << 20) - 2
+    w.set_exec(EVERY_LANE)
+    execute(w, "VOPC", ins.VOPCOp.V_CMPX_GE_U32_E32, src0=258, vsrc1=4)
+    assert w.m.tolist() == [lane >= 20 for lane in range(LANES)]
+
+
+def test_an_opcode_that_is_not_known_names_itself_and_its_address():
+    w = wave()
+    code = program(
+        encoded("SOPP", ins.SOPPOp.S_NOP), encoded("VOP1", ins.VOP1Op.V_SIN_F32_E32, src0=258, vdst=4),
+        encoded("SOPP", ins.SOPPOp.S_ENDPGM),
+    )  # fmt: skip
+    w.pc = 0
+    with pytest.raises(NotExecutable, match=r"V_SIN_F32 at 0x4: V_SIN_F32_E32 is not in the table of opcodes"):
+        code.run(w)

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// What the host side of an emulated GPU needs of its executor, which is Python (src/tileseer/devices/emulated).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tileseer {
+
+// Room for the text of a fault.
+inline constexpr int why_bytes = 512;
+
+struct EmulatedDevice
+{
+    // Runs a kernel: its name, the bundle it is in, grid and block, bytes of dynamic LDS, addresses of its arguments.
+    // 0, or the reason in `why`.
+    int (*launch)(const char* name, const void* bundle, const unsigned int* grid_and_block, std::size_t shared,
+                  void** arguments, char* why);
+    void (*allocated)(void* address, std::size_t bytes);
+    void (*released)(void* address);
+};
+
+// The installed executor; all null without one.
+const EmulatedDevice& emulated_device();
+
+// What went wrong since the last call, or an empty text.
+std::string take_emulated_fault();
+
+} // namespace tileseer
