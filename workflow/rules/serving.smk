@@ -1,4 +1,4 @@
-# Stage 10: what a dispatcher runs of a model: a small model, a C++ header, known problems and a kernel list.
+# Stage 10: what a dispatcher runs of a model: a C++ header, arrays for Python, known problems and a kernel list.
 SERVING = "results/serving/{arch}/{operation}"
 SERVED = [f"{SERVING}/{name}" for name in model_files.SERVING_FILES]
 

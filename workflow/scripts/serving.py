@@ -10,7 +10,7 @@ def main(
     layers: Input | None = None,
     arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
 ) -> str:  # fmt: skip
-    """Make what a dispatcher runs of a trained model: small model, C++ header, known problems and kernel list.
+    """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 
     template: template of the C++ header
     api: table of CK Tile names, for the registry keys
