@@ -1,15 +1,12 @@
 """What a dispatcher runs: the C++ header picks what Python picks, and the lists beside it say what they claim."""
 
 import dataclasses
-import itertools
 import subprocess
 
 import learning_samples as samples
 import lightgbm
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from test_publish import TEMPLATE, make
 
 from tileseer.client.selection import Selector, checked_dims
@@ -20,7 +17,7 @@ from tileseer.model import model_files, trainer, trees
 from tileseer.model.model import Model
 from tileseer.model.schema import Origin
 from tileseer.publish import model_folder
-from tileseer.serving import cascade, header, kernel_set, known_problems, packing, stages
+from tileseer.serving import cascade, header, known_problems, packing, stages
 from tileseer.serving.cascade import Cascade
 from tileseer.serving.picker import NO_CANDIDATE, Picker
 from tileseer.serving.program import Program
@@ -244,29 +241,6 @@ def test_serving_figures_count_every_validation_problem(selector):
     assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
     known = parquet.read(folder / f"serving/{python.spec.operation}" / model_files.KNOWN)
     assert figures["known_problems"] == known.num_rows
-
-
-@given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6))
-def test_a_pruned_set_keeps_its_promise(table):
-    efficiency = np.array(table)
-    chosen = kernel_set.smallest(efficiency, 0.1)
-    best = efficiency[:, chosen].max(axis=1, initial=0.0).mean() if chosen else 0.0
-    assert best >= 0.9 * efficiency.max(axis=1).mean() - 1e-12
-    for dropped in chosen:
-        rest = [column for column in chosen if column != dropped]
-        less = efficiency[:, rest].max(axis=1, initial=0.0).mean() if rest else 0.0
-        assert less < 0.9 * efficiency.max(axis=1).mean()
-
-
-def test_a_pruned_set_needs_no_more_kernels_than_the_best_of_that_size():
-    efficiency = np.random.default_rng(3).random((40, 8))
-    chosen = kernel_set.smallest(efficiency, 0.05)
-    wanted = 0.95 * efficiency.max(axis=1).mean()
-    smallest = next(
-        size for size in range(1, 9)
-        if any(efficiency[:, list(c)].max(axis=1).mean() >= wanted for c in itertools.combinations(range(8), size))
-    )  # fmt: skip
-    assert smallest <= len(chosen) <= smallest + 1
 
 
 def test_leaf_values_that_do_not_add_up_exactly_are_refused(selector):

@@ -25,6 +25,7 @@ COMMANDS = {
     "provenance": "show the origin of a published model: commit, settings, packages, compiler, device, inputs",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
+    "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
     "stale": "tell which picks new times make stale, or which pairs to measure again first",
     "status": "show the progress of a workflow and the time left",
     "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",

@@ -1,11 +1,18 @@
-"""The pruned kernel set: the few kernels that a dispatcher has to link to lose next to nothing.
+"""The small kernel set: the few kernels that a library has to build to lose next to nothing.
 
-Kernels are added one by one, each time the one that raises the mean efficiency of the training problems most, until
-the mean of the best kernel in the set is within the allowed loss of the whole pool's; then those that later ones made
-superfluous are dropped again. That is the usual greedy cover, and no proof of the smallest set.
+This is the facility location problem: open few kernels so that the weighted sum over problems of the best open one is
+greatest. Kernels are opened one by one, each time the one that adds most; then one is exchanged for another while that
+gains. How far a set can be from the best one of its size is known from the Lagrangian relaxation of "each problem is
+served by one kernel" (Cornuejols, Fisher, Nemhauser 1977), made tight by subgradient steps.
 """
 
 import numpy as np
+
+STEPS = 300
+"""Subgradient steps of the bound."""
+PATIENCE = 10
+"""Steps without a better bound after which they become half as long."""
+LEAST_GAIN = 1e-12
 
 
 def by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.ndarray:
@@ -15,20 +22,94 @@ def by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.nd
     return best
 
 
-def smallest(efficiency: np.ndarray, loss: float) -> list[int]:
-    """The columns of a small set, best first; ``efficiency`` [P, K] is 0 where a kernel cannot run a problem.
-
-    The mean over problems of the best in the set is at least (1 - ``loss``) times that of all columns.
-    """
-    wanted = (1 - loss) * efficiency.max(axis=1).mean()
+def order(value: np.ndarray) -> list[int]:
+    """Columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
+    best = np.zeros(len(value))
     chosen: list[int] = []
-    best = np.zeros(len(efficiency))
-    while best.mean() < wanted:
-        gain = np.maximum(efficiency, best[:, None]).mean(axis=0)
-        chosen.append(int(gain.argmax()))
-        best = np.maximum(best, efficiency[:, chosen[-1]])
-    for column in list(chosen):
-        rest = [other for other in chosen if other != column]
-        if rest and efficiency[:, rest].max(axis=1).mean() >= wanted:
-            chosen = rest
+    while True:
+        gain = np.maximum(value - best[:, None], 0).sum(axis=0)
+        column = int(gain.argmax())
+        if gain[column] <= LEAST_GAIN:
+            return chosen
+        chosen.append(column)
+        best = np.maximum(best, value[:, column])
+
+
+def exchanged(value: np.ndarray, chosen: list[int]) -> list[int]:
+    """``chosen`` columns with one exchanged for another as long as the sum of the rows' best grows."""
+    chosen = list(chosen)
+    while chosen:
+        own = value[:, chosen]
+        owner = own.argmax(axis=1)
+        first = own.max(axis=1)
+        others = np.where(np.arange(len(chosen)) == owner[:, None], 0, own)
+        second = others.max(axis=1)
+        gains = []
+        for place in range(len(chosen)):
+            without = np.where(owner == place, second, first)
+            added = np.maximum(value - without[:, None], 0).sum(axis=0)
+            best = int(added.argmax())
+            gains.append((added[best] - (first - without).sum(), place, best))
+        gain, place, column = max(gains)
+        if gain <= LEAST_GAIN:
+            break
+        chosen[place] = column
     return chosen
+
+
+def bound(value: np.ndarray, size: int, reached: float) -> float:
+    """No set of ``size`` columns has a greater sum of the rows' best; ``reached`` is the sum of a known one."""
+    if size >= value.shape[1]:
+        return float(value.max(axis=1).sum())
+    price = np.sort(value, axis=1)[:, -2]
+    step, waited, least = 1.0, 0, float(value.max(axis=1).sum())
+    for _ in range(STEPS):
+        worth = np.maximum(value - price[:, None], 0)
+        total = worth.sum(axis=0)
+        opened = np.argpartition(-total, size - 1)[:size]
+        found = float(price.sum() + total[opened].sum())
+        waited = 0 if found < least else waited + 1
+        least = min(least, found)
+        if waited >= PATIENCE:
+            step, waited = step / 2, 0
+        slope = 1.0 - (worth[:, opened] > 0).sum(axis=1)
+        length = float((slope * slope).sum())
+        if length == 0 or least - reached < LEAST_GAIN:
+            break
+        price = np.maximum(price - step * (found - reached) / length * slope, 0)
+    return max(least, reached)
+
+
+def covering(efficiency: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The value [P, K] of kernels by which a problem that can run at all counts more than all efficiencies together.
+
+    ``efficiency`` [P, K] is 0 where a kernel cannot run a problem; ``weight`` [P] sums to 1.
+    """
+    return efficiency * weight[:, None] + (efficiency > 0)
+
+
+def smallest(efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int | None = None) -> list[int]:
+    """The columns of a small set, best first, that runs every problem that one of all columns runs.
+
+    The weighted mean of the best in the set is at least (1 - ``loss``) times that of all columns, if ``most`` columns
+    are enough for that.
+    """
+    value = covering(efficiency, weight)
+    wanted = efficiency.max(axis=1).astype(bool).sum() + (1 - loss) * weight @ efficiency.max(axis=1)
+    chosen = order(value)
+    sums = np.maximum.accumulate(value[:, chosen], axis=1).sum(axis=0)
+    size = int(np.searchsorted(sums >= wanted - LEAST_GAIN, True)) + 1 if len(chosen) else 0
+    size = min(size, len(chosen), most or len(chosen))
+    chosen = exchanged(value, chosen[:size])
+    while size > 1:
+        fewer = exchanged(value, _without_least(value, chosen))
+        if value[:, fewer].max(axis=1).sum() < wanted - LEAST_GAIN:
+            break
+        chosen, size = fewer, size - 1
+    return [chosen[place] for place in order(value[:, chosen])] if chosen else []
+
+
+def _without_least(value: np.ndarray, chosen: list[int]) -> list[int]:
+    """``chosen`` without the column that is missed least."""
+    kept = [[other for other in chosen if other != column] for column in chosen]
+    return max(kept, key=lambda rest: float(value[:, rest].max(axis=1).sum()))

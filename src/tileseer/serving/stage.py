@@ -163,7 +163,8 @@ def _kernels(
     by_kernel = kernel_set.by_kernel(achieved, number, len(names))
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
-    chosen = kernel_set.smallest(by_kernel[parts["train"]], settings.pruned_loss)
+    own = by_kernel[parts["train"]]
+    chosen = kernel_set.smallest(own, np.full(len(own), 1 / len(own)), settings.pruned_loss)
     return schema.Kernels(
         **origin.model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "

@@ -1,0 +1,155 @@
+"""``tileseer ship``: the smallest set of kernels that loses little, with its price, its proof and its sources."""
+
+import argparse
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tileseer.cli import options
+from tileseer.client import shipped_folder, shipping
+from tileseer.core.errors import UserError
+from tileseer.core.places import find
+from tileseer.core.tables import text_of
+from tileseer.dataset import schema
+from tileseer.model import index as published
+from tileseer.model.model import Model
+
+EXAMPLES = (
+    "tileseer ship results/models/gfx950 --max-loss 1%",
+    "tileseer ship results/models/gfx950 --operation forward_bf16 --max-kernels 40 --output kernels-gfx950",
+    "tileseer ship results/models/sm_90 --networks resnet50,convnext_tiny --against old-kernels.txt",
+)
+_COLUMNS = ("kernels", "loss", "least_loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json, below results")
+    parser.add_argument("--operation", nargs="+", metavar="OP", help="only these (default: all of the directory)")
+    limits = parser.add_argument_group("limits, each an operation")
+    limits.add_argument(
+        "--max-loss", type=_share, default=0.01, metavar="SHARE", help="of the mean efficiency (default: 1%%)"
+    )
+    limits.add_argument("--max-kernels", type=options.positive, metavar="N", help="how many kernels at most")
+    limits.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="machine code, for example 20M")
+    limits.add_argument("--max-compile", type=_seconds, metavar="TIME", help="CPU time to compile, for example 2h")
+    weights = parser.add_argument_group(
+        "what counts (default: all training problems alike)"
+    ).add_mutually_exclusive_group()
+    weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
+    weights.add_argument("--weights", type=Path, metavar="CSV", help="dimensions of problems and a column weight")
+    parser.add_argument(
+        "--layers", type=Path, default=Path("config/problems/layers.csv"), metavar="CSV",
+        help="table of layers that --networks names (default: config/problems/layers.csv)",
+    )  # fmt: skip
+    parser.add_argument("--against", type=Path, metavar="LIST", help="an old set, a name a line: what to add and drop")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="write sources, build list and selectors of the set")
+    parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")
+    parser.epilog = "Results of the workflow have to lie beside MODEL_DIR: results/datasets/ARCH/OP.parquet."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Choose, print, and write what is asked for."""
+    listed = published.verify(args.models)
+    operations = args.operation or list(listed.operations)
+    unknown = next((name for name in operations if name not in listed.operations), None)
+    if unknown:
+        raise UserError(f"--operation: {unknown} is none of {', '.join(listed.operations)}")
+    if args.output:
+        shipped_folder.refuse_used(args.output)
+    limits = shipping.Limits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
+    old = text_of(args.against).split() if args.against else []
+    pools = {operation: _pool(args, listed.arch, operation) for operation in operations}
+    strange = sorted(set(old).difference(*(pool.names for pool in pools.values())))
+    if strange:
+        raise UserError(f"{args.against}: {strange[0]} is no kernel of {', '.join(operations)} of {listed.arch}")
+    content = {}
+    lines = [f"{listed.arch}, {listed.device_kind} times"]
+    for operation, pool in pools.items():
+        chosen = pool.smallest(limits)
+        found: dict[str, Any] = {
+            "set": pool.figures(chosen),
+            "pool": len(pool.names),
+            "kernels": [pool.names[column] for column in chosen],
+            "curve": pool.curve(len(chosen)),
+            "baselines": pool.baselines(len(chosen)),
+        }
+        if old:
+            found["against"] = pool.against([name for name in old if name in pool.names], chosen)
+        if args.output:
+            whole = Model.read(args.models / listed.operations[operation].folder)
+            retrained, found["model"] = shipping.retrained(pool, whole, chosen, args.threads)
+            shipped_folder.write_selector(args.output / operation, retrained, args.threads)
+        content[operation] = found
+        lines += _lines(operation, found)
+    if args.output:
+        shipped_folder.write_sources(
+            args.output, listed.arch, [name for f in content.values() for name in f["kernels"]]
+        )
+        shipped_folder.write_figures(args.output, listed.arch, listed.device_kind, content)
+        lines.append(f"{args.output}: sources, build list and selectors")
+    about = {"arch": listed.arch, "device_kind": listed.device_kind, "operations": content}
+    return options.answer(args, about, lines)
+
+
+def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Pool:
+    """The kernels of one operation, from the results that the models lie in."""
+    results = args.models.resolve().parents[1]
+    dataset = results / "datasets" / arch / f"{operation}.parquet"
+    if not dataset.is_file():
+        raise UserError(f"{dataset}: there is no such file; MODEL_DIR has to lie in the results that it was made in")
+    weights = None
+    if args.networks:
+        weights = shipping.Weights.of_networks(find(args.layers), args.networks.split(","))
+    elif args.weights:
+        weights = shipping.Weights.of_table(args.weights)
+    return shipping.Pool.of(schema.load(dataset), results, weights)
+
+
+def _lines(operation: str, found: Mapping[str, Any]) -> list[str]:
+    """The set, the curve and the other ways to choose, as text."""
+    rows = [("", figures) for figures in found["curve"]]
+    rows += [(f"{name}", figures) for name, figures in found["baselines"].items()]
+    cells = [[name, *(_cell(figures.get(column)) for column in _COLUMNS)] for name, figures in rows]
+    lines = [shipping.line(operation, found["set"], found["pool"]), *options.table_lines(["", *_COLUMNS], cells)]
+    for word in ("add", "drop"):
+        changes = found.get("against", {}).get(word, {})
+        lines += [f"{word} {name}: worth {worth:.2f} %" for name, worth in changes.items()]
+    if found.get("model"):
+        losses = ", ".join(f"{name} {figures['loss']:.2f} %" for name, figures in found["model"].items())
+        lines.append(f"loss of the model's picks on unseen problems: {losses}")
+    return lines
+
+
+def _cell(value: float | None) -> str:
+    return "" if value is None else str(value) if isinstance(value, int) else f"{value:.2f}"
+
+
+def _share(text: str) -> float:
+    """Read ``1%`` or ``0.01``."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share between 0 and 1, such as 1% or 0.01")
+    return value
+
+
+def _bytes(text: str) -> float:
+    return _with_unit(text, {"k": 1e3, "M": 1e6, "G": 1e9}, "20M")
+
+
+def _seconds(text: str) -> float:
+    return _with_unit(text, {"s": 1.0, "m": 60.0, "h": 3600.0}, "2h")
+
+
+def _with_unit(text: str, units: Mapping[str, float], example: str) -> float:
+    try:
+        value = float(text[:-1]) * units[text[-1:]]
+    except (KeyError, ValueError):
+        value = -1.0
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number and one of {', '.join(units)}, such as {example}")
+    return value

@@ -1,0 +1,94 @@
+"""The folder that ``tileseer ship`` leaves: sources of a kernel set, a build list, and what picks among the kernels."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tileseer.client import shipping
+from tileseer.client.shipping import Retrained
+from tileseer.core import documents, places
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.families.coefficients import load_coefficients
+from tileseer.families.registry import of_arch
+from tileseer.gpu.hardware import target
+from tileseer.serving import stage as serving
+from tileseer.settings.model import ServingParameters
+
+LIST = "kernels.txt"
+CMAKE = "kernels.cmake"
+FIGURES = "figures.json"
+SOURCES = "kernels"
+
+
+class Figures(documents.Document):
+    """``figures.json``: what the set of each operation loses and costs."""
+
+    arch: str
+    device_kind: str
+    operations: dict[str, dict[str, Any]]
+
+
+def refuse_used(folder: Path) -> None:
+    """``UserError`` for a folder with anything in it: files of another set would be built with these."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"--output: {folder} is there and not empty; delete it or name another folder")
+
+
+def write_selector(folder: Path, of: Retrained, threads: int) -> None:
+    """Write the selector of one operation's set and its lists into ``folder``, as the serving stage does."""
+    own = places.workflow_folder()
+    coefficients = load_coefficients(own / "config/simulated_device.yaml")
+    served = serving.build(
+        of.measurements,
+        of.trained.model,
+        of.trained.out_of_fold,
+        own / "workflow/templates/serving/selector.hpp.j2",
+        own / "config/ck_api.yaml",
+        coefficients,
+        ServingParameters(),
+        threads,
+    )
+    folder.mkdir(parents=True)
+    served.save(folder)
+
+
+def write_sources(folder: Path, arch: str, names: Sequence[str]) -> None:
+    """Write the kernels of all operations as sources with their registration, if their library is compiled here."""
+    family, own = of_arch(arch), places.workflow_folder()
+    every = sorted(names)
+    write_text(folder / LIST, "".join(f"{name}\n" for name in every))
+    if not family.has("emit"):
+        return
+    emit, kernels = family.part("emit"), [family.part("kernel").parse(name) for name in every]
+    templates, api = own / "workflow/templates", own / "config/ck_api.yaml"
+    texts = emit.files(kernels, target(arch), templates, api, "")
+    texts |= emit.collection_files(kernels, target(arch), templates, api, "")
+    for path, text in texts.items():
+        (folder / SOURCES / path).parent.mkdir(parents=True, exist_ok=True)
+        write_text(folder / SOURCES / path, text)
+    units = [
+        f"${{CMAKE_CURRENT_LIST_DIR}}/{SOURCES}/{path}" for path in sorted(texts) if path.endswith((".cpp", ".cu"))
+    ]
+    write_text(
+        folder / CMAKE,
+        "# include() this file and add the sources to your library.\nset(TILESEER_KERNEL_SOURCES\n"
+        + "".join(f'    "{unit}"\n' for unit in units)
+        + f')\nset(TILESEER_KERNEL_INCLUDE "${{CMAKE_CURRENT_LIST_DIR}}/{SOURCES}")\n',
+    )
+
+
+def write_figures(folder: Path, arch: str, device_kind: str, operations: Mapping[str, dict[str, Any]]) -> None:
+    """Write the figures as JSON and as a page."""
+    documents.write(
+        folder / FIGURES, Figures(arch=arch, device_kind=device_kind, operations=dict(operations)), sealed=False
+    )
+    lines = [f"# Kernels for {arch}", "", f"Chosen by `tileseer ship` on {device_kind} times.", ""]
+    for operation, figures in operations.items():
+        lines += [f"* {shipping.line(operation, figures['set'], figures['pool'])}"]
+    lines += [
+        "",
+        f"`{LIST}` names them. `{CMAKE}` lists the sources in `{SOURCES}`, which register the kernels. `OPERATION/"
+        "selector.hpp` picks among exactly these kernels; it never names another one.",
+    ]
+    write_text(folder / "README.md", "\n".join(lines) + "\n")

@@ -1,0 +1,191 @@
+"""``tileseer ship``: few kernels that lose little, how few there can be, and the folder that builds them."""
+
+import itertools
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+
+import learning_samples as samples
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_publish import API, SMALL_SERVING, TEMPLATE
+
+from tileseer.cli import main
+from tileseer.client import shipping
+from tileseer.conv.operation import Operation
+from tileseer.conv.problem import DIMS
+from tileseer.core import documents, parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import recording, schema
+from tileseer.gpu import hardware
+from tileseer.model import model_files, trainer
+from tileseer.model import stage as model_stage
+from tileseer.publish import model_folder
+from tileseer.serving import kernel_set, stage
+
+ARCH, OPERATION = "gfx950_mi355x", "forward_bf16"
+TABLES = st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6).map(
+    np.array
+)
+MAIN = """
+#include "selector.hpp"
+#include <cstdio>
+namespace model = tileseer::forward_bf16_gfx950_mi355x;
+int main()
+{
+    model::Selector selector;
+    model::Problem problem;
+    for(int c = 8; c <= 512; c *= 2)
+        for(int h = 7; h < 60; h += 5)
+        {
+            problem.N = 8, problem.C = c, problem.K = 2 * c, problem.Hi = h, problem.Wi = h;
+            const model::Pick pick = selector.select(problem);
+            if(pick.candidate)
+                std::puts(pick.candidate->kernel);
+        }
+}
+"""
+
+
+def alike(table):
+    return np.full(len(table), 1 / len(table))
+
+
+def measured():
+    data = samples.measured()
+    return replace(data, candidates=data.candidates.assign(code_bytes=np.nan))
+
+
+def best_of(table, size):
+    columns = range(table.shape[1])
+    return max(table[:, list(some)].max(axis=1).sum() for some in itertools.combinations(columns, size))
+
+
+@given(TABLES)
+def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table):
+    chosen = kernel_set.smallest(table, alike(table), 0.1)
+    best = table[:, chosen].max(axis=1, initial=0.0)
+    assert best.mean() >= 0.9 * table.max(axis=1).mean() - 1e-9
+    assert ((best > 0) == (table.max(axis=1) > 0)).all()
+
+
+@given(TABLES, st.integers(1, 4))
+def test_no_set_is_better_than_the_bound(table, size):
+    greatest = best_of(table, size)
+    found = kernel_set.exchanged(table, kernel_set.order(table)[:size])
+    reached = table[:, found].max(axis=1, initial=0.0).sum()
+    assert reached <= greatest + 1e-9 <= kernel_set.bound(table, size, reached) + 2e-9
+
+
+def test_a_set_needs_next_to_no_more_kernels_than_the_smallest():
+    table = np.random.default_rng(3).random((40, 8))
+    chosen = kernel_set.smallest(table, alike(table), 0.05)
+    wanted = 0.95 * table.max(axis=1).sum()
+    assert len(chosen) <= next(size for size in range(1, 9) if best_of(table, size) >= wanted) + 1
+
+
+def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):
+    pool = shipping.Pool.of(measured(), tmp_path)
+    chosen = pool.smallest(shipping.Limits(0.01))
+    figures = pool.figures(chosen)
+    unseen = (samples.problems()["split"] == "validation").to_numpy() & (pool.efficiency.max(axis=1) > 0)
+    assert figures["unseen_problems"] == unseen.sum() and figures["unseen_without_kernel"] == 0
+    reached = pool.efficiency[unseen][:, chosen].max(axis=1)
+    assert figures["unseen_loss"] == pytest.approx(100 * (1 - reached.mean()), abs=1e-3)
+    assert figures["least_loss"] <= figures["loss"] <= 1.0 and figures["costs"] == "estimated"
+    losses = [row["loss"] for row in pool.curve(len(chosen))]
+    assert losses == sorted(losses, reverse=True) and losses[-1] == 0
+    assert all(row["kernels"] <= len(chosen) for row in pool.baselines(len(chosen)).values())
+
+
+def test_a_table_says_which_problems_count(tmp_path):
+    table = samples.problems()[list(DIMS)].iloc[[1]].assign(weight=3.0)
+    table.to_csv(tmp_path / "weights.csv", index=False)
+    weights = shipping.Weights.of_table(tmp_path / "weights.csv")
+    pool = shipping.Pool.of(measured(), tmp_path, weights)
+    assert np.flatnonzero(pool.weight).tolist() == [1] and len(pool.smallest(shipping.Limits(0.01))) == 1
+    pd.DataFrame({**{name: [1] for name in DIMS}, "weight": ["nan"]}).to_csv(tmp_path / "bad.csv", index=False)
+    with pytest.raises(UserError, match=r"bad.csv, line 2: weight is 'nan'"):
+        shipping.Weights.of_table(tmp_path / "bad.csv")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A published model of part of the MI355X recording, in the results that made it."""
+    folder = tmp_path_factory.mktemp("ship") / "results"
+    device = hardware.get(samples.CONFIG / "hardware.yaml", ARCH)
+    table = recording.dataset(samples.CONFIG / "recorded" / ARCH, Operation.parse(OPERATION), device)
+    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
+    dataset = folder / "datasets" / ARCH / f"{OPERATION}.parquet"
+    dataset.parent.mkdir(parents=True)
+    parquet.write(table.filter(numbers % 4 == 0), dataset)
+    data = schema.load(dataset)
+    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    trained = trainer.train(data, device, settings, coefficients=samples.coefficients())
+    trained.save(folder / "training")
+    served = stage.build(data, trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING)
+    served.save(folder / "serving")
+    # Publishing reads of a report whose it is; no test here reads more.
+    documents.write(folder / "validation.json", trained.manifest)
+    parts = [folder / "training"], [folder / "validation.json"], [folder / "serving"]
+    model_folder.publish(*parts, folder / "models" / ARCH)
+    return folder
+
+
+def ship(results, *words):
+    return main.main(["ship", str(results / "models" / ARCH), *map(str, words)])
+
+
+def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert ship(results, "--max-loss", "5%", "--output", out, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["operations"][OPERATION]
+    names = (out / "kernels.txt").read_text().split()
+    assert names == sorted(told["kernels"]) and 1 < len(names) < told["pool"]
+    for name in names:
+        assert name in (out / "kernels" / f"{name}.hpp").read_text()
+        assert f"/kernels/{name}.cpp" in (out / "kernels.cmake").read_text()
+    assert f"lose {told['set']['loss']:.2f} %" in (out / "README.md").read_text()
+    (tmp_path / "main.cpp").write_text(MAIN)
+    shutil.copyfile(out / OPERATION / model_files.SELECTOR, tmp_path / "selector.hpp")
+    program = tmp_path / "main"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-I", tmp_path, tmp_path / "main.cpp", "-o", program], check=True)
+    picked = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
+    assert len(picked) > 50 and set(picked) <= set(names)
+    assert ship(results, "--output", out) == 2
+    assert "is there and not empty" in capsys.readouterr().err
+
+
+def test_what_an_old_set_lacks_and_what_it_does_not_need(results, tmp_path, capsys):
+    assert ship(results, "--max-loss", "5%", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["operations"][OPERATION]
+    pool = shipping.Pool.of(schema.load(results / "datasets" / ARCH / f"{OPERATION}.parquet"), tmp_path)
+    other = next(name for name in pool.names if name not in found["kernels"])
+    (tmp_path / "old.txt").write_text("\n".join([*found["kernels"][1:], other]))
+    assert ship(results, "--max-loss", "5%", "--against", tmp_path / "old.txt", "--json") == 0
+    changes = json.loads(capsys.readouterr().out)["operations"][OPERATION]["against"]
+    assert list(changes["add"]) == found["kernels"][:1] and changes["add"][found["kernels"][0]] > 0
+    assert list(changes["drop"]) == [other]
+    (tmp_path / "old.txt").write_text("no_kernel")
+    assert ship(results, "--against", tmp_path / "old.txt") == 2
+    assert "no_kernel is no kernel of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--max-bytes", "10k"], "0 kernels are within the limits"),
+        (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
+        (["--max-loss", "2"], "is no share between 0 and 1"),
+        (["--max-compile", "2"], "write a number and one of s, m, h"),
+        (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
+    ],
+)
+def test_mistakes_are_told(results, capsys, words, message):
+    with pytest.raises(SystemExit) if message.startswith(("is no", "write")) else pytest.MonkeyPatch.context():
+        assert ship(results, *words) == 2
+    assert message in capsys.readouterr().err
