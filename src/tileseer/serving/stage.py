@@ -80,7 +80,9 @@ def serve(
     )
     cost, kernels = served.figures.validation, served.kernels
     loses = (
-        "the full model is served, or no problems were set aside to judge it"
+        "all that the library offers is asked, by all trees"
+        if own_choice.of(measurements) is not None
+        else "no problems were set aside to judge the served model"
         if cost is None
         else (
             f"{cost.n_problems} unseen problems, served efficiency mean {cost.efficiency.served_model.mean} %, p10 "
