@@ -16,6 +16,7 @@ from tileseer.devices.emulated.memory import Memory
 from tileseer.devices.emulated.problems import STEPS, tiny_problems
 from tileseer.devices.emulated.program import Program
 from tileseer.devices.gpu import GpuDevice
+from tileseer.devices.harness.supervisor import Request, Supervisor
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import code_object
 from tileseer.gpu.code_object import Kernel
@@ -130,6 +131,15 @@ class Emulated:
 def test_nothing_is_measured_on_an_emulated_gpu():
     with pytest.raises(UserError, match="emulated GPU has no times"):
         GpuDevice("gfx950_mi355x", "measured", "driver.so", str, Emulated(), None, Timing(), 1, None)
+
+
+@pytest.mark.parametrize(("wrong", "status"), [([0, 0, 0], "ok"), ([0, 3, 0], "race"), ([5, 3, 4], "wrong_result")])
+def test_what_depends_on_the_order_of_waves_is_a_race(wrong, status):
+    check = {"wrong": max(wrong), "elements": 64, "not_finite": 0, "worst": 3.0}
+    answer = {"code": 0, "error": "", "check": check, "wrong": wrong, "instructions": 1000}
+    outcome = Supervisor("driver.so")._verdict(answer, Request(("driver.so",), "kernel", (), {}), ())
+    assert outcome.status == status
+    assert status != "race" or outcome.error == "elements wrong; in orders of the waves: 0 3 0"
 
 
 def test_mistakes_in_a_list_are_told(tmp_path, capsys, monkeypatch):

@@ -153,7 +153,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             if check and check["wrong"]:
                 orders = answer.get("wrong", [])
                 if 0 in orders:
-                    told = f"elements wrong, in orders of the waves: {' '.join(map(str, orders))}"
+                    told = f"elements wrong; in orders of the waves: {' '.join(map(str, orders))}"
                     return Outcome("race", told, answer, faults)
                 told = (
                     f"{check['wrong']} of {check['elements']} elements wrong; {check['not_finite']} not finite; "
