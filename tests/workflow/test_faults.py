@@ -260,3 +260,17 @@ def test_a_second_run_in_a_busy_folder_says_who_runs(unmeasured):
     assert second.status != 0
     assert f"process {first.pid} (python" in second.output and "runs in this folder" in second.output
     assert "unlock" not in second.output and "Traceback" not in second.output
+
+
+def test_the_profile_of_slurm_without_slurm_ends_with_a_message(fresh):
+    if shutil.which("sbatch"):
+        pytest.skip("there is a SLURM here")
+    # As docs/how-to/slurm.md has it: without --cores.
+    program, *_ = fresh.command()
+    command = [program, "--workflow-profile", "profiles/slurm", TARGETS[0]]
+    run = subprocess.run(
+        command, cwd=fresh.folder, env=fresh.environment(), capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode != 0
+    assert "there is no sbatch on this machine" in run.stderr and "Traceback" not in run.stderr
+    assert not (fresh.folder / "results/problems").exists()

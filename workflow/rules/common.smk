@@ -2,6 +2,7 @@
 #
 # A stage is a plain rule. Whether it has to compute is decided by its script (docs/decisions/0002-stage-store.md).
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -52,7 +53,11 @@ DEVICE = {**HARDWARE, "coefficients": COEFFICIENTS}
 PORTABLE = SETTINGS.portable()
 CHUNKS = range(SETTINGS.configs.chunks)
 # What one operation may use, so that all of them learn side by side; no result depends on it.
-THREADS = max(1, (workflow.cores or 16) // len(SETTINGS.operations or OPERATIONS))
+# A cluster has no number of cores.
+THREADS = max(
+    1,
+    (workflow.resource_settings.cores or 16) // len(SETTINGS.operations or OPERATIONS),
+)
 
 
 wildcard_constraints:
@@ -65,6 +70,12 @@ onstart:
     # A job would end in a traceback of Snakemake, which removes old outputs first.
     if fault := runs.read_only(Path("results"), Path("logs")):
         raise WorkflowError(fault)
+    # The executor would wait for ever for jobs that it could not submit.
+    if workflow.executor_plugin.name == "slurm" and not shutil.which("sbatch"):
+        raise WorkflowError(
+            "executor: there is no sbatch on this machine; start Snakemake where jobs are submitted from, "
+            "or leave out --workflow-profile"
+        )
 
 
 onsuccess:
