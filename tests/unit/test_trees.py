@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tileseer.core.errors import UserError
+from tileseer.model import trees
 from tileseer.model.trees import Trees, load
 
 ROWS, COLUMNS = 2000, 6
@@ -45,6 +46,17 @@ def test_scores_are_those_of_lightgbm(parameters):
                 trees.predict(unseen, num_iteration=count), booster.predict(unseen, num_iteration=count)
             )
     assert trees.predict(data[:0]).shape == (0,)
+
+
+def test_many_rows_have_the_scores_of_few():
+    data = np.tile(table(1, whole=True), (3, 1))
+    parameters = {"num_leaves": 20, "verbose": -1, "min_data_per_group": 5, "objective": "regression"}
+    label = np.nan_to_num(data[:, 0])
+    booster = lightgbm.train(parameters, lightgbm.Dataset(data, label, categorical_feature=[CATEGORY]), 120)
+    whole = trees.round_leaves(booster)
+    assert len(data) >= trees.MANY and whole.num_trees() > trees.TOGETHER
+    expected = np.append(trees.predict(whole, data[:10], 1), whole.predict(data[10:]))
+    np.testing.assert_array_equal(trees.predict(whole, data, 1), expected)
 
 
 def test_a_tree_that_is_one_leaf():

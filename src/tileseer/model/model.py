@@ -115,7 +115,7 @@ class Model:
             part = slice(first, first + BLOCK)
             pairs = problem[part], candidate[part]
             matrix = features.matrix(*columns, *pairs, self.hardware, spec.feature_set, spec.feature_names)
-            scores[part] = self.booster.predict(matrix, num_threads=threads)
+            scores[part] = trees.predict(self.booster, matrix, threads)
             if start is not None:
                 scores[part] += start.score(*pairs)
         return scores

@@ -51,7 +51,7 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
     among the runs.
     """
-    tables = {name: layers.read(Path(name)) for name in (settings.networks, settings.validation)}
+    tables = {name: layers.read(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
     for name, table in tables.items():
         layers.assert_splits(table, name)
     asked = row_filter.parse(settings.filter, KINDS, "problems.filter") if settings.filter else None

@@ -82,9 +82,7 @@ def by_network(
     ``families``: the family of each network; a network that it does not name is a family of its own.
     Models are those of cross-validation: ``cv_estimators`` trees on ``cv_rows_per_problem`` rows of a problem.
     """
-    few = settings.model_copy(
-        update={"rows_per_problem": settings.cv_rows_per_problem, "top_rows": settings.cv_rows_per_problem // 2}
-    )
+    few = trainer.few_rows(settings)
     problems = measurements.problems
     every = rows.of_problems(measurements, few, np.ones(len(problems), bool))
     data = trainer.table(measurements, every, hardware, few, threads, formula)
