@@ -58,7 +58,7 @@ def read(path: Path) -> tuple[np.ndarray, np.ndarray]:
         entries = list(content["cache"].values())
         names = content.get("tune_params_keys") or [name for name in entries[0] if name not in ("times", "time")]
         columns = [[entry[name] for entry in entries] for name in names]
-        times = [mean_time(entry["times"]) for entry in entries]
+        times = [mean_time(entry.get("times")) for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise UserError(
             f"{path}: this is no search space of Kernel Tuner's hub, a JSON file with cache and times ({error!r})"

@@ -25,14 +25,15 @@ def test_a_space_has_its_parameters_and_mean_times(tmp_path):
     cache = {
         "16,row": {"block": 16, "order": "row", "times": [1.0, 3.0], "GFLOP/s": 5},
         "32,col": {"block": 32, "order": "col", "times": "RuntimeFailedConfig"},
+        "48,col": {"block": 48, "order": "col", "time": "CompilationFailedConfig"},
         "64,row": {"block": 64, "order": "row", "times": [0.5, "InvalidConfig", -1]},
     }
     parameters, times = spaces.read(file_of(tmp_path, cache, tune_params_keys=["block", "order"]))
-    assert parameters.tolist() == [[16, 1], [32, 0], [64, 1]]
-    np.testing.assert_array_equal(times, [2.0, np.nan, 0.5])
+    assert parameters.tolist() == [[16, 1], [32, 0], [48, 0], [64, 1]]
+    np.testing.assert_array_equal(times, [2.0, np.nan, np.nan, 0.5])
 
 
-@pytest.mark.parametrize("content", ["{", "{}", '{"cache": {}}', '{"cache": {"a": {"x": 1}}}', '{"cache": [1]}'])
+@pytest.mark.parametrize("content", ["{", "{}", '{"cache": {}}', '{"cache": [1]}'])
 def test_a_file_of_another_form_is_refused(tmp_path, content):
     path = tmp_path / "space.json"
     path.write_text(content)
@@ -40,9 +41,10 @@ def test_a_file_of_another_form_is_refused(tmp_path, content):
         spaces.read(path)
 
 
-def test_a_space_without_a_time_is_refused(tmp_path):
+@pytest.mark.parametrize("entry", [{"x": 1}, {"x": 1, "times": "CompilationFailedConfig"}])
+def test_a_space_without_a_time_is_refused(tmp_path, entry):
     with pytest.raises(UserError, match="no configuration has a time"):
-        spaces.read(file_of(tmp_path, {"a": {"x": 1, "times": "CompilationFailedConfig"}}))
+        spaces.read(file_of(tmp_path, {"a": entry}))
 
 
 def test_rounds_keep_the_budget_and_find_what_a_rule_hides():

@@ -1,11 +1,12 @@
 """Active measuring: the choice of training pairs that are worth the device's time.
 
-It starts with what physics says: half of the budget goes to the candidates that the device's formula finds fastest, in
-pairs, for one candidate of a problem teaches no difference. Without a formula, as on the simulated device, which is the
-formula, a small draw starts it. Then rounds follow: a model of what was measured so far says for every problem which
-candidates look fastest, and those that were not measured yet are measured next. It ends when the budget is spent or
-when the model's picks stop changing. Pairs of validation problems are always measured, for a figure on a sample of
-them would say nothing.
+It starts with what physics says: a quarter of the budget goes to the candidates that the device's formula finds
+fastest, in pairs, for one candidate of a problem teaches no difference. Another quarter is a draw: it shows where the
+formula is wrong, and of which kernels. Without a formula, as on the simulated device, which is the formula, a small
+draw starts it. Then rounds follow: a model of what was measured so far says how near the best of their problem the
+candidates stand, and the nearest that were not measured yet are measured next. It ends when the budget is spent or when
+the model's picks stop changing. Pairs of validation problems are always measured, for a figure on a sample of them
+would say nothing.
 
 Every choice is a function of the pairs, the settings and the times of earlier rounds. So a run that was interrupted
 and finds those times in the journal chooses the same pairs again.
@@ -32,8 +33,8 @@ AS_GOOD = 0.02
 """Logarithm of a ratio of times below which two candidates are as good as each other."""
 TOGETHER = 2
 """Candidates of a problem that the formula's order is measured by at a time."""
-LED = 0.5
-"""Share of the budget that the formula spends."""
+DRAWN, LED = 0.25, 0.25
+"""Shares of the budget that a draw and the formula spend in the first round."""
 TREES = 150
 """Trees of a round's model; it is thrown away after the round."""
 MODEL = TrainingParameters(rows_per_problem=0, num_leaves=31)
@@ -46,8 +47,8 @@ class Plan:
     budget: float
     """Largest share of the pool's pairs to measure."""
     first: float = 0.02
-    """Share that is measured first, drawn without a model: what a draw measures is mostly slow, so it is small."""
-    rounds: int = 5
+    """Share that is drawn first without a formula: what a draw measures is mostly slow, so it is small."""
+    rounds: int = 4
     """Rounds, the first included."""
     stable: float = 0.02
     """Measuring ends early when the picks of no more than this share of the problems changed in a round."""
@@ -98,7 +99,9 @@ def choose(
     else:
         whole = FormulaStart(weight=1.0, coefficients=coefficients)
         says = Formula(pool.problems, pool.candidates, hardware, whole).score(pool.problem, pool.candidate)
-        chosen = led(pool, says, round_of >= 0, int(LED * budget), settings.seed)
+        drawn = design(pool, DRAWN * budget, settings.seed)
+        round_of[drawn] = 0
+        chosen = np.sort(np.append(drawn, led(pool, says, round_of >= 0, int(LED * budget), settings.seed)))
     rounds: list[Round] = []
     changed, picks = None, None
     for number in range(settings.rounds):
@@ -116,12 +119,7 @@ def choose(
             # A model of too few rows tells no pairs apart: that its picks stay says nothing.
             if changed <= settings.stable and np.ptp(score) > 0:
                 break
-        unmeasured = np.flatnonzero(round_of == UNMEASURED)
-        pairs = left // (settings.rounds - number - 1)
-        if says is None:
-            chosen = unmeasured[_first_of_each(pool.problem[unmeasured], -score[unmeasured], pairs)]
-        else:
-            chosen = led(pool, score, round_of >= 0, pairs, settings.seed)
+        chosen = _promising(pool, score, round_of >= 0, left // (settings.rounds - number - 1), settings.seed)
         if not len(chosen):
             break
     return rounds
@@ -148,6 +146,17 @@ def led(pool: Pool, score: np.ndarray, measured: np.ndarray, pairs: int, seed: i
     turn = draws.of_names(f"{seed},{name}" for name in pool.problems["problem_key"])[pool.problem]
     by_turn = np.lexsort((place, turn, place // TOGETHER))
     return np.sort(by_turn[~measured[by_turn]][:pairs])
+
+
+def _promising(pool: Pool, score: np.ndarray, measured: np.ndarray, pairs: int, seed: int) -> np.ndarray:
+    """The next pairs, rising: those of all problems that a model sees nearest to their problem's best.
+
+    A problem has as many as it has candidates of like speed: one with a clear winner needs few. Equal ones are drawn.
+    """
+    best = np.full(len(pool.problems), -np.inf)
+    np.maximum.at(best, pool.problem, score)
+    order = np.lexsort((_draw(pool, seed), best[pool.problem] - score))
+    return np.sort(order[~measured[order]][:pairs])
 
 
 def _first_of_each(problem: np.ndarray, rank: np.ndarray, pairs: float) -> np.ndarray:
