@@ -105,7 +105,7 @@ def test_a_formula_leads_to_the_fastest_pairs_within_the_budget(world, budget):
     assert set(drawn.tolist()) <= set(rounds[0].pairs.tolist())
     assert len(by_formula) == int(choice.LED * int(budget * len(tflops)))
     if budget <= 0.1:
-        assert relative[by_formula].mean() > 0.9 > relative.mean()
+        assert relative[by_formula].mean() > 0.85 > relative.mean()
 
 
 def test_rounds_leave_the_formula_where_the_times_say_otherwise(world):

@@ -1,12 +1,12 @@
 """Active measuring: the choice of training pairs that are worth the device's time.
 
-It starts with what physics says: a quarter of the budget goes to the candidates that the device's formula finds
-fastest, in pairs, for one candidate of a problem teaches no difference. Another quarter is a draw: it shows where the
-formula is wrong, and of which kernels. Without a formula, as on the simulated device, which is the formula, a small
-draw starts it. Then rounds follow: a model of what was measured so far says how near the best of their problem the
-candidates stand, and the nearest that were not measured yet are measured next. It ends when the budget is spent or when
-the model's picks stop changing. Pairs of validation problems are always measured, for a figure on a sample of them
-would say nothing.
+It starts with what physics says: most of the first half of the budget goes to the candidates that the device's formula
+finds fastest, in pairs, for one candidate of a problem teaches no difference. The rest of that half is a draw: it shows
+where the formula is wrong, and of which kernels. Then rounds follow: a model of what was measured so far says how near
+the best of their problem the candidates stand, and the nearest that were not measured yet are measured next. Without a
+formula, as on the simulated device, which is the formula, a small draw starts it, and rounds give each problem an equal
+share. It ends when the budget is spent or when the model's picks stop changing. Pairs of validation problems are always
+measured, for a figure on a sample of them would say nothing.
 
 Every choice is a function of the pairs, the settings and the times of earlier rounds. So a run that was interrupted
 and finds those times in the journal chooses the same pairs again.
@@ -33,7 +33,7 @@ AS_GOOD = 0.02
 """Logarithm of a ratio of times below which two candidates are as good as each other."""
 TOGETHER = 2
 """Candidates of a problem that the formula's order is measured by at a time."""
-DRAWN, LED = 0.25, 0.25
+DRAWN, LED = 0.1, 0.4
 """Shares of the budget that a draw and the formula spend in the first round."""
 TREES = 150
 """Trees of a round's model; it is thrown away after the round."""
@@ -119,7 +119,12 @@ def choose(
             # A model of too few rows tells no pairs apart: that its picks stay says nothing.
             if changed <= settings.stable and np.ptp(score) > 0:
                 break
-        chosen = _promising(pool, score, round_of >= 0, left // (settings.rounds - number - 1), settings.seed)
+        pairs = left // (settings.rounds - number - 1)
+        if says is None:
+            unmeasured = np.flatnonzero(round_of == UNMEASURED)
+            chosen = unmeasured[_first_of_each(pool.problem[unmeasured], -score[unmeasured], pairs)]
+        else:
+            chosen = _promising(pool, score, round_of >= 0, pairs, settings.seed)
         if not len(chosen):
             break
     return rounds
