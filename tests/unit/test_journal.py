@@ -123,7 +123,7 @@ def test_no_bytes_break_the_reader(tmp_path_factory, content):
 
 
 def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path):
-    with Journal(tmp_path / "j.csv") as book, Path("/dev/full").open("wb") as full:
+    with Journal(tmp_path / "j.csv") as book, Path("/dev/full").open("r+b", buffering=0) as full:
         os.dup2(full.fileno(), book._file)
         with pytest.raises(OSError, match=r"No space left on device: '.*/j\.csv'"):
             book.append(rows(measurement()))

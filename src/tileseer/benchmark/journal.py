@@ -94,17 +94,20 @@ class Journal:
             write_text(path, HEADER + "\n")
         check_header(path)
         self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-        size = os.fstat(self._file).st_size
-        if os.pread(self._file, 1, size - 1) != b"\n":
-            # A writer died in mid-line: close the line, so that the next measurement starts on its own.
-            self._write(b"\n")
+        # What a dead writer left may not be on the disk yet; a receipt must vouch for nothing that the power can take.
+        os.fsync(self._file)
 
     def append(self, rows: pa.Table) -> None:
         """Write rows (``SCHEMA``) and wait until they are on the disk; ``UserError`` if another process took over."""
         self._claim.check()
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
-        self._write(b"".join(_with_checksum(line) for line in text.getvalue().splitlines()))
+        lines = [_with_checksum(line) for line in text.getvalue().splitlines()]
+        size = os.fstat(self._file).st_size
+        if os.pread(self._file, 1, max(0, size - 1)) != b"\n":
+            # A writer died or stalled in mid-line: close the line, so that these rows stand on their own.
+            lines.insert(0, b"\n")
+        self._write(b"".join(lines))
 
     def _write(self, content: bytes) -> None:
         view = memoryview(content)
