@@ -152,7 +152,7 @@ def main() -> int:
         },
         between_runs={OPERATION: between_sessions(times)},
     )
-    write_text(args.output / "recording.json", json_text(told.model_dump(mode="json")))
+    write_text(args.output / "recording.json", json_text(told.model_dump(mode="json", exclude_none=True)))
     print(f"{args.output}: {len(table):,} pairs of {len(problems)} problems and {len(called)} kernels")
     return 0
 
