@@ -332,6 +332,7 @@ def test_the_invariants_hold_whoever_dies_when():
             max_examples=80,
             stateful_step_count=50,
             deadline=None,
+            derandomize=True,
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),
