@@ -12,7 +12,8 @@ STEPS = 300
 """Subgradient steps of the bound."""
 PATIENCE = 10
 """Steps without a better bound after which they become half as long."""
-LEAST_GAIN = 1e-12
+LEAST_GAIN = 1e-9
+"""Smaller ones are rounding: an exchange for one could go on for ever."""
 
 
 def by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.ndarray:
