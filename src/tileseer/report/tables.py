@@ -322,11 +322,11 @@ def rivals(results: Results) -> Iterable[Row]:
                     "operation": result.validation.operation,
                     "against": name,
                     "layers": len(gain),
-                    "geometric mean": float(np.exp(np.log(gain).mean())),
-                    "10th percentile": float(np.percentile(gain, 10)),
-                    "90th percentile": float(np.percentile(gain, 90)),
+                    "geometric mean": f"{np.exp(np.log(gain).mean()):.3f}",
+                    "10th percentile": f"{np.percentile(gain, 10):.3f}",
+                    "90th percentile": f"{np.percentile(gain, 90):.3f}",
                     "slower by 2 % or more, %": float(100 * (gain <= 1 / SLOWER).mean()),
-                    "sum of times": float(theirs[keys].sum() / sum(picks)),
+                    "sum of times": f"{theirs[keys].sum() / sum(picks):.3f}",
                 }
 
 
