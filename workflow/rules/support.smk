@@ -4,7 +4,10 @@
 LIBRARY = SETTINGS.support.source == "library"
 BUNDLE = "results/headers/{arch}/{operation}/{chunk}.tar"
 DIFFERENT = "results/support/{arch}/{operation}/{chunk}.disagreements.parquet"
-STAND_IN = [source(f"workflow/native/{name}") for name in ("hip_stand_in.cpp", "emulated_device.hpp")]
+STAND_IN = [
+    source(f"workflow/native/{name}")
+    for name in ("hip_stand_in.cpp", "emulated_device.hpp")
+]
 
 
 rule support:
