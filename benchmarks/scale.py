@@ -28,6 +28,7 @@ import vl_convert
 import yaml
 
 from tileseer.benchmark import journal, receipt
+from tileseer.benchmark.pairs import IDENTITY
 from tileseer.compile import build
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
@@ -178,7 +179,7 @@ def _measure(
     }  # fmt: skip
     columns = {name: pa.repeat(value, count) if np.isscalar(value) else value for name, value in constant.items()}
     columns |= {name: problems[name].combine_chunks().take(pa.array(problem)) for name in DIMS}
-    columns |= {name: support[name].cast(journal.SCHEMA.field(name).type) for name in receipt.IDENTITY}
+    columns |= {name: support[name].cast(journal.SCHEMA.field(name).type) for name in IDENTITY}
     columns |= {
         "kernel": pa.array(kernels).take(pa.array(kernel)), "problem_idx": problem,
         "latency_ms": latency, "tflops": np.round(1 / latency, 6),

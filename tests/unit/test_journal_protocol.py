@@ -197,8 +197,11 @@ class Protocol(RuleBasedStateMachine):
 
     @rule(who=WRITERS)
     def wake(self, who):
+        """Who stalled goes on with what it was about to do."""
         self.step("wake")
-        self.stalled.discard(who)
+        if who in self.stalled:
+            self.stalled.discard(who)
+            self.append(who, False)
 
     @rule(seconds=st.sampled_from([1.0, LEASE_S / 3, LEASE_S + 1, 1e6]))
     def time_passes(self, seconds):

@@ -93,8 +93,11 @@ def world(tmp_path_factory):
 
 
 def snapshot(place):
-    """Return every file and folder, with what would tell a change; but for journals, which keep what was measured."""
-    paths = (path for path in place.rglob("*") if not path.match("journals/*.csv"))
+    """Return every file and folder, with what would tell a change; but for journals and locks.
+
+    Journals keep what was measured; a lock's file names its last holder.
+    """
+    paths = (path for path in place.rglob("*") if not (path.match("journals/*.csv") or path.match("locks/*.lock")))
     return {path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None for path in paths}
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tileseer.active import choice
 from tileseer.active.choice import Pool, Round
 from tileseer.benchmark import chosen_pairs, journal, receipt, run
+from tileseer.benchmark.pairs import IDENTITY
 from tileseer.benchmark.run import Session
 from tileseer.compile import aliases as alias_table
 from tileseer.core import parquet
@@ -74,13 +75,13 @@ def _formula(source: registry.Source) -> Coefficients | None:
 
 
 def pool_of(problems: pd.DataFrame, built: pd.DataFrame, pairs: Sequence[pa.Table]) -> tuple[Pool, pa.Table]:
-    """The supported pairs of training problems, and the same as rows of ``receipt.IDENTITY``.
+    """The supported pairs of training problems, and the same as rows of ``IDENTITY``.
 
     ``pairs`` are the support tables of all chunks. The order is by problem and then by candidate of the two tables.
     """
-    identity = pa.schema([chosen_pairs.SCHEMA.field(name) for name in receipt.IDENTITY])
+    identity = pa.schema([chosen_pairs.SCHEMA.field(name) for name in IDENTITY])
     supported = pa.concat_tables(
-        table.filter(support_table.supported(table)).select(receipt.IDENTITY).cast(identity) for table in pairs
+        table.filter(support_table.supported(table)).select(IDENTITY).cast(identity) for table in pairs
     )
     problem, candidate = run.positions(problems, built, supported)
     rows = np.flatnonzero((problems["split"] == "train").to_numpy()[problem])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.benchmark import receipt
+from tileseer.benchmark.pairs import pair_text
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
@@ -63,5 +63,5 @@ def wanted(pairs: pa.Table, problems: pa.Table, chosen: pa.Table | None) -> pa.C
     validates = pc.is_in(
         pairs["problem_key"].cast(pa.string()), value_set=validating.cast(pa.string()).combine_chunks()
     )
-    picked = pc.is_in(receipt.pair_text(pairs), value_set=receipt.pair_text(chosen).combine_chunks())
+    picked = pc.is_in(pair_text(pairs), value_set=pair_text(chosen).combine_chunks())
     return pc.and_(supported, pc.or_(validates, picked))

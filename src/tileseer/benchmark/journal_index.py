@@ -21,7 +21,7 @@ _COMMAS = journal.COLUMNS.index("kernel_id")
 
 
 def from_neighbours(own: Path, missing: pa.Table, by: journal.MeasuredBy) -> pa.Table:
-    """Rows for ``missing`` pairs (columns ``receipt.IDENTITY``) in the other journals of the folder of ``own``.
+    """Rows for ``missing`` pairs (columns ``pairs.IDENTITY``) in the other journals of the folder of ``own``.
 
     Of each journal only the lines about their kernels are read.
     """

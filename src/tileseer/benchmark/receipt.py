@@ -16,12 +16,12 @@ import pyarrow.csv as pa_csv
 from pydantic import Field
 
 from tileseer.benchmark.journal import MeasuredBy
+from tileseer.benchmark.pairs import IDENTITY, pair_text
 from tileseer.core import documents
 from tileseer.core.atomic import write_text
 from tileseer.core.tables import Table, checked
 
 PASSING = ("throttled", "contended")
-IDENTITY = ("kernel_id", "split_k", "problem_key")
 COUNTED = (*IDENTITY, "status", "error", "latency_ms", "tflops", "non_zero", "samples", "latency_cv")
 
 
@@ -61,11 +61,6 @@ class Receipt(Table):
     def read(cls, path: Path) -> Self:
         """Read a receipt; a damaged one is a ``UserError``."""
         return checked(documents.read_json(path), cls, f"{path}: this is no receipt; delete it and run again")
-
-
-def pair_text(rows: pa.Table) -> pa.ChunkedArray:
-    """Name of the pair of each row."""
-    return pc.binary_join_element_wise(*(rows[column].cast(pa.string()) for column in IDENTITY), "/")
 
 
 def counted(mine: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.benchmark import journal
-from tileseer.benchmark.receipt import IDENTITY, pair_text
+from tileseer.benchmark.pairs import IDENTITY, pair_text
 from tileseer.devices.base import Device
 from tileseer.settings.benchmark import Timing
 

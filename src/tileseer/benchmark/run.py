@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tileseer.benchmark import chunk_parts, journal, journal_index, receipt
 from tileseer.benchmark.budget import Rounds
 from tileseer.benchmark.journal import SCHEMA, Journal, MeasuredBy
+from tileseer.benchmark.pairs import IDENTITY, pair_text
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
@@ -72,7 +73,7 @@ def missing(wanted: pa.Table, measured: pa.Table) -> pa.Table:
     """Wanted pairs without a measurement by this device, or with one while it was throttled or contended only."""
     have = receipt.counted(measured, wanted)
     have = have.filter(pc.invert(receipt.passing(have)))
-    return wanted.filter(pc.invert(pc.is_in(receipt.pair_text(wanted), receipt.pair_text(have))))
+    return wanted.filter(pc.invert(pc.is_in(pair_text(wanted), pair_text(have))))
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def fill(
             adopted = journal_index.from_neighbours(path, todo, batch.by)
             book.append(adopted)
             todo = missing(todo, adopted)
-        lacking.append(todo.select(receipt.IDENTITY))
+        lacking.append(todo.select(IDENTITY))
     left = pa.concat_tables(lacking)
     done = measure(batch, *rows_of(batch, left), book, batch_pairs, budget_s) if left.num_rows else 0
     return Filled(len(malformed), done, left.num_rows - done)

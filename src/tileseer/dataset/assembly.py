@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from tileseer.benchmark import chosen_pairs, chunk_parts, repeats
 from tileseer.benchmark import journal as journals
-from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest, pair_text
+from tileseer.benchmark.pairs import pair_text
+from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest
 from tileseer.compile import aliases
 from tileseer.core import parquet
 from tileseer.core.atomic import naming, write_text
