@@ -20,7 +20,7 @@ FIRST_ROUNDS = 2
 BANDWIDTH = 1.0
 """Distance, in doublings of a size, at which a problem counts about half."""
 SIZES = ("gemm_m", "gemm_n", "gemm_k", "gemm_batch")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def seconds(text: str) -> float:
@@ -28,7 +28,7 @@ def seconds(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text)
     if not found or float(found[1]) <= 0:
         raise UserError(f"budget {text!r}: write a number above 0 with a unit s, m or h, for example 2h")
-    return float(found[1]) * _UNITS[found[2]]
+    return float(found[1]) * UNITS[found[2]]
 
 
 class Rounds:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tileseer.benchmark import budget
 from tileseer.cli import options
 from tileseer.client import shipped_folder, shipping
 from tileseer.core.errors import UserError
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             "baselines": pool.baselines(len(chosen)),
         }
         if old:
-            found["against"] = pool.against([name for name in old if name in pool.names], chosen)
+            found["against"] = pool.against(old, chosen)
         if args.output:
             whole = Model.read(args.models / listed.operations[operation].folder)
             retrained, found["model"] = shipping.retrained(pool, whole, chosen, args.threads)
@@ -110,7 +111,7 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Pool:
 def _lines(operation: str, found: Mapping[str, Any]) -> list[str]:
     """The set, the curve and the other ways to choose, as text."""
     rows = [("", figures) for figures in found["curve"]]
-    rows += [(f"{name}", figures) for name, figures in found["baselines"].items()]
+    rows += found["baselines"].items()
     cells = [[name, *(_cell(figures.get(column)) for column in _COLUMNS)] for name, figures in rows]
     lines = [shipping.line(operation, found["set"], found["pool"]), *options.table_lines(["", *_COLUMNS], cells)]
     for word in ("add", "drop"):
@@ -142,7 +143,7 @@ def _bytes(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    return _with_unit(text, {"s": 1.0, "m": 60.0, "h": 3600.0}, "2h")
+    return _with_unit(text, budget.UNITS, "2h")
 
 
 def _with_unit(text: str, units: Mapping[str, float], example: str) -> float:

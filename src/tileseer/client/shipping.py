@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.conv import layers
-from tileseer.conv.problem import DIMS, from_frame
+from tileseer.conv.problem import DIMS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
@@ -103,14 +103,39 @@ class Pool:
         return kernel_set.by_kernel(every, np.searchsorted(self.names, self.measurements.candidates["kernel"]),
                                     len(self.names))  # fmt: skip
 
-    @property
-    def chosen_on(self) -> np.ndarray:
-        """Problems with a weight, bool [P]."""
-        return self.weight > 0
+    @cached_property
+    def best_ms(self) -> np.ndarray:
+        """Time of the fastest kernel of each problem, [P]."""
+        return _best_ms(self.measurements)
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """Rows of ``efficiency`` that the set is chosen on, [W, K]: those with a weight."""
+        return self.efficiency[self.weight > 0]
+
+    @cached_property
+    def own_weight(self) -> np.ndarray:
+        """Weights of these rows, [W]."""
+        return self.weight[self.weight > 0]
+
+    @cached_property
+    def value(self) -> np.ndarray:
+        """What each kernel adds to the weighted mean efficiency if it alone runs a problem, [W, K]."""
+        return self.own * self.own_weight[:, None]
+
+    @cached_property
+    def whole(self) -> float:
+        """The weighted mean efficiency of all kernels together."""
+        return float(self.value.max(axis=1).sum())
+
+    @cached_property
+    def covering(self) -> np.ndarray:
+        """The value of kernels by which running every problem comes first, [W, K]."""
+        return kernel_set.covering(self.own, self.own_weight)
 
     def smallest(self, limits: Limits) -> list[int]:
         """The set within the limits, best kernel first; ``UserError`` where none of it can run every problem."""
-        own, weight = self.efficiency[self.chosen_on], self.weight[self.chosen_on]
+        own, weight = self.own, self.own_weight
         chosen = kernel_set.smallest(own, weight, limits.loss, limits.kernels)
         fits, over = 0, len(chosen) + 1
         if not self._affordable(chosen, limits):
@@ -137,19 +162,17 @@ class Pool:
         ``least_loss`` is a bound: no set of so many kernels loses less on the problems that it is chosen on.
         """
         columns = list(chosen)
-        value = self.efficiency[self.chosen_on] * self.weight[self.chosen_on, None]
-        whole = float(value.max(axis=1).sum())
-        reached = float(value[:, columns].max(axis=1, initial=0.0).sum())
+        reached = float(self.value[:, columns].max(axis=1, initial=0.0).sum())
         figures: dict[str, Any] = {
             "kernels": len(columns),
-            "loss": efficiency.percent(1 - reached / whole),
+            "loss": efficiency.percent(1 - reached / self.whole),
             "bytes": int(self.bytes[columns].sum()),
             "compile_seconds": round(float(self.seconds[columns].sum()), 1),
             "costs": "estimated" if self.estimated else "measured",
         }
         if proof:
-            least = kernel_set.bound(value, max(len(columns), 1), reached)
-            figures["least_loss"] = efficiency.percent(max(0.0, 1 - least / whole))
+            least = kernel_set.bound(self.value, max(len(columns), 1), reached)
+            figures["least_loss"] = efficiency.percent(max(0.0, 1 - least / self.whole))
         return figures | self._unseen(columns)
 
     def _unseen(self, columns: list[int]) -> dict[str, Any]:
@@ -168,26 +191,24 @@ class Pool:
             "unseen_well_covered": efficiency.percent(float((picked >= 1 - NEAR).mean())),
         }
         if len(self.uses):
-            problems = self.measurements.problems.iloc[rows]
-            best_ms = _gflop(problems) / efficiency.problem_best(self.measurements)[rows]
-            found["networks"] = _of_networks(self.uses, problems["problem_key"], best_ms, picked)
+            keys = self.measurements.problems["problem_key"].iloc[rows]
+            found["networks"] = _of_networks(self.uses, keys, self.best_ms[rows], picked)
             found["worst_network"] = max(found["networks"].values(), default=0.0)
         return found
 
     def curve(self, size: int) -> list[dict[str, Any]]:
         """Figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
-        value = kernel_set.covering(self.efficiency[self.chosen_on], self.weight[self.chosen_on])
-        order = kernel_set.order(value)
+        order = kernel_set.order(self.covering)
         sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
-        return [self.figures(kernel_set.exchanged(value, order[:n])) for n in sizes]
+        return [self.figures(kernel_set.exchanged(self.covering, order[:n])) for n in sizes]
 
     def baselines(self, size: int) -> dict[str, dict[str, Any]]:
         """Figures of sets of ``size`` kernels that were chosen in simpler ways."""
-        own, weight = self.efficiency[self.chosen_on], self.weight[self.chosen_on]
+        own, weight = self.own, self.own_weight
         near = own >= (1 - NEAR) * own.max(axis=1, keepdims=True)
         wins = np.bincount(own.argmax(axis=1), weight, len(self.names))
         rules = {
-            "one by one": kernel_set.order(kernel_set.covering(own, weight)),
+            "one by one": kernel_set.order(self.covering),
             "cover of near-best": kernel_set.order(near * weight[:, None]),
             "most often fastest": np.argsort(-wins, kind="stable").tolist(),
             "best on average": np.argsort(-(weight @ own), kind="stable").tolist(),
@@ -195,19 +216,19 @@ class Pool:
         return {name: self.figures(columns[:size], proof=False) for name, columns in rules.items()}
 
     def against(self, old: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
-        """What to add to an old set and to drop from it, each with what it is worth: percent of the mean efficiency."""
+        """What to add to an old set and to drop from it, each with what it is worth: percent of the mean efficiency.
+
+        Names of other operations do not count.
+        """
         number = {name: column for column, name in enumerate(self.names)}
         known = [number[name] for name in old if name in number]
-        value = self.efficiency[self.chosen_on] * self.weight[self.chosen_on, None]
-        whole = float(value.max(axis=1).sum())
 
         def worth(column: int, others: Sequence[int]) -> float:
-            rest = value[:, [other for other in others if other != column]].max(axis=1, initial=0.0)
-            return efficiency.percent(float(np.maximum(value[:, column] - rest, 0).sum()) / whole)
+            rest = self.value[:, [other for other in others if other != column]].max(axis=1, initial=0.0)
+            return efficiency.percent(float(np.maximum(self.value[:, column] - rest, 0).sum()) / self.whole)
 
         return {
             "old": self.figures(known, proof=False),
-            "unknown": [name for name in old if name not in number],
             "add": {self.names[column]: worth(column, chosen) for column in chosen if column not in known},
             "drop": {self.names[column]: worth(column, known) for column in known if column not in chosen},
         }
@@ -252,9 +273,8 @@ class Weights:
         weight = summed.reindex(dims, fill_value=0.0).to_numpy(np.float64)
         if not self.calls:
             return weight
-        best = efficiency.problem_best(measurements)
-        gflop = _gflop(measurements.problems)
-        return weight * np.divide(gflop, best, out=np.zeros(len(best)), where=best > 0)
+        best_ms = _best_ms(measurements)
+        return weight * np.where(np.isfinite(best_ms), best_ms, 0.0)
 
 
 @dataclass(frozen=True)
@@ -317,9 +337,12 @@ def _of_networks(uses: pd.DataFrame, keys: pd.Series, best_ms: np.ndarray, picke
     return dict(sorted(losses.items(), key=lambda found: (-found[1], found[0])))
 
 
-def _gflop(problems: pd.DataFrame) -> np.ndarray:
-    """Work of each problem, float64 [P]."""
-    return np.array([problem.flop for problem in from_frame(problems)]) / 1e9
+def _best_ms(measurements: Measurements) -> np.ndarray:
+    """Time of the fastest kernel of each problem, float64 [P]; infinite where nothing ran."""
+    best = np.full(len(measurements.problems), np.inf)
+    ran = measurements.status == efficiency.OK
+    np.minimum.at(best, measurements.problem[ran], measurements.latency_ms[ran])
+    return best
 
 
 def line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
