@@ -24,6 +24,7 @@ from tileseer.families.support_rules import classes_verdicts, signature
 from tileseer.model import features
 from tileseer.model.formula import Formula
 from tileseer.model.model import Model
+from tileseer.serving.picker import first_of, ndims
 from tileseer.serving.schema import Stage
 
 
@@ -110,17 +111,9 @@ def asked(runs: np.ndarray, finalists: np.ndarray) -> np.ndarray:
 
 
 def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
-    """Int64 columns of ``dims`` [n, 19], and ``ndim``: 3 where one of the depth fields says so."""
+    """Int64 columns of ``dims`` [n, 19], and ``ndim``."""
     columns = {name: dims[:, position] for position, name in enumerate(DIMS)}
-    flat = (columns["pad_d"] == 0) & np.logical_and.reduce(
-        [columns[name] == 1 for name in ("Di", "Z", "stride_d", "dilation_d")]
-    )
-    return columns | {"ndim": np.where(flat, 2, 3)}
-
-
-def first_of(problem: np.ndarray) -> np.ndarray:
-    """Which pairs are the first of their problem, bool; ``problem`` is sorted."""
-    return np.diff(problem, prepend=-1) != 0
+    return columns | {"ndim": ndims(dims)}
 
 
 def best_of(problem: np.ndarray, score: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 from tileseer.conv.problem import DIMS
 from tileseer.core import atomic
 from tileseer.core.errors import UserError
+from tileseer.model.trees import UNIT
 from tileseer.serving.forest import Forest, Trees
 from tileseer.serving.program import Program, Value
 
@@ -27,8 +28,6 @@ ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
 DIMENSIONALITIES = (2, 3)
 NO_CANDIDATE = -1
-UNIT = 2.0**-20
-"""What leaf values are whole multiples of."""
 PARTS = (4, 16, 64, 256)
 """Trees after which who is left goes on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
@@ -124,7 +123,7 @@ class Picker:
             place = np.where((found >= 0) & (self._pruned[found] | (not pruned_only)), found, NO_CANDIDATE)
             score[place >= 0] = 0.0
         known = place >= 0
-        deep = _ndims(dims)
+        deep = ndims(dims)
         for position, ndim in enumerate(DIMENSIONALITIES):
             wanted = np.flatnonzero(~known & (deep == ndim))
             size = max(1, self.about["begins"][position + 1] - self.about["begins"][position])
@@ -146,7 +145,7 @@ class Picker:
 
     def ranked(self, dims: np.ndarray) -> list[dict[Hashable, Any]]:
         """The candidates that can run one problem (int64 [19]), best first; fields as ``Model.rank`` has columns."""
-        position = DIMENSIONALITIES.index(int(_ndims(dims[None])[0]))
+        position = DIMENSIONALITIES.index(int(ndims(dims[None])[0]))
         pool = self._pools[position][1]
         asked = self._asked(pool, dims[None], DIMENSIONALITIES[position], False)
         score = asked.start
@@ -207,7 +206,7 @@ class Picker:
         asked = self._asked(pool, dims, ndim, pruned_only)
         stages = iter([*self.about["stages"], (None, 0.0)])
         for trees in self._forest if len(asked.problem) else ():
-            first = _first(asked.problem)
+            first = first_of(asked.problem)
             begins, number = np.flatnonzero(first), np.cumsum(first) - 1
             score = asked.start
             for column, (_, margin) in zip(self._sums(pool, trees, asked).T, stages, strict=False):
@@ -218,7 +217,7 @@ class Picker:
                 asked.problem[keep], asked.candidate[keep], score[keep], asked.single, asked.paired.take(keep, axis=1)
             )
         # All that are left of a problem have its best score.
-        first = _first(asked.problem)
+        first = first_of(asked.problem)
         place[asked.problem[first]] = asked.candidate[first] + pool.places.start
         best[asked.problem[first]] = asked.start[first]
         return place, best
@@ -258,7 +257,7 @@ def _constants(arrays: Mapping[str, np.ndarray], name: str) -> dict[int, np.ndar
     return {int(key.removeprefix(f"{name}_")): value for key, value in arrays.items() if key.startswith(f"{name}_")}
 
 
-def _first(problem: np.ndarray) -> np.ndarray:
+def first_of(problem: np.ndarray) -> np.ndarray:
     """Which pairs are the first of their problem, bool; ``problem`` is sorted."""
     first = np.ones(len(problem), bool)
     np.not_equal(problem[1:], problem[:-1], out=first[1:])
@@ -278,7 +277,7 @@ _FLAT = np.array([1, 1, 1, 0, 1])
 _DEPTH = np.array([DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilation_d")])
 
 
-def _ndims(dims: np.ndarray) -> np.ndarray:
+def ndims(dims: np.ndarray) -> np.ndarray:
     """2 or 3 of each problem: 3 where one of the depth fields says so."""
     return np.where((dims[:, _DEPTH] == _FLAT).all(axis=1), 2, 3)
 

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from tileseer.model import trees
-from tileseer.serving.cascade import Cascade, best_of, first_of
+from tileseer.serving.cascade import Cascade, best_of
+from tileseer.serving.picker import first_of
 from tileseer.serving.schema import Stage
 
 TREES = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
