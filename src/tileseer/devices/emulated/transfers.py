@@ -152,50 +152,56 @@ def global_(inst: Any) -> Step:
             at = narrow(w)[lanes].astype(np.int64) + w.s64.item(scalar // 2)
         return lanes, at + offset
 
-    return _by_address(inst, name, places, inst.data.offset, inst.vdst.offset, 16)
+    kind, _, what = name.partition("_")
+    if kind == "ATOMIC" and what in _ADDS:
+        return _added(inst, what, places)
+    return _moved(inst, name, places, lambda w: w.memory)
 
 
-def _by_address(
-    inst: Any, name: str, places: Callable[[Wave], tuple[Array, Array]], data: int, target: int, glc: int
+def _moved(
+    inst: Any, name: str, places: Callable[[Wave], tuple[Array, Array]], block: Callable[[Wave], Block | Memory]
 ) -> Step:
-    """A load, store or atomic of the places that a function gives."""
+    """A load or store at the places that a function gives."""
     kind, _, what = name.partition("_")
     if kind == "LOAD" and what in _LOADS:
         size, how = _LOADS[what]
-        row = _row(target, inst.acc)
+        row = _row(inst.vdst.offset, inst.acc)
 
         def load(w: Wave) -> None:
             lanes, at = places(w)
-            w.issue(w.vm, lambda: _place(w, row, how, size, _load(w.memory, at, size, how), lanes))
+            w.issue(w.vm, lambda: _place(w, row, how, size, _load(block(w), at, size, how), lanes))
 
         return load
     if kind == "STORE" and what in _STORES:
         size, high = _STORES[what]
-        row = _row(data, inst.acc)
+        row = _row(inst.data.offset, inst.acc)
 
         def store(w: Wave) -> None:
             lanes, at = places(w)
             value = _data(w, row, size, high, lanes)
-            w.issue(w.vm, lambda: _store(w.memory, at, size, value))
+            w.issue(w.vm, lambda: _store(block(w), at, size, value))
 
         return store
-    if kind == "ATOMIC" and what in _ADDS:
-        compute, row = _ADDS[what], _row(data, inst.acc)
-        back = _row(target, inst.acc) if inst._raw >> glc & 1 else None
-
-        def atomic(w: Wave) -> None:
-            lanes, at = places(w)
-            add = w.v[row, lanes]
-
-            def access() -> None:
-                before = _add_atomically(w.memory, at, add, compute)
-                if back is not None:
-                    w.write(back, before[None], lanes)
-
-            w.issue(w.vm, access)
-
-        return atomic
     raise NotExecutable(inst.op.name)
+
+
+def _added(inst: Any, what: str, places: Callable[[Wave], tuple[Array, Array]]) -> Step:
+    """An atomic addition at the places that a function gives."""
+    compute, row = _ADDS[what], _row(inst.data.offset, inst.acc)
+    back = _row(inst.vdst.offset, inst.acc) if inst._raw >> 16 & 1 else None
+
+    def atomic(w: Wave) -> None:
+        lanes, at = places(w)
+        add = w.v[row, lanes]
+
+        def access() -> None:
+            before = _add_atomically(w.memory, at, add, compute)
+            if back is not None:
+                w.write(back, before[None], lanes)
+
+        w.issue(w.vm, access)
+
+    return atomic
 
 
 def scratch(inst: Any) -> Step:
@@ -204,7 +210,6 @@ def scratch(inst: Any) -> Step:
     offset = inst.offset - ((inst.offset & 1 << 12) << 1)
     base = inst.saddr.offset
     by_lane = read(inst.addr.offset, "u32") if inst.sve else None
-    kind, _, what = name.partition("_")
 
     def places(w: Wave) -> tuple[Array, Array]:
         lanes = np.flatnonzero(w.m)
@@ -217,26 +222,7 @@ def scratch(inst: Any) -> Step:
             raise EmulationFault(f"scratch at {int(at.max())}, of which a lane has {size} bytes")
         return lanes, at + lanes * size
 
-    if kind == "LOAD" and what in _LOADS:
-        size, how = _LOADS[what]
-        row = _row(inst.vdst.offset, inst.acc)
-
-        def load(w: Wave) -> None:
-            lanes, at = places(w)
-            w.issue(w.vm, lambda: _place(w, row, how, size, _load(w.scratch, at, size, how), lanes))
-
-        return load
-    if kind == "STORE" and what in _STORES:
-        size, high = _STORES[what]
-        row = _row(inst.data.offset, inst.acc)
-
-        def store(w: Wave) -> None:
-            lanes, at = places(w)
-            value = _data(w, row, size, high, lanes)
-            w.issue(w.vm, lambda: _store(w.scratch, at, size, value))
-
-        return store
-    raise NotExecutable(inst.op.name)
+    return _moved(inst, name, places, lambda w: w.scratch)
 
 
 def buffer(inst: Any) -> Step:
