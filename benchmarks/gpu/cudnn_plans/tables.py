@@ -24,31 +24,27 @@ from cudnn_plans.case import BENCHMARK, COLUMNS, DEFAULT, Limits
 from tileseer.conv.problem import FIELDS, Problem
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.dataset import recording
 from tileseer.families.grammar import SPELLED
+from tileseer.problems import problem_table
 
 PAIRS = pa.schema(
     [
-        ("problem", pa.int32()),
-        ("kernel", pa.int32()),
-        ("split_k", pa.int32()),
-        ("status", pa.dictionary(pa.int32(), pa.string())),
-        ("samples", pa.int32()),
-        ("p10_us", pa.float32()),
-        ("median_us", pa.float32()),
-        ("p90_us", pa.float32()),
-        ("cv", pa.float32()),
-        ("brief", pa.bool_()),
-        ("worst", pa.float32()),
-        ("sm_clock_mhz", pa.float32()),
-        ("gpu", pa.int8()),
+        *(
+            recording.PAIRS.field(name)
+            for name in (
+                "problem", "kernel", "split_k", "status", "samples", "p10_us", "median_us", "p90_us", "cv", "brief",
+                "worst", "sm_clock_mhz", "gpu",
+            )
+        ),
         ("rank", pa.int16()),
         ("workspace", pa.int64()),
         ("error", pa.float32()),
         ("turns", pa.int8()),
         ("short_us", pa.float32()),
     ]
-)
-"""As in benchmarks/gpu/record.py, and: ``rank``, the plan's place in the library's own order; ``workspace`` bytes;
+)  # fmt: skip
+"""As in every recording, and: ``rank``, the plan's place in the library's own order; ``workspace`` bytes;
 ``error``, relative to fp32 (Frobenius); ``turns`` of the contest, 0 without; ``short_us``, the median of the samples
 before it. The other times are of the contest where there was one."""
 RIVALS = pa.schema(
@@ -65,7 +61,6 @@ RIVALS = pa.schema(
     ]
 )
 """Medians of the contest; ``first`` is the row of the kernel that is the library's own choice, -1 without."""
-PROBLEM = ("problem_key", "layer_family", "split", "network", "layer")
 
 
 def kernel_name(problem: Problem, plan: str) -> str:
@@ -114,12 +109,9 @@ def operation_tables(
         of_rank = {plan["rank"]: number[kernel_name(problem, plan["name"])] for plan in plans}
         pairs += [_pair(place, of_rank[plan["rank"]], plan, contest, event["gpu"]) for plan in plans]
         rivals.append(_rivals(place, of_rank, contest))
-    problem_types = [
-        pa.string() if name in (*PROBLEM, "variant", "dtype") else pa.int32() for name in (*PROBLEM, *FIELDS)
-    ]
     return {
         "kernels": pa.table({"kernel": kernels, "build_status": ["ok"] * len(kernels)}),
-        "problems": _table(problems, pa.schema(list(zip((*PROBLEM, *FIELDS), problem_types, strict=True)))),
+        "problems": _table(problems, problem_table.SCHEMA),
         "pairs": _table(sorted(pairs), PAIRS),
         "rivals": _table(rivals, RIVALS),
     }
