@@ -1,3 +1,4 @@
+import contextlib
 import io
 import multiprocessing
 import os
@@ -33,6 +34,17 @@ def hold(folder, seconds):
     return process
 
 
+@contextlib.contextmanager
+def held(folder):
+    """Another process holds the lock meanwhile."""
+    process = hold(folder, 30)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_a_free_lock_is_taken_at_once_and_left_clean(tmp_path):
     for _ in range(2):
         with lock.any_of(["toy"], tmp_path / "locks", 1) as (_, waited):
@@ -48,15 +60,11 @@ def test_two_devices_do_not_exclude_each_other(tmp_path):
 
 
 def test_who_waits_is_told_who_holds_and_gives_up_in_time(tmp_path, capfd):
-    process = hold(tmp_path, 30)
-    try:
+    with held(tmp_path) as process:
         told = rf"toy was busy for \d+ s: held by process {process.pid}"
         with pytest.raises(UserError, match=told), lock.any_of(["toy"], tmp_path, 0.5):
             pass
         assert f"waiting for toy since 0 s: held by process {process.pid}" in capfd.readouterr().err
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(tmp_path, capfd):
@@ -151,14 +159,10 @@ def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
 
 
 def test_a_removed_lock_file_frees_nothing(tmp_path):
-    process = hold(tmp_path, 30)
-    try:
+    with held(tmp_path):
         (tmp_path / "tileseer-toy.lock").unlink()
         with pytest.raises(UserError, match="toy was busy"), lock.any_of(["toy"], tmp_path, 0.5):
             pass
-    finally:
-        process.kill()
-        process.wait()
     with lock.any_of(["toy"], tmp_path, 5):
         pass
 
@@ -197,14 +201,10 @@ NOTES = {
 
 @pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
 def test_a_foreign_note_is_not_shown(tmp_path, capfd, note):
-    process = hold(tmp_path, 30)
-    try:
+    with held(tmp_path):
         (tmp_path / "tileseer-toy.lock").write_text(note, encoding="latin1")
         with pytest.raises(UserError, match="held by a process that left no note"), lock.any_of(["toy"], tmp_path, 0.2):
             pass
-    finally:
-        process.kill()
-        process.wait()
     with lock.any_of(["toy"], tmp_path, 5):
         pass
     said = capfd.readouterr().err
