@@ -69,8 +69,8 @@ STAGES = (
     ),
     Stage(
         "configs",
-        f"--arch gfx950 {OPERATION} --arch-specs made/specs.json --kernels made/configs.parquet "
-        "--rejected made/rejected.tsv --plan made/plan.tsv",
+        f"--arch gfx950 {OPERATION} --arch-specs made/specs.json --tables {{root}}/config/rule_sets "
+        "--kernels made/configs.parquet --rejected made/rejected.tsv --plan made/plan.tsv",
         (RULES,), ("made/specs.json",), ("made/configs.parquet", "made/rejected.tsv", "made/plan.tsv"), CONFIGS,
     ),
     Stage(

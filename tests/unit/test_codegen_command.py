@@ -7,10 +7,13 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tileseer.cli import codegen
 from tileseer.cli.main import main
+from tileseer.configs import stage
+from tileseer.conv.operation import Operation
 from tileseer.families.ck_tile import flags, kernel
 from tileseer.families.ck_tile.names import parse as parse_name
 from tileseer.reference import emitted_folder as library
@@ -302,6 +305,10 @@ def test_a_single_kernel_that_is_not_legal_is_refused_with_the_rule(command, tmp
         (("--output", "x"), "which arch?"),
         (("--arch", "gfx950", "gfx950", "--list-names"), "given twice"),
         (("--arch", "gfx1201", "--output", "x"), "no kernel to emit for gfx1201"),
+        (("--arch", "gfx950", "--rule-set", "tidy", "--list-names"), "unknown rule set 'tidy'; use one of default,"),
+        (("--arch", "sm_90", "--rule-set", "tiny", "--list-names"), "name a file, such as config/rule_sets/cutlass"),
+        (("--arch", "sm_90", "--output", "x", "--ck-api", "2025.11"), "--ck-api is for AMD's archs"),
+        (("--arch", "sm_90", "--arch-filtered", "--list-names"), "nothing filters kernels of sm_90"),
         (("--arch", "gfx950", "--rule-set", "tests", "--list-names"), "--ck-root DIR"),
         (("--arch", "gfx950", "--pad-m", "maybe", "--list-names"), "'maybe' is neither true nor false"),
         (("--arch", "gfx950", "--tile-k", "0", "--list-names"), "tile_k is 0"),
@@ -325,6 +332,8 @@ def test_every_option_is_part_of_the_request_that_is_remembered(tmp_path):
 
     parser = argparse.ArgumentParser()
     codegen.configure(parser)
+    rules = tmp_path / "few.yaml"
+    rules.write_text("tiles: []")
     base = [
         "--arch",
         "gfx950",
@@ -338,17 +347,61 @@ def test_every_option_is_part_of_the_request_that_is_remembered(tmp_path):
     changes = (
         [], ["--rule-set", "full"], ["--variant", "forward"], ["--ndim", "2"], ["--datatype", "fp16"],
         ["--arch-filtered"], ["--include-flagged", "all"], ["--tile-m", "64"], ["--pad-m", "false"],
-        ["--ck-api", "2025.11"],
+        ["--ck-api", "2025.11"], ["--rule-set", str(rules)],
     )  # fmt: skip
     digests = {codegen._request_digest(parser.parse_args(base + change), "gfx950", 25) for change in changes}
     digests.add(codegen._request_digest(parser.parse_args(base), "gfx950", 26))
     digests.add(codegen._request_digest(parser.parse_args(base), "gfx942", 25))
-    assert len(digests) == len(changes) + 2
+    rules.write_text("tiles: [1]")
+    digests.add(codegen._request_digest(parser.parse_args([*base, "--rule-set", str(rules)]), "gfx950", 25))
+    assert len(digests) == len(changes) + 3
+
+
+def test_the_help_says_what_a_field_is_without_its_option(capsys):
+    import argparse
+
+    parser = argparse.ArgumentParser()
+    single_kernel.configure(parser)
+    for field, default in single_kernel.DEFAULTS.items():
+        (told,) = (action.help for action in parser._actions if action.dest == field)
+        shown = "on with compv4 and comp_async" if default is None else str(default).lower()
+        assert told.rstrip(")").endswith(f"default: {shown}"), field
+
+
+def test_a_rule_set_of_a_file_gives_the_kernels_that_the_workflow_has(command, tmp_path):
+    for arch, name in (("gfx950", "sweep.yaml"), ("sm_90", "cutlass.yaml")):
+        rules = str(CONFIG / "rule_sets" / name)
+        settings = {"configs": {"rule_set": f"config/rule_sets/{name}", "include_flagged": ["all"]}}
+        outputs = [tmp_path / f"{arch}.{suffix}" for suffix in ("parquet", "tsv", "plan")]
+        paths = (CONFIG / "arch_specs.json", CONFIG / "rule_sets", *outputs)
+        stage.enumerate_kernels(arch, Operation("forward", "bf16"), *paths, settings)
+        built = pq.read_table(outputs[0])["kernel"].to_pylist()
+        words = ("--arch", arch, "--rule-set", rules, "--variant", "forward", "--dtype", "bf16")
+        assert command("codegen", *words, "--list-names")[1].split() == built
+    # Every direction and data type that the file has.
+    names = command("codegen", "--arch", "sm_90", "--rule-set", rules, "--list-names")[1].split()
+    assert {name.split("_")[3] for name in names} >= {"bf16", "fp16"} and set(built) < set(names)
+
+
+def test_cutlass_kernels_are_emitted_without_its_headers(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTLASS_PATH", "/nowhere")
+    rules = ("--rule-set", str(CONFIG / "rule_sets/cutlass.yaml"))
+    words = ("--arch", "sm_90", *rules, "--variant", "forward", "--dtype", "bf16", "--ndim", "2")
+    narrow = (*words, "--filter", "tile_m == 64 and stages == 3", "--output", str(tmp_path))
+    status, out, _ = command("codegen", *narrow)
+    assert status == 0 and "0 not in the API level" in out
+    found = contents(tmp_path / "sm_90")
+    listed = command("codegen", *narrow[:-2], "--list-names")[1].split()
+    assert listed and set(found) == {
+        *(f"{name}{suffix}" for name in listed for suffix in (".cu", ".cuh")), "library.cu", "MANIFEST", ".state"
+    }  # fmt: skip
+    assert all(name in found["library.cu"].read_text() for name in listed)
+    assert "nothing changed" in command("codegen", *narrow)[1]
 
 
 def test_explain_shows_every_rule_with_its_reason(command):
     status, out, _ = command("explain", BAD, "--arch", "gfx950")
-    assert status == 0 and out.splitlines()[0] == f"{BAD} on gfx950"
+    assert status == 1 and out.splitlines()[0] == f"{BAD} on gfx950"
     assert re.search(r"FAIL  half_zero_output \(B7\) +interwave mem with 2x1 waves", out)
     assert re.search(r"FAIL  is_built +flags half_zero_output", out)
     assert "pass  flat_waves_listed" in out and "pass  lds_fits" in out
@@ -368,7 +421,7 @@ def test_explain_takes_fields_and_gives_json(command):
     )
     status, out, _ = command("explain", *options)
     told = json.loads(out)
-    assert status == 0 and kernel.parse(told["kernel"]).pipeline == "compv6"
+    assert status == 1 and kernel.parse(told["kernel"]).pipeline == "compv6"
     verdicts = {(row["group"], row["rule"]): row for row in told["rules"]}
     assert not verdicts["reference filter", "backward_pipeline"]["passed"]
     assert "compv6" in verdicts["reference filter", "backward_pipeline"]["reason"]
@@ -379,7 +432,8 @@ def test_explain_knows_depthwise_kernels(command):
     name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f4_s2x2_p1x1_nb2_sub1x4_vec8_8"
     out = command("explain", name, "--arch", "gfx950")[1]
     assert re.search(r"FAIL  depthwise_fault +the filter is 4 wide", out)
-    assert "pass  is_built" in command("explain", name.replace("f4", "f3"), "--arch", "gfx950")[1]
+    status, out, _ = command("explain", name.replace("f4", "f3"), "--arch", "gfx950")
+    assert status == 0 and "pass  is_built" in out
 
 
 @pytest.mark.parametrize(

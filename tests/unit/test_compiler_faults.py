@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,3 +97,23 @@ def test_an_object_that_is_cut_short_is_seen(size):
     assert machine_code.fault(OBJECT[:size])
     assert not machine_code.fault(OBJECT, ["probe_0", "probe_1"])
     assert machine_code.fault(OBJECT, ["probe_2"]) == "it does not hold probe_2"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_process_leaves_no_folder_in_tmp(how, tmp_path):
+    program = (
+        "import sys, time; from tileseer.compile import compiler\n"
+        "with compiler.workspace({'a': b'1'}) as folder:\n"
+        "    print(folder, flush=True); time.sleep(60)"
+    )
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment, text=True)
+    folder = Path(process.stdout.readline().strip())
+    assert folder.parent == tmp_path and (folder / "a").read_bytes() == b"1"
+    process.send_signal(how)
+    process.wait()
+    for _ in range(200):
+        if not folder.exists():
+            break
+        time.sleep(0.1)
+    assert not list(tmp_path.iterdir())

@@ -67,12 +67,13 @@ class Claim:
 
 
 class Protocol(RuleBasedStateMachine):
+    base: ClassVar[Path]
     steps = 0
     seen: ClassVar[Counter[str]] = Counter()
 
     @initialize()
     def begin(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="tileseer-protocol-"))
+        self.folder = Path(tempfile.mkdtemp(dir=self.base))
         self.path = self.folder / "0.csv"
         self.claims, self.books, self.stalled = Claims(), {}, set()
         self.durable = self.attempts = self.tears = self.late = 0
@@ -87,10 +88,12 @@ class Protocol(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "folder"):
             return
-        self.complete()
-        for patch in self.patches:
-            patch.stop()
-        shutil.rmtree(self.folder)
+        try:
+            self.complete()
+        finally:
+            for patch in self.patches:
+                patch.stop()
+            shutil.rmtree(self.folder)
 
     def synced(self, handle):
         """The journal, or its header before it gets its name, is on the disk; the index does not count."""
@@ -328,7 +331,8 @@ class Protocol(RuleBasedStateMachine):
         assert not any(receipt.passing(self.counted()).to_pylist())
 
 
-def test_the_invariants_hold_whoever_dies_when():
+def test_the_invariants_hold_whoever_dies_when(tmp_path):
+    Protocol.base = tmp_path
     run_state_machine_as_test(
         Protocol,
         settings=settings(

@@ -55,9 +55,8 @@ def test_the_stage_writes_what_is_kept_and_lists_the_rest(tmp_path):
     specs = tmp_path / "arch_specs.json"
     specs.write_text(Path("config/arch_specs.json").read_text())
     stage = runpy.run_path("workflow/scripts/configs.py")["main"]
-    stage(
-        ["--arch", "gfx950", "--operation", "forward_bf16", "--arch-specs", str(specs), "--settings", settings, *words]
-    )
+    given = f"--arch gfx950 --operation forward_bf16 --arch-specs {specs} --tables config/rule_sets".split()
+    stage([*given, "--settings", settings, *words])
     table = pq.read_table(tmp_path / "kernels")
     assert set(table["pipeline"].to_pylist()) == {"mem"} and max(table["tile_k"].to_pylist()) <= 64
     assert "\tfilter\tpipeline == mem and tile_k <= 64\n" in (tmp_path / "rejected").read_text()

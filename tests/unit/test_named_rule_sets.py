@@ -20,7 +20,8 @@ from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
 from tileseer.reference.named import Enumerated, Enumerator, RuleTables
-from tileseer.reference.request import NDIMS, TABLE_SETS
+from tileseer.reference.request import NDIMS
+from tileseer.settings.rule_set_names import TABLE_SETS
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"

@@ -64,8 +64,8 @@ def test_a_command_of_the_page_answers(folder, command, monkeypatch, capsys):
     if needs_driver and host_library.COMPILER is None:
         pytest.skip("no host C++ compiler (g++, clang++ or CXX)")
     status, out, err = call(command, folder, monkeypatch, capsys)
-    # Of the fake kernels some are wrong or crash on purpose, and none is of every kind.
-    assert status in ((0, 1) if needs_driver else (0,)), err
+    # Of the fake kernels some are wrong or crash on purpose, and none is of every kind; some rules fail on purpose.
+    assert status in ((0, 1) if needs_driver or "explain config" in command else (0,)), err
     assert out, err
 
 

@@ -14,13 +14,15 @@ from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.reference import emitted_folder, request
-from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS, TABLE_SETS
+from tileseer.families.registry import of_arch
+from tileseer.reference import emitted_folder, request, rule_sets
+from tileseer.reference.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
+from tileseer.settings.rule_set_names import BUILDER_SETS, RULE_SETS, TABLE_SETS
 
 if TYPE_CHECKING:
     # Imported where they are used: an emission that finds nothing to do is over before pydantic is imported.
     from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference.named import Enumerated, Enumerator
+    from tileseer.reference.named import Enumerated
 
 DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"
@@ -30,6 +32,7 @@ EXAMPLES = (
     "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
     "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
     "tileseer codegen --arch gfx950 --variant forward --ndim 2 --dtype bf16 --pipeline mem --tile-k 32 --output out",
+    "tileseer codegen --arch sm_90 --rule-set config/rule_sets/cutlass.yaml --dtype bf16 --output out",
     "tileseer codegen --counts --arch gfx950 --json",
 )
 
@@ -44,7 +47,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
     which = parser.add_argument_group("which kernels")
     which.add_argument("--arch", nargs="+", metavar="ARCH", help="GPU targets, for example gfx950")
-    which.add_argument("--rule-set", choices=RULE_SETS, help=f"which set (default: {DEFAULT_RULE_SET})")
+    which.add_argument(
+        "--rule-set", metavar="SET",
+        help=f"{', '.join(RULE_SETS)}, or the path of a table of rules (default: {DEFAULT_RULE_SET})",
+    )  # fmt: skip
     which.add_argument("--variant", nargs="+", choices=REQUESTED_VARIANTS, help="directions (default: all three)")
     which.add_argument("--ndim", nargs="+", type=int, choices=NDIMS, help="dimensions (default: 2 3)")
     which.add_argument(
@@ -91,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("which arch? add --arch gfx950")
     if args.output:
         return _emit(args)
-    items = [(arch, item) for arch in _archs(args) for item in _listed(args, _tables(args), arch)]
+    items = [(arch, item) for arch in _archs(args) for item in _listed(args, arch)]
     if not items:
         print(f"{_asked(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
     if args.list_names:
@@ -114,14 +120,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _tables(args: argparse.Namespace) -> tuple[ArchSpecs, Enumerator]:
-    from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference.named import Enumerator, RuleTables
-
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    return specs, Enumerator(specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
-
-
 def _words(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]:
     """Directions, dimensionalities and data types of a request, defaults filled in."""
     return args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
@@ -139,12 +137,16 @@ def _archs(args: argparse.Namespace) -> list[str]:
 
 def _refuse_options_without_effect(args: argparse.Namespace) -> None:
     fields = request.given(args)
+    others = ", ".join(arch for arch in args.arch or () if of_arch(arch) is not rule_sets.NAMED_OF)
     faults = (
         (args.format and not args.list_configs, "--format is for --list-configs"),
         (args.format and args.json, "--format says how lists look without --json: leave out one"),
         (args.verbose and args.json, "--verbose prints names, --json has them: leave out one"),
         (args.compare and not args.counts, "--compare is for --counts"),
         (args.ck_api and not args.output, "--ck-api is for --output"),
+        (args.ck_api and others, f"--ck-api is for AMD's archs: {others} has one API level"),
+        (args.arch_filtered and others, f"--arch-filtered is for AMD's archs: nothing filters kernels of {others}"),
+        (fields and others, f"{_first_option(fields)} is for AMD's archs: name a rule set for {others}"),
         (args.chunk_size is not None and not args.output, "--chunk-size is for --output"),
         (args.processes is not None and not args.output, "--jobs is for --output"),
         (args.verbose and not args.output, "--verbose is for --output"),
@@ -173,20 +175,24 @@ def _first_option(fields: dict[str, Any]) -> str:
     return request.option_of(next(iter(fields))) if fields else ""
 
 
-def _listed(args: argparse.Namespace, tables: tuple[ArchSpecs, Enumerator], arch: str) -> list[Enumerated]:
+def _listed(args: argparse.Namespace, arch: str) -> list[Enumerated]:
     """Kernels of the request on one arch, the filter applied if it is asked for."""
-    specs, enumerator = tables
+    from tileseer.gpu.arch import ArchSpecs
+
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     if fields := request.given(args):
         items = _single(args, fields, specs, arch)
     else:
-        items = enumerator.enumerate(args.rule_set or DEFAULT_RULE_SET, arch, *_words(args))
+        name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
+        items = rule_sets.listed(name, folder, args.ck_root, specs, arch, *_words(args))
     items = [item for item in items if item.passes_arch_filter or not args.arch_filtered]
     if args.filter is None:
         return items
     from tileseer.configs import kernel_filter
     from tileseer.reference.named import KINDS
 
-    wanted = kernel_filter.parse(args.filter, KINDS, "--filter")
+    kinds = {type(item.kernel) for item in items} - set(KINDS)
+    wanted = kernel_filter.parse(args.filter, kinds or KINDS, "--filter")
     return [item for item in items if wanted.keeps(vars(item.kernel))]
 
 
@@ -203,10 +209,13 @@ def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, 
 
 
 def _count(args: argparse.Namespace) -> int:
+    from tileseer.gpu.arch import ArchSpecs
     from tileseer.reference import counts
+    from tileseer.reference.named import Enumerator, RuleTables
 
     reference = counts.read_reference(args.compare) if args.compare else {}
-    specs, enumerator = _tables(args)
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    enumerator = Enumerator(specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
     known = sorted({cell.arch for cell in reference}) or list(specs.archs)
     wanted = list(counts.cells(args.arch or known, sets))
@@ -257,7 +266,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, A
     from tileseer.reference.named import check_flags
 
     check_flags(args.include_flagged)
-    items = _listed(args, _tables(args), arch)
+    items = _listed(args, arch)
     chosen = [item.kernel.built_as for item in items if item.is_built(args.include_flagged)]
     built = {kernel.name: kernel for kernel in chosen}
     left_out = [item for item in items if not item.is_built(args.include_flagged)]
@@ -265,7 +274,9 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, A
         raise UserError("\n".join(_refusals(left_out)))
     if not built:
         raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = emitted_folder.emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api)
+    emitter = (
+        of_arch(arch).part("emit").emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or "")
+    )
     kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
     if not kernels:
         raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
@@ -305,7 +316,8 @@ def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str
         return ""
     inputs = [
         *PACKAGE.rglob("*.py"),
-        *find(args.templates).glob("*.j2"),
+        *find(args.templates).rglob("*.j2"),
+        *([Path(args.rule_set)] if args.rule_set and Path(args.rule_set).is_file() else []),
         *find(args.config / "rule_sets").glob("*.yaml"),
         find(args.config / "arch_specs.json"),
         find(args.config / "ck_api.yaml"),

@@ -73,13 +73,17 @@ def _explain_pick(args: argparse.Namespace) -> int:
 
 
 def _explain_config(args: argparse.Namespace) -> int:
-    """Show every rule with pass or FAIL and the reason; the last line says whether a build has the kernel."""
+    """Show every rule with pass or FAIL and the reason; the last line says whether a build has the kernel.
+
+    The exit status is 1 if a rule fails.
+    """
     kernel = _kernel(args)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"))
     rows = [asdict(verdict) for verdict in verdicts]
     content = {"kernel": kernel.name, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
-    return options.answer(args, content, [f"{kernel.name} on {args.arch}", *_lines(verdicts)])
+    failed = any(not verdict.passed for verdict in verdicts)
+    return options.answer(args, content, [f"{kernel.name} on {args.arch}", *_lines(verdicts)], failed)
 
 
 def _kernel(args: argparse.Namespace) -> named.AnyKernel:

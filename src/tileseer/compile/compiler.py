@@ -142,15 +142,25 @@ class Builder:
 
 @contextmanager
 def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A temporary folder with files to compile; ``UserError`` if they cannot be written there."""
-    with tempfile.TemporaryDirectory(prefix="tileseer-") as temporary:
-        folder = Path(temporary)
+    """A temporary folder with files to compile; ``UserError`` if they cannot be written there.
+
+    It goes with this process, however that ends: a shell that waits for a line or the end of its pipe removes it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tileseer-"))
+    remover = subprocess.Popen(
+        ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
         try:
             for path, content in files.items():
                 (folder / path).write_bytes(content)
         except OSError as error:
             raise UserError(f"{folder}: cannot be written: {error.strerror}; free space or set TMPDIR") from error
         yield folder
+    finally:
+        # A line: a process that was forked meanwhile holds the pipe as well.
+        remover.communicate(b"\n")
 
 
 def _on_path(program: str) -> list[tuple[Path, str]]:

@@ -10,20 +10,23 @@ from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
 from tileseer.families.enumeration import rejected_text
-from tileseer.families.registry import of_arch
 from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import rule_sets
+from tileseer.settings.compile import CkSettings
 from tileseer.settings.inputs import ConfigsSettings
 
 
 def enumerate_kernels(
-    arch: str, operation: Operation, arch_specs: Path, kernels: Path, rejected: Path, plan: Path, settings: Settings
-) -> str:
+    arch: str, operation: Operation, arch_specs: Path, tables: Path, kernels: Path, rejected: Path, plan: Path,
+    settings: Settings,
+) -> str:  # fmt: skip
     """Write the kernel table, the refused combinations and the plan; summary of them."""
     asked = ConfigsSettings.of(settings, "configs")
-    rules, specs = of_arch(arch).part("rules"), ArchSpecs.load(arch_specs)
+    specs, ck_root = ArchSpecs.load(arch_specs), CkSettings.of(settings, "ck").root
     try:
-        rule_set = rules.load(Path(asked.rule_set))
-        found = rules.swept(rule_set, specs, arch, operation, asked.ndims, asked.include_flagged)
+        found = rule_sets.enumeration(
+            asked.rule_set, tables, ck_root, specs, arch, operation, asked.ndims, asked.include_flagged
+        )
     except UserError as error:
         # A fault of the table names its file already.
         raise UserError(str(error) if asked.rule_set in str(error) else f"{asked.rule_set}: {error}") from None

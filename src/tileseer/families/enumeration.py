@@ -31,6 +31,10 @@ class DirectionRows(Table):
 Rows = TypeVar("Rows", bound=DirectionRows)
 
 
+class NoKernel(UserError):
+    """A rule set has no kernel for an operation on an arch."""
+
+
 @dataclass(frozen=True)
 class Rejected:
     """A combination of the rule set that is no legal kernel, with the rule that says so."""
@@ -58,7 +62,7 @@ def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
     """What a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
     rows = variants.get(cast(Variant, operation.variant))
     if rows is None:
-        raise UserError(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
+        raise NoKernel(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
     if operation.variant != "bwd_weight" and rows.split_k != [1]:
         raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
     return rows
@@ -77,7 +81,7 @@ def sifted(
         else:
             legal[kernel.name] = kernel
     if not legal:
-        raise UserError(f"no kernel of the rule set is legal {where}")
+        raise NoKernel(f"no kernel of the rule set is legal {where}")
     return Enumeration(
         [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(split_k))
     )

@@ -56,6 +56,11 @@ class Kernel:
         """The kernel's name, which says every field."""
         return _grammar(cast(Any, type(self))).name(self)
 
+    @property
+    def built_as(self) -> Self:
+        """The kernel under the name that it is emitted with; foreign rule sets may label its layout otherwise."""
+        return self
+
     @classmethod
     def parse(cls, text: str) -> Self:
         """Kernel called ``text``; any text that is not exactly its name is a ``UserError``."""

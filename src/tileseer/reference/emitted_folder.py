@@ -19,7 +19,8 @@ from tileseer.core.errors import UserError
 
 if TYPE_CHECKING:
     # Recognising that nothing changed must not cost the import of what emits.
-    from tileseer.families.ck_tile.emit import Emitter, Kernel
+    from tileseer.families.family import Emitter
+    from tileseer.families.gemm_kernel import Kernel
 
 MANIFEST = "MANIFEST"
 STATE = ".state"
@@ -35,13 +36,6 @@ class Written:
     files: int
     changed: int
     removed: int
-
-
-def emitter(templates: Path, api_table: Path, level: str | None) -> Emitter:
-    """Fills templates in for one API level, the newest by default."""
-    from tileseer.families.ck_tile import api, emit
-
-    return emit.Emitter(templates, api_table, level or api.NEWEST)
 
 
 def emit(

@@ -25,7 +25,8 @@ from tileseer.reference import builder_set, full_set, reference_filter, sampling
 from tileseer.reference.builder_lines import BuilderRules
 from tileseer.reference.full_set import Cell
 from tileseer.reference.named_tables import DefaultRules, FullRules, Sample, SampledSet
-from tileseer.reference.request import BUILDER_SETS, DEPTHWISE, NDIMS, REQUESTED_VARIANTS, RULE_SETS
+from tileseer.reference.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
+from tileseer.settings.rule_set_names import BUILDER_SETS, RULE_SETS
 
 AnyKernel = KernelConfig | DepthwiseConfig
 check_flags = flags.check_names
@@ -108,6 +109,16 @@ def judged(kernel: KernelConfig, arch: str, specs: ArchSpecs, lossy: str = "") -
     return Enumerated(kernel, *reference_filter.arch_fault(kernel, arch, specs), found)
 
 
+def checkout(name: str, ck_root: str | Path | None) -> Path:
+    """The Composable Kernel checkout that a set is read from."""
+    if not ck_root:
+        raise UserError(
+            f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
+            "(--ck-root DIR)"
+        )
+    return Path(ck_root).expanduser()
+
+
 def single(
     fields: dict[str, Any], variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
 ) -> list[KernelConfig]:
@@ -124,7 +135,7 @@ class Enumerator:
     ``ck_root`` is the Composable Kernel checkout that ``profiler`` and ``tests`` are read from.
     """
 
-    def __init__(self, specs: ArchSpecs, tables: RuleTables, ck_root: Path | None = None) -> None:
+    def __init__(self, specs: ArchSpecs, tables: RuleTables, ck_root: str | Path | None = None) -> None:
         self._specs = specs
         self._tables = tables
         self._ck_root = ck_root
@@ -161,18 +172,13 @@ class Enumerator:
                 yield from self._depthwise(full_set.depthwise_kernels(asked.dtypes, self._tables.full), asked.arch)
 
     def _builder(self, name: str, asked: _Asked) -> Iterator[Enumerated]:
-        if self._ck_root is None:
-            raise UserError(
-                f"the rule set {name} is read from a Composable Kernel checkout: give its top folder as ck.root "
-                "(--ck-root DIR)"
-            )
-        rules = self._tables.builder
+        root, rules = checkout(name, self._ck_root), self._tables.builder
         for variant in asked.variants:
             if variant == DEPTHWISE and depthwise.NDIM in asked.ndims:
-                found = builder_set.depthwise_kernels(asked.dtypes, name, self._ck_root, rules)
+                found = builder_set.depthwise_kernels(asked.dtypes, name, root, rules)
                 yield from self._depthwise(found, asked.arch)
             for cell in asked.cells(variant):
-                for row in builder_set.gemm_kernels(cell, name, self._ck_root, rules, self._specs)[0]:
+                for row in builder_set.gemm_kernels(cell, name, root, rules, self._specs)[0]:
                     yield judged(row.kernel, asked.arch, self._specs, row.lossy)
 
     def _cell(self, cell: Cell) -> list[Enumerated]:

@@ -9,11 +9,6 @@ from typing import Any
 from tileseer.conv.operation import VARIANTS
 from tileseer.core.errors import UserError
 
-TABLE_SETS = ("default", "full", "full-tests", "tiny")
-"""Sets that are tables of ``config/rule_sets``."""
-BUILDER_SETS = ("profiler", "tests")
-"""Sets that are read from a Composable Kernel checkout."""
-RULE_SETS = (*TABLE_SETS, *BUILDER_SETS)
 NDIMS = (1, 2, 3)
 DEPTHWISE = "forward_depthwise"
 """Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
@@ -61,17 +56,17 @@ def configure(parser: argparse._ActionsContainer) -> None:
     """Declare the options; each has None where it is not given."""
     for field, names in _OPTIONS.items():
         default = DEFAULTS[field]
-        shown = {None: "on with compv4 and comp_async", True: "true", False: "false"}.get(default, str(default))
         if isinstance(default, bool) or default is None:
+            shown = "on with compv4 and comp_async" if default is None else str(default).lower()
             parser.add_argument(
                 *names, dest=field, type=boolean, nargs="?", const=True, metavar="true|false",
                 help=f"default: {shown}",
             )  # fmt: skip
         elif isinstance(default, int):
             text = _HELP.get(field.split("_")[0], "")
-            parser.add_argument(*names, dest=field, type=int, metavar="N", help=f"{text} (default: {shown})".strip())
+            parser.add_argument(*names, dest=field, type=int, metavar="N", help=f"{text} (default: {default})".strip())
         else:
-            parser.add_argument(*names, dest=field, type=str.lower, metavar="WORD", help=f"default: {shown}")
+            parser.add_argument(*names, dest=field, type=str.lower, metavar="WORD", help=f"default: {default}")
 
 
 def given(args: argparse.Namespace) -> dict[str, Any]:

@@ -4,14 +4,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tileseer.settings.rule_set_names import RULE_SETS
 from tileseer.settings.section import Section, SourcePath
+
+RuleSet = Literal[RULE_SETS] | SourcePath  # type: ignore[valid-type]
 
 
 class ConfigsSettings(Section):
     """Which kernels are candidates."""
 
-    rule_set: SourcePath = "config/rule_sets/sweep.yaml"
-    """The rule set: tiles, pipelines and options from which the kernels are enumerated."""
+    rule_set: RuleSet = "config/rule_sets/sweep.yaml"
+    """Which kernels there are: the path of a table of tiles, pipelines and options, or a set of the reference by its
+    name; ``profiler`` and ``tests`` need ``ck.root``, a checkout of Composable Kernel."""
     include_flagged: list[str] = Field([])
     """Flags of kernels with a known defect that are built all the same; ``all`` for every flag."""
     filter: str = Field("")

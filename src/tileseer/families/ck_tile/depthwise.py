@@ -61,11 +61,6 @@ class DepthwiseConfig(Kernel):
     )
 
     @property
-    def built_as(self) -> DepthwiseConfig:
-        """The kernel itself: its layout has one label."""
-        return self
-
-    @property
     def pad(self) -> int:
         """Padding of both axes: (filter - 1) / 2, rounded down."""
         return (self.filter_size - 1) // 2

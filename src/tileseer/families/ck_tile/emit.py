@@ -49,18 +49,23 @@ UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
 _DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
 
 
+def emitter(templates: Path, api: Path, level: str) -> Emitter:
+    """What fills the templates in."""
+    return Emitter(templates, api, level or ck_api.NEWEST)
+
+
 def files(kernels: Sequence[Kernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
     """Path to text of the kernels' files, and ``KERNEL.lack`` where the API level has no form for a kernel."""
-    level = level or ck_api.NEWEST
-    emitter = Emitter(templates, api, level)
-    lacks = {one.name: emitter.lack(one) for one in kernels}
-    texts = {f"{stem}{LACK}": f"CK Tile {level}: {lack}\n" for stem, lack in lacks.items() if lack}
-    return texts | emitter.files(kernels, arch)
+    filler = emitter(templates, api, level)
+    lacks = {one.name: filler.lack(one) for one in kernels}
+    told = f"CK Tile {level or ck_api.NEWEST}"
+    texts = {f"{stem}{LACK}": f"{told}: {lack}\n" for stem, lack in lacks.items() if lack}
+    return texts | filler.files(kernels, arch)
 
 
 def collection_files(kernels: Sequence[Kernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
     """Path to text of the files that name many kernels."""
-    return Emitter(templates, api, level or ck_api.NEWEST).collection_files(kernels, arch)
+    return emitter(templates, api, level).collection_files(kernels, arch)
 
 
 def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:

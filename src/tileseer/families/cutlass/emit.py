@@ -1,5 +1,7 @@
 """The CUDA C++ text of CUTLASS kernels: a header and a compilation unit a kernel."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,16 +24,21 @@ def template_files(templates: Path) -> list[Path]:
     return sorted((templates / "cutlass").glob("*.j2"))
 
 
+def emitter(templates: Path, api: Path, level: str) -> Emitter:
+    """What fills the templates in; there is one API level, and no table of names."""
+    return Emitter(templates / "cutlass")
+
+
 def files(kernels: Sequence[CutlassKernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
-    """Path to text of the kernels' files: header and unit; there is one API level, and no table of names."""
-    return Emitter(templates / "cutlass").files(kernels, arch)
+    """Path to text of the kernels' files: header and unit."""
+    return emitter(templates, api, level).files(kernels, arch)
 
 
 def collection_files(
     kernels: Sequence[CutlassKernel], arch: str, templates: Path, api: Path, level: str
 ) -> dict[str, str]:
     """The source that registers all kernels."""
-    return {"library.cu": registration.source(kernels)}
+    return emitter(templates, api, level).collection_files(kernels, arch)
 
 
 def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
@@ -76,9 +83,28 @@ class Emitter:
 
     def files(self, kernels: Sequence[CutlassKernel], arch: str) -> dict[str, str]:
         """The files that belong to one kernel each: relative path to text, sorted."""
-        texts = {f"{kernel.name}.cuh": self.header(kernel, arch) for kernel in kernels}
-        texts |= {f"{kernel.name}.cu": self._render("kernel.cu.j2", name=kernel.name) for kernel in kernels}
+        texts = {path: text for kernel in kernels for path, text in self.kernel_files(kernel, arch).items()}
         return dict(sorted(texts.items()))
+
+    @staticmethod
+    def paths(kernel: CutlassKernel) -> list[str]:
+        """The files of one kernel: header and unit."""
+        return [f"{kernel.name}.cuh", f"{kernel.name}.cu"]
+
+    def kernel_files(self, kernel: CutlassKernel, arch: str) -> dict[str, str]:
+        """Path to text of the files of one kernel."""
+        texts = [self.header(kernel, arch), self._render("kernel.cu.j2", name=kernel.name)]
+        return dict(zip(self.paths(kernel), texts, strict=True))
+
+    @staticmethod
+    def collection_files(kernels: Sequence[CutlassKernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
+        """The one source that registers all kernels, however many."""
+        return {"library.cu": registration.source(kernels)}
+
+    @staticmethod
+    def lack(kernel: CutlassKernel) -> str:
+        """Nothing: every kernel has a form."""
+        return ""
 
     def _render(self, template: str, **context: object) -> str:
         with mistakes_named(self._where / template):
