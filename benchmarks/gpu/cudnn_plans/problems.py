@@ -3,7 +3,9 @@
 The problems are those that the problems stage would choose of config/problems for training (the design and layers of
 the train split) and for validation (whole runs of networks of the test split), less what is too large to be measured
 often. The list goes round the directions, three training problems to one of validation. A first round has each problem
-in one of the two data types, in turn; a second one has the other. The layers of a run keep to one data type.
+in one of the two data types, in turn. A second round has more layers of training networks: of each grouping as many as
+``MORE`` says, since the first one has few with groups. A third round has the problems of the first with the other data
+type. The layers of a run keep to one data type.
 """
 
 from __future__ import annotations
@@ -13,14 +15,15 @@ import csv
 import hashlib
 import io
 import lzma
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 
 from tileseer.conv import layers
 from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.conv.problem import DIMS, FIELDS, Problem
-from tileseer.problems import training_set
+from tileseer.problems import design, problem_sets, training_set
+from tileseer.problems.problem_sets import Entry
 from tileseer.settings.inputs import ProblemsSettings
 
 DTYPES = ("bf16", "fp16")
@@ -28,8 +31,12 @@ SETTINGS = ProblemsSettings(design=560, training_layers=450, validation_problems
 MOST_GFLOP = 400.0
 MOST_ELEMENTS = 1 << 28
 TRAINING_TO_VALIDATION = 3
+MORE = {"grouped": 80, "depthwise": 24, "dense": 240}
+"""Layers of a direction in the second round."""
 COLUMNS = ("problem_key", "split", "network", "layer", *FIELDS)
 Row = tuple[object, ...]
+Given = tuple[Problem, str, str, int]
+"""A problem with its origin, its layer and the turn of its data type."""
 
 
 def small(problem: Problem) -> bool:
@@ -37,14 +44,14 @@ def small(problem: Problem) -> bool:
     return problem.flop <= MOST_GFLOP * 1e9 and problem.largest_tensor <= MOST_ELEMENTS
 
 
-def problems(variant: str) -> tuple[list[tuple[Problem, str, str, int]], list[tuple[Problem, str, str, int]]]:
-    """Training and validation problems of a direction in order, with origin, layer and the turn of their data type."""
+def problems(variant: str) -> tuple[list[Given], list[Given]]:
+    """Training and validation problems of a direction in order."""
     operation = Operation(variant, "bf16")
     chosen = training_set.enough(SETTINGS, operation, (2, 3))
     training = [entry for entry in chosen.training if small(entry.problem)]
     training.sort(key=lambda entry: hashlib.sha256(f"order {entry.problem.key}".encode()).hexdigest())
     train = [(entry.problem, entry.origin, entry.layer, place) for place, entry in enumerate(training)]
-    validation: dict[str, tuple[Problem, str, str, int]] = {}
+    validation: dict[str, Given] = {}
     # Some networks have layers of both splits: those are not unseen.
     known = {layer.network for layer in layers.read(Path(SETTINGS.networks)) if layer.split == "train"}
     kept = {entry.problem.key for entry in chosen.validation if small(entry.problem)}
@@ -57,29 +64,51 @@ def problems(variant: str) -> tuple[list[tuple[Problem, str, str, int]], list[tu
     return train, list(validation.values())
 
 
+def more(variant: str) -> list[Given]:
+    """Layers of training networks whose layer family ``problems`` has nowhere, the groupings evenly mixed."""
+    operation = Operation(variant, "bf16")
+    chosen = training_set.enough(SETTINGS, operation, (2, 3))
+    known = {entry.problem.layer_family for entry in (*chosen.training, *chosen.validation)}
+    groupings: dict[str, list[layers.Layer]] = {grouping: [] for grouping in MORE}
+    for layer in layers.read(Path(SETTINGS.networks)):
+        problem = layer.problem_for(operation)
+        if problem.layer_family not in known and small(problem):
+            groupings[design.kind_of(layer.dims).grouping].append(layer)
+    placed: list[tuple[float, Entry]] = []
+    for grouping, found in groupings.items():
+        sample = problem_sets.sample_layers(found, "train", operation, MORE[grouping], SETTINGS.seed)
+        entries = problem_sets.of_layers(sample, operation, (2, 3))
+        placed += [((place + 0.5) / len(entries), entry) for place, entry in enumerate(entries)]
+    placed.sort(key=lambda item: item[0])
+    return [(entry.problem, entry.origin, entry.layer, turn) for turn, (_, entry) in enumerate(placed)]
+
+
 def rows() -> Iterator[Row]:
     """The cases in order."""
     of = {variant: problems(variant) for variant in VARIANTS}
-    for second in (0, 1):
-        queues = {
-            variant: [
-                _typed(given, second, split) for given, split in zip(of[variant], ("train", "validation"), strict=True)
-            ]
-            for variant in VARIANTS
-        }
-        while any(train or validation for train, validation in queues.values()):
-            for train, validation in queues.values():
-                taken = train[:TRAINING_TO_VALIDATION] + validation[:1]
-                del train[:TRAINING_TO_VALIDATION], validation[:1]
-                yield from taken
+    yield from _round(of, other=0)
+    yield from _round({variant: (more(variant), []) for variant in VARIANTS}, other=0)
+    yield from _round(of, other=1)
 
 
-def _typed(given: Sequence[tuple[Problem, str, str, int]], second: int, split: str) -> list[Row]:
+def _round(of: Mapping[str, tuple[Sequence[Given], Sequence[Given]]], other: int) -> Iterator[Row]:
+    """Training and validation problems of all directions in turn; ``other`` 1 takes the other data type."""
+    queues = [
+        (_typed(train, other, "train"), _typed(validation, other, "validation")) for train, validation in of.values()
+    ]
+    while any(train or validation for train, validation in queues):
+        for train, validation in queues:
+            taken = train[:TRAINING_TO_VALIDATION] + validation[:1]
+            del train[:TRAINING_TO_VALIDATION], validation[:1]
+            yield from taken
+
+
+def _typed(given: Sequence[Given], other: int, split: str) -> list[Row]:
     """Rows of one split, each in the data type of its turn."""
     made = []
     for problem, origin, layer, turn in given:
         dims = {name: getattr(problem, name) for name in DIMS}
-        typed = Problem.from_dims(problem.variant, DTYPES[(turn + second) % 2], **dims)
+        typed = Problem.from_dims(problem.variant, DTYPES[(turn + other) % 2], **dims)
         made.append((typed.key, split, origin, layer, *astuple(typed)))
     return made
 
