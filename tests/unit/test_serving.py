@@ -1,5 +1,6 @@
 """What a dispatcher runs: the C++ header picks what Python picks, and the lists beside it say what they claim."""
 
+import ctypes
 import dataclasses
 import subprocess
 
@@ -122,6 +123,41 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(selector, known, pru
     assert (picks.candidate != NO_CANDIDATE).mean() > 0.3
     assert len(set(rows)) > 3
     assert picks.known.any() == bool(known)
+
+
+SHARED = """
+#include "HEADER"
+extern "C" double score(const std::int32_t* dims)
+{
+    static tileseer::forward_bf16_gfx950::Selector selector;
+    tileseer::forward_bf16_gfx950::Problem problem;
+    std::memcpy(&problem, dims, sizeof problem);
+    return selector.select(problem).score;
+}
+"""
+
+
+@pytest.mark.parametrize("selector", ["forward"], indirect=True)
+def test_two_models_of_one_operation_live_in_one_process(selector, tmp_path):
+    first = cascade_of(selector[1], "forward_bf16")
+    model = first.model
+    booster = lightgbm.Booster(model_str=model.text)
+    for tree, grown in enumerate(booster.dump_model()["tree_info"]):
+        for leaf in range(grown["num_leaves"]):
+            booster.set_leaf_output(tree, leaf, 2 * booster.get_leaf_output(tree, leaf))
+    origin = Origin(operation="forward_bf16", arch="gfx950", device="x", device_kind="simulated")
+    libraries = []
+    everything, nothing = np.ones(len(model.pool), bool), known_problems.SCHEMA.empty_table()
+    for name, grown in (("plain", model.booster), ("twice", booster)):
+        served = Cascade.of(dataclasses.replace(model, booster=grown), everything, first.stages[-1:])
+        (tmp_path / f"{name}.hpp").write_text(header.render(TEMPLATE, served, everything, nothing, origin))
+        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
+        subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
+        libraries.append(ctypes.CDLL(str(tmp_path / f"{name}.so")))
+        libraries[-1].score.restype = ctypes.c_double
+    for dims in random_shapes(20).astype(np.int32):
+        plain, twice = (library.score(dims.ctypes.data_as(ctypes.c_void_p)) for library in libraries)
+        assert twice == pytest.approx(2 * plain, abs=1e-5)
 
 
 def test_the_header_refuses_what_is_no_convolution(selector):

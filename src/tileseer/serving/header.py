@@ -1,5 +1,6 @@
 """The C++17 header that picks a kernel: formulas, trees, candidates and rules of one model."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -23,6 +24,8 @@ LANES = 8
 WALKERS = 12
 """Walks down trees side by side: what hides the latency of the loads."""
 START = "start"
+CONTENT = "content_of_this_header"
+"""Stands for the digest of everything else, which names the inline namespace."""
 LARGEST = 2**16 - 1
 """Of what a node holds in 16 bits."""
 WITHOUT_FORMULAS = ("reference",)
@@ -57,6 +60,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         **origin.model_dump(),
         "suffix": cascade.family.header_suffix,
         "namespace": f"{origin.operation}_{origin.arch}",
+        "content": CONTENT,
         "library": cascade.model.spec.library,
         "own_margin": None if (margin := cascade.model.spec.own_margin) is None else literal(margin),
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
@@ -80,7 +84,8 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
             undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
             autoescape=False,
         )  # fmt: skip
-        return environment.from_string(template.read_text(encoding="utf-8")).render(content)
+        text = environment.from_string(template.read_text(encoding="utf-8")).render(content)
+    return text.replace(CONTENT, f"model_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
 def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
