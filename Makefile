@@ -106,7 +106,7 @@ lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
-# Write what is generated: the JSON schemas and the tables of docs/configuration.md and docs/features.md.
+# Write what is generated: the JSON schemas and the pages of docs/generated.
 schema: $(READY_DEV)
 	$(RUN) python tools/config_schema.py > config/schema/config.schema.json
 	$(RUN) python tools/configuration_page.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/configuration.md from the schema of the configuration, or check that they are up to date."""
+"""Write docs/generated/configuration.md from the schema of the configuration, or check that it is up to date."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from tileseer.settings.benchmark import TIMINGS
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config/schema/config.schema.json"
-PAGE = ROOT / "docs/configuration.md"
-BEGIN, END = "<!-- fields -->\n", "<!-- end of fields -->\n"
+PAGE = ROOT / "docs/generated/configuration.md"
+HEAD = """# Configuration
+
+Every option of `config/config.yaml`; all are optional. `make schema` writes this page from the types in the code. An
+unknown field or a wrong value stops the workflow before the first job, with one line that names it. Editors can use
+`config/schema/config.schema.json`. A stage sees only its own section. A list or map replaces the default as a whole.
+Maps of overrides keep the default, or the value of the preset, for fields that they do not set.
+[The tutorial](../tutorial.md#4-change-something) changes one option.
+
+"""
 OVERRIDES = ("benchmark.timing_overrides", "model.overrides", "serving.overrides")
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _PATH = "^[A-Za-z0-9_]["
@@ -87,11 +95,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page is out of date")
     args = parser.parse_args()
-    text = PAGE.read_text()
-    before, _, rest = text.partition(BEGIN)
-    after = rest.partition(END)[2]
-    wanted = before + BEGIN + table(json.loads(SCHEMA.read_text())) + END + after
-    if wanted == text:
+    wanted = HEAD + table(json.loads(SCHEMA.read_text()))
+    if PAGE.read_text() == wanted:
         return 0
     if args.check:
         print(f"{PAGE.name} is out of date; run: python tools/configuration_page.py", file=sys.stderr)

@@ -19,7 +19,8 @@ from mkdocs.structure.pages import Page
 from tileseer.cli import main
 
 ROOT = Path(__file__).parents[1]
-FIRST = ["index.md", "tutorial.md"]
+FIRST = ["tutorial.md", "results.md", "costs.md"]
+"""Pages that lead the navigation, behind the README as the first page."""
 _LINK = re.compile(r"(\]\()([^)#:\s]+)((?:#[^)\s]*)?\))")
 
 
@@ -27,27 +28,26 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List every page of docs/ in its section, so that a new page needs no entry anywhere."""
     docs = Path(config.docs_dir)
     pages = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")}
-    how_to = sorted(page for page in pages if page.startswith("how-to/"))
-    decisions = sorted(
-        (page for page in pages if page.startswith("decisions/")), key=lambda p: (p[-9:] != "README.md", p)
-    )
-    rest = sorted(pages - set(FIRST) - set(how_to) - set(decisions))
+    generated = sorted(page for page in pages if page.startswith("generated/"))
+    rest = sorted(pages - set(FIRST) - set(generated))
     config.nav = [
+        "index.md",
         *FIRST,
-        {"How to": how_to},
-        {"Background and reference": rest},
+        {"Pages": rest},
         {"Command line": ["reference/command-line.md"]},
-        {"Python": [f"reference/{name}.md" for name in _modules()]},
-        {"Decisions": decisions},
+        {"Tables": generated},
+        {"Python": [f"reference/{room}.md" for room in _rooms()]},
     ]
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code, and the files outside docs/ that pages link to."""
-    for name in _modules():
-        files.append(File.generated(config, f"reference/{name}.md", content=f"# {name}\n\n::: {name}\n"))
+    for room, modules in _rooms().items():
+        parts = "\n\n".join(f"::: {name}" for name in modules)
+        files.append(File.generated(config, f"reference/{room}.md", content=f"# {room}\n\n{parts}\n"))
     files.append(File.generated(config, "reference/command-line.md", content=_command_line()))
+    files.append(File.generated(config, "index.md", content=_index()))
     for outside in _outside_files(files, Path(config.docs_dir)):
         content = (ROOT / outside).read_bytes()
         files.append(File.generated(config, _copy_of(outside), content=content))
@@ -67,14 +67,25 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     return _LINK.sub(replace, markdown)
 
 
-def _modules() -> list[str]:
+def _index() -> str:
+    """The README, whose links lead from docs/."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    return _LINK.sub(lambda found: f"{found[1]}{posixpath.relpath(found[2], 'docs')}{found[3]}", readme)
+
+
+def _rooms() -> dict[str, list[str]]:
+    """The modules of each room of the package: a page a room keeps the site small."""
     source = ROOT / "src"
     paths = (path.relative_to(source).with_suffix("") for path in sorted(source.rglob("*.py")))
-    return [".".join(path.parts) for path in paths if path.name != "__init__"]
+    rooms: dict[str, list[str]] = {}
+    for path in paths:
+        if path.name != "__init__" and len(path.parts) > 1:
+            rooms.setdefault(".".join(path.parts[:2]), []).append(".".join(path.parts))
+    return rooms
 
 
 def _outside_files(files: Files, docs: Path) -> list[str]:
-    found = set()
+    found = {_outside("", link) for _, link, _ in _LINK.findall(_index())}
     for file in files.documentation_pages():
         if file.abs_src_path and Path(file.abs_src_path).is_relative_to(docs):
             links = _LINK.findall(Path(file.abs_src_path).read_text(encoding="utf-8"))

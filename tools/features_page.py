@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the tables of docs/features.md from the feature sets, or check that they are up to date."""
+"""Write docs/generated/features.md from the feature sets, or check that it is up to date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 from tileseer.model.features import CODE, feature_sets
 
-PAGE = Path(__file__).parents[1] / "docs/features.md"
+PAGE = Path(__file__).parents[1] / "docs/generated/features.md"
+HEAD = """# Features
+
+Written by `make schema`. [Learning](../learning.md#what-a-model-learns) says when each set is used.
+"""
 SOURCES = {"problem": "problem", "candidate": "kernel name, split-K", "pair": "both"}
 FROM_BUILD = ("vgprs", "lds_bytes", "occupancy")
 EXTENDS = {"compiled": "tileseer"}
@@ -34,13 +38,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page is out of date")
     args = parser.parse_args()
-    text = PAGE.read_text()
-    wanted = text
-    for name in feature_sets():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-        before, rest = wanted.split(begin)
-        wanted = before + begin + table(name) + end + rest.split(end)[1]
-    if args.check and text != wanted:
+    wanted = HEAD + "".join(f"\n## {name}\n\n{table(name)}" for name in feature_sets())
+    if args.check and PAGE.read_text() != wanted:
         print(f"{PAGE}: not up to date; run tools/features_page.py", file=sys.stderr)
         return 1
     if not args.check:

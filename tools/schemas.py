@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write docs/schemas: the JSON Schema of each JSON file that crosses rooms, or check that they are up to date."""
+"""Write docs/generated/schemas: a JSON Schema of each file that crosses rooms, or check that they are up to date."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tileseer.publish.provenance import Provenance
 from tileseer.serving.schema import Kernels, Serving
 from tileseer.validation.schema import Validation
 
-FOLDER = Path(__file__).parents[1] / "docs/schemas"
+FOLDER = Path(__file__).parents[1] / "docs/generated/schemas"
 FILES: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("receipt.json", Receipt, "`results/benchmark/ARCH/OPERATION/CHUNK.json`"),
     ("recording.json", Recording, "a recording, such as `config/recorded/sm_90/recording.json`"),
@@ -46,7 +46,7 @@ HEAD = """# JSON files
 
 A schema for each JSON file that one stage writes and another one, or you, read. `make schema` writes them from the
 types in the code, which check every file that is read. The columns of the dataset are in
-[dataset.md](../dataset.md).
+[data.md](../../data.md#dataset).
 
 | file | where | content |
 |---|---|---|
@@ -54,7 +54,7 @@ types in the code, which check every file that is read. The columns of the datas
 
 
 def pages() -> dict[str, str]:
-    """Every file of docs/schemas by its name."""
+    """Every file of docs/generated/schemas by its name."""
     found = {"README.md": HEAD}
     for name, kind, place in FILES:
         summary = (kind.__doc__ or "").split("\n\n")[0].replace("\n", " ").replace("``", "`").strip()
@@ -124,7 +124,7 @@ def main() -> int:
         print(f"{FOLDER}: {', '.join(stale)} not up to date; run tools/schemas.py", file=sys.stderr)
         return 1
     if not args.check:
-        FOLDER.mkdir(exist_ok=True)
+        FOLDER.mkdir(parents=True, exist_ok=True)
         for name in {*present} - {*wanted}:
             (FOLDER / name).unlink()
         for name, text in wanted.items():

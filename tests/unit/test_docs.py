@@ -59,13 +59,13 @@ def anchors(page):
     ("heading", "columns"), [("Dataset", SCHEMA), ("Journal", journal.SCHEMA)], ids=["dataset", "journal"]
 )
 def test_every_column_is_documented_with_its_type_and_in_order(heading, columns):
-    text = section((DOCS / "dataset.md").read_text(), heading)
+    text = section((DOCS / "data.md").read_text(), heading)
     said = [(name, type_) for names, type_ in table_rows(text) for name in names]
     assert said == [(field.name, word(field.type)) for field in columns]
 
 
 def test_every_status_is_documented():
-    rows = table_rows(section((DOCS / "dataset.md").read_text(), "Statuses"))
+    rows = table_rows(section((DOCS / "data.md").read_text(), "Statuses"))
     assert {name for names, _ in rows for name in names} == set(STATUSES)
 
 
@@ -77,7 +77,7 @@ def test_the_configuration_page_has_every_field_as_the_schema_has_it():
 
 
 def test_kernel_names_lists_every_word():
-    page = (DOCS / "kernel-names.md").read_text()
+    page = section((DOCS / "kernels.md").read_text(), "Kernel names")
     for word_ in (*kernel.PIPELINES, *kernel.EPILOGUES, *kernel.SCHEDULERS):
         assert f"`{word_}`" in page
     for word_ in (*kernel.SPECIALIZATIONS[1:], *(f"streamk_{name}" for name in kernel.STREAMK[1:])):
@@ -157,7 +157,7 @@ def fields_of(schema: dict) -> set[str]:
 
 
 def test_every_field_of_the_validation_report_is_documented():
-    page = (DOCS / "validation.md").read_text()
+    page = (DOCS / "learning.md").read_text().split("\n## The validation report\n")[1]
     fields = fields_of(Validation.model_json_schema())
     assert len(fields) > 60
     for field in fields:

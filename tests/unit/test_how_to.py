@@ -1,4 +1,4 @@
-"""The how-to pages work: their snippets, put where they say, give a new arch and a new pipeline."""
+"""The page on extending works: its snippets, put where it says, give a new arch and a new pipeline."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ROOT / "docs/how-to"
+PAGE = ROOT / "docs/CONTRIBUTING.md"
 NUMBERED = re.compile(r"^\d\. `(?P<file>[\w./]+)`.*?^ +```\w+\n(?P<snippet>.*?)^ +```$", re.MULTILINE | re.DOTALL)
 PLACES = {
     "src/tileseer/families/ck_tile/pipelines.py": r"(?ms)^(TABLE.*?)(?=^}$)",
@@ -19,12 +19,12 @@ PLACES = {
     "config/ck_api.yaml": r"(?m)(^pipelines:\n)",
     "config/simulated_device.yaml": r"(?m)(^aliases:[^\n]*\n)",
 }
-"""What stands before the place that the page of pipelines names in words."""
+"""The text before the place that the section on pipelines names in words."""
 
 
-def snippets(page):
-    """Return file to snippet of a page's numbered steps, without the list's indentation."""
-    text = (PAGES / page).read_text()
+def snippets(heading):
+    """Return file to snippet of a section's numbered steps, without the list's indentation."""
+    text = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return {found["file"]: re.sub(r"(?m)^ {3}", "", found["snippet"]) for found in NUMBERED.finditer(text)}
 
 
@@ -51,7 +51,7 @@ def put(path, pattern, snippet):
 
 def test_a_new_arch_is_json_only(project):
     folder, tileseer = project
-    (snippet,) = [text for file, text in snippets("add-an-arch.md").items() if file == "config/arch_specs.json"]
+    (snippet,) = [text for file, text in snippets("Add an arch").items() if file == "config/arch_specs.json"]
     (name,) = re.findall(r"^\"(gfx\w+)\"", snippet)
     assert name in tileseer("codegen", "--arch", name, "--list-names").stderr
     put(folder / "config/arch_specs.json", r"(\"archs\": \{)", snippet)
@@ -70,7 +70,7 @@ def test_a_new_arch_is_json_only(project):
 
 def test_a_new_pipeline_is_a_row_in_each_table(project):
     folder, tileseer = project
-    steps = snippets("add-a-pipeline.md")
+    steps = snippets("Add a tile or a pipeline")
     assert set(steps) == set(PLACES)
     request = ("--arch", "gfx950", "--variant", "forward", "--ndim", "2", "--datatype", "bf16", "--pipeline", "ring_v1")
     assert tileseer("codegen", *request, "--output", "out").returncode == 2
@@ -93,7 +93,7 @@ def test_a_new_pipeline_is_a_row_in_each_table(project):
 @pytest.mark.parametrize("file", ["config/arch_specs.json", "config/ck_api.yaml"])
 def test_a_row_that_was_forgotten_is_named(project, file):
     folder, tileseer = project
-    for other, snippet in snippets("add-a-pipeline.md").items():
+    for other, snippet in snippets("Add a tile or a pipeline").items():
         if other != file:
             put(folder / other, PLACES[other], snippet)
     request = ("--arch", "gfx950", "--variant", "forward", "--ndim", "2", "--datatype", "bf16", "--pipeline", "ring_v1")

@@ -15,7 +15,7 @@ from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference.named import Enumerator, RuleTables
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/reference-defects.md").read_text()
+PAGE = (ROOT / "docs/reference.md").read_text()
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 ENUMERATOR = Enumerator(SPECS, RuleTables.load(ROOT / "config/rule_sets"))
 API = ck_api.load(ROOT / "config/ck_api.yaml")

@@ -1,7 +1,7 @@
 """What is measured of one case, which is a convolution in one direction and data type, and in which order.
 
 Every plan that the library offers: built, its result compared with fp32, a few short samples. Then the fastest ones
-contend in turns with the library's own first choice and with PyTorch. The rules are those of docs/benchmarking.md:
+contend in turns with the library's own first choice and with PyTorch. The rules are those of docs/gpu.md:
 random order, cold operands, a warm clock, poisoned outputs, a limit to the workspace and to the time.
 """
 

@@ -51,5 +51,5 @@ def _steps(name: str, like: str, config: Path) -> list[str]:
         f"add a product with arch: {name} to {config / 'hardware.yaml'}, whose head explains the fields (copy one of "
         f"{like})",
         f"name that product in {config / 'config.yaml'}: benchmark.products.{name}",
-        f"run it: snakemake --cores all results/models/{name} (docs/how-to/add-an-arch.md)",
+        f"run it: snakemake --cores all results/models/{name} (docs/CONTRIBUTING.md)",
     ]

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--out", "--output", dest="out", required=True, type=Path, metavar="PARQUET", help="table to write"
     )
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
-    parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/how-to/score-kernels.md."
+    parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/serving.md."
 
 
 def run(args: argparse.Namespace) -> int:

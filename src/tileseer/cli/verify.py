@@ -128,6 +128,6 @@ def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
     from tileseer.devices.harness import library_check
 
     if args.driver is None:
-        raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/benchmarking.md)")
+        raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/gpu.md)")
     device, found = library_check.verify(args.driver, args.path, options.problem(args), args.split_k)
     return device, [(row.status == "ok", row.kernel, asdict(row)) for row in found]

@@ -24,7 +24,7 @@ PROBLEM = ["operation", "problem_key"]
 PAIR = [*PROBLEM, "candidate"]
 TRUST = 0.5
 """Share of the model in how close candidates are thought to be; the rest is what was measured. One time may be an
-accident; docs/solvers.md has what the share does."""
+accident; docs/results.md has what the share does."""
 
 
 def times(path: Path) -> pd.DataFrame:

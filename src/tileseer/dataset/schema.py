@@ -51,7 +51,7 @@ SCHEMA = pa.schema(
         *(pa.field(name, pa.int32()) for name in CODE),
     ]
 )
-"""Columns of the dataset, documented in docs/dataset.md. Rows are ordered by problem, then by candidate. Rows
+"""Columns of the dataset, documented in docs/data.md. Rows are ordered by problem, then by candidate. Rows
 with ``alias_of`` repeat those of that kernel; in memory they are only names of it."""
 
 BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupancy", *CODE)

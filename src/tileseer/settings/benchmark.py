@@ -10,7 +10,7 @@ Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
 
 
 class Timing(Section):
-    """How pairs are timed; docs/benchmarking.md explains the method. The defaults are the preset ``standard``."""
+    """How pairs are timed; docs/gpu.md explains the method. The defaults are the preset ``standard``."""
 
     cache: Literal["cold", "warm"] = "cold"
     """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""

@@ -2,7 +2,7 @@
 
 A flagged kernel keeps its place in a rule set; it is left out of a build unless its flag is asked for. A flag is a rule
 of ``tileseer.families.ck_tile.validity`` that the kernel fails, or a defect of the table here, each with its reason.
-Numbers such as B7 are those of docs/reference-defects.md.
+Numbers such as B7 are those of docs/reference.md.
 """
 
 from collections.abc import Collection

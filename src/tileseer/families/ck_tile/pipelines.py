@@ -1,4 +1,4 @@
-"""The table of GEMM pipelines: one row a pipeline. docs/how-to/add-a-pipeline.md says what else a new one needs."""
+"""The table of GEMM pipelines: one row a pipeline. docs/CONTRIBUTING.md says what else a new one needs."""
 
 from dataclasses import dataclass
 from typing import Literal

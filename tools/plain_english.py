@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Find sentences that are not plain English in the pages written by hand, or count the pages and their words.
+
+``make lint`` runs it. The table RULES holds what is refused; a sentence also has a bound on its words.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MOST_WORDS = 35
+"""Words of a sentence."""
+MOST_PAGES, MOST_TOTAL, MOST_README = 20, 30_000, 900
+"""Bounds of all pages: how many, their words together, and the words of the README."""
+RULES: tuple[tuple[str, str], ...] = (
+    (r"^(What|Who|Whoever|Whatever) (?!.*\?$)", "begin with the subject, not with 'what' or 'who'"),
+    (r"^(Of|Among|To|From|In|On|With) (the|a|an|its|these|this|those|each|such) [^,:]*,? (is|are|was|were) [a-z]+",
+     "begin with the subject, not with its place"),
+    (r"^(Neither|Nor|Nowhere|Not only|Only (then|where|when)|Hardly|Seldom|Never (is|are|was|does|do|did|has))\b",
+     "begin with the subject"),
+    (r"\bso (does|do|did|is|are|was|were) (nobody|nothing|none|no one)\b", "say who does what"),
+    (r"\bsuch (a )?one\b|\bthat there is\b|\bwhat there is\b", "name the thing"),
+    (r"\b(told|said|listed|named|counted|refused|stands?) with its reason\b", "write 'and gives the reason'"),
+    (r"\b(is|are|was|were) told\b", "say who prints it"),
+    (r"\b(in vain|as it were|to be had|at will|be it|let alone|save for|lest|whence|thereof|therein|whereof|wherein"
+     r"|hitherto|henceforth|whosoever|withal|amiss|aught|naught)\b", "use an everyday word"),
+    (r"\bnothing but\b|\bnone but\b|\ball but\b", "write 'only' or 'except'"),
+    (r"\bit is (not )?[\w-]+ that (decides?|counts?|matters?|makes?|says?)\b", "begin with the subject"),
+    (r"^(There|Here) (be|lies|stands|belongs)\b", "begin with the subject"),
+    (r"\b(is|are) no (?!longer\b)\w+ (of|for) ", "write 'is not a'"),
+)  # fmt: skip
+"""Pattern of a sentence, and what to do instead."""
+_FENCE = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_END = re.compile(r"(?<=[.?!:])\s+(?=[A-Z`*\"(])")
+
+
+def pages() -> list[Path]:
+    """The pages that are written by hand: those of docs/ that are not generated, and three beside it."""
+    docs = ROOT / "docs"
+    found = [path for path in docs.rglob("*.md") if "generated" not in path.relative_to(docs).parts]
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(found)]
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page: paragraphs, items of lists and cells of tables; no code and no headings."""
+    text = _FENCE.sub("\n", _COMMENT.sub("", text))
+    blocks: list[str] = []
+    for line in text.splitlines():
+        bare = line.strip()
+        if bare.startswith("|"):
+            blocks += ["", *(cell for cell in bare.strip("|").split("|") for cell in (cell, "")), ""]
+        elif not bare or bare.startswith("#"):
+            blocks.append("")
+        elif item := re.match(r"(?:[*+-]|\d+\.) +(.*)", bare):
+            blocks += ["", item[1]]
+        else:
+            blocks.append(bare)
+    for block in re.split(r"\n\n+", "\n".join(blocks)):
+        flat = " ".join(_LINK.sub(r"\1", block).replace("**", "").split())
+        yield from (part for part in _END.split(flat) if part)
+
+
+def faults(text: str) -> Iterator[tuple[str, str]]:
+    """Each sentence of a page that is not plain, with what to do."""
+    for sentence in sentences(text):
+        for pattern, advice in RULES:
+            if re.search(pattern, sentence) and sentence[-1] in ".:;?!":
+                yield sentence, advice
+        if (words := len(re.findall(r"\w[\w'’.-]*", re.sub(r"`[^`]*`", "x", sentence)))) > MOST_WORDS:
+            yield sentence, f"{words} words; write at most {MOST_WORDS}"
+
+
+def main() -> int:
+    """Print each fault with its page; return 1 if there is one, or if a bound is passed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to check (default: all that are written by hand)")
+    chosen = parser.parse_args().pages
+    found = [
+        f"{path}: {advice}\n    {sentence}"
+        for path in chosen or pages()
+        for sentence, advice in faults(path.read_text())
+    ]
+    if not chosen:
+        words = {path: len(path.read_text().split()) for path in pages()}
+        for what, count, most in (
+            ("pages", len(words), MOST_PAGES),
+            ("words", sum(words.values()), MOST_TOTAL),
+            ("words in README.md", words[ROOT / "README.md"], MOST_README),
+        ):
+            if count > most:
+                found.append(f"{count:,} {what} are written by hand; at most {most:,} are wanted")
+        print(f"{len(words)} pages, {sum(words.values()):,} words", file=sys.stderr)
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
