@@ -40,7 +40,7 @@ format: $(READY_DEV)
 	$(RUN) ruff format .
 	$(RUN) snakefmt Snakefile workflow/Snakefile workflow/rules
 
-# The documentation as a site of static pages, in site/. Searching it needs a server: python -m http.server -d site.
+# The documentation as a site of static pages, in site/: open site/index.html, no server is needed.
 docs: $(READY_DEV)
 	$(RUN) NO_MKDOCS_2_WARNING=1 mkdocs build --quiet
 

@@ -48,6 +48,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, f"reference/{room}.md", content=f"# {room}\n\n{parts}\n"))
     files.append(File.generated(config, "reference/command-line.md", content=_command_line()))
     files.append(File.generated(config, "index.md", content=_index()))
+    shim = Path(__file__).with_name("iframe-worker.js")
+    files.append(File.generated(config, "assets/iframe-worker.js", content=shim.read_bytes()))
     for outside in _outside_files(files, Path(config.docs_dir)):
         content = (ROOT / outside).read_bytes()
         files.append(File.generated(config, _copy_of(outside), content=content))

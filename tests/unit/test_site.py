@@ -6,12 +6,14 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from playwright.sync_api import expect, sync_playwright
 
 from tileseer.cli import main
 from tileseer.conv.problem import DIMS
@@ -20,6 +22,7 @@ from tileseer.families.ck_tile.rules import SweepRules
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 LOADED = re.compile(r"<(?:script|img|link rel=\"(?:stylesheet|preload)\")[^>]*(?:src|href)=\"([^\"]+)")
 # Only those at the margin: the blocks inside list items are parts of tables, which test_how_to.py puts in place.
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -75,6 +78,23 @@ def test_the_site_needs_no_network(site):
 
 def test_the_site_is_small(site):
     assert sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) < 15e6
+
+
+@pytest.mark.skipif(CHROMIUM is None and "CI" not in os.environ, reason="no browser: install chromium")
+def test_a_page_from_a_file_is_searched_and_fits_a_phone(site):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.goto((site / "index.html").as_uri())
+        page.click("input.md-search__input")
+        page.keyboard.type("noise floor")
+        expect(page.locator(".md-search-result__item").first).to_be_visible(timeout=60_000)
+        assert "learning.html" in page.locator(".md-search-result__link").first.get_attribute("href")
+        page.set_viewport_size({"width": 390, "height": 844})
+        for name in ("index.html", "results.html", "generated/configuration.html"):
+            page.goto((site / name).as_uri())
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        browser.close()
 
 
 def test_pages_outside_docs_are_part_of_the_site(site):
