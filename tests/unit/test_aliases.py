@@ -121,6 +121,6 @@ def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
 
 def test_another_table_is_refused(tmp_path):
     parquet.write(pa.table({"kernel": ["x"]}), tmp_path / "t.parquet")
-    with pytest.raises(UserError, match="no table of aliases"):
+    with pytest.raises(UserError, match="there is no column kernel_id: another table"):
         aliases.read(tmp_path / "t.parquet")
     assert aliases.read(None).num_rows == 0

@@ -219,7 +219,7 @@ def test_a_journal_that_does_not_fit_its_receipt_stops_the_stage(chunk, damage):
 
 def test_a_file_that_is_no_dataset_is_refused(tmp_path):
     parquet.write(pa.table({"a": [1]}), tmp_path / "x.parquet")
-    with pytest.raises(UserError, match="no Tileseer dataset"):
+    with pytest.raises(UserError, match=r"x\.parquet: there is no column kernel: another table"):
         schema.load(tmp_path / "x.parquet")
     (tmp_path / "y.parquet").write_bytes(b"PAR1 half a file")
     with pytest.raises(UserError, match=r"y\.parquet: this is no readable Parquet file"):

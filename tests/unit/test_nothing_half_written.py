@@ -217,6 +217,42 @@ def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
             path.write_bytes(sound)
 
 
+TRAINED = ("candidates.parquet", "out_of_fold.parquet")
+TABLES = [
+    pytest.param(stage, name, id=f"{stage.name} {name}")
+    for stage in STAGES
+    for name in (*stage.made, *([f"made/training/{file}" for file in TRAINED] if "made/training" in stage.made else []))
+    if name.endswith(".parquet")
+]
+
+
+@pytest.mark.parametrize(("stage", "name"), TABLES)
+@settings(FEW, max_examples=6)
+@given(data=st.data())
+def test_a_stage_and_a_table_with_a_wrong_column_and_without_a_seal(stage, name, data, world, capfd):
+    path = world / name
+    sound, mark = path.read_bytes(), seal.path_of(path).read_bytes()
+    table = pq.read_table(path)
+    at = data.draw(st.integers(0, table.num_columns - 1))
+    column, kind = table.column_names[at], table.schema.types[at]
+    some = pa.array([None, *table[column].to_pylist()[1:]], kind)
+    how = {
+        "empty": lambda: table.set_column(at, pa.field(column, kind), pa.nulls(len(table), kind)),
+        "one empty cell": lambda: table.set_column(at, pa.field(column, kind), some),
+        "lists of lists": lambda: table.set_column(at, column, pa.array([[[1.5]]] * len(table))),
+        "missing": lambda: table.drop_columns([column]),
+    }
+    wrong = how[data.draw(st.sampled_from(sorted(how)))]()
+    with Trial(world, stage.outputs) as trial:
+        try:
+            seal.path_of(path).unlink()
+            pq.write_table(wrong, path)
+            judge(stage.run, trial.place, trial.outputs, path, capfd)
+        finally:
+            path.write_bytes(sound)
+            seal.path_of(path).write_bytes(mark)
+
+
 def files_of(path):
     return sorted(file for file in path.rglob("[!.]*") if file.is_file()) if path.is_dir() else [path]
 

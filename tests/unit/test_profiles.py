@@ -17,25 +17,30 @@ def profile(name):
 def test_a_profile_repeats_the_lines_of_the_default_one(name):
     lines = profile("default")
     if name == "slurm":
-        # There the limit is SLURM's.
-        assert profile(name)["resources"]["gpu"] > 1000 and lines.pop("resources") == {"gpu": 1}
+        # There SLURM hands out the GPUs, and a limit would count what is submitted.
+        assert "resources" not in profile(name) and lines.pop("resources") == {"gpu": 1}
     assert lines.items() <= profile(name).items()
 
 
-def test_slurm_gives_every_measuring_rule_a_gpu_of_its_own():
+def rule_texts():
+    """The text of each rule."""
     rules = "\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
-    blocks = re.split(r"^(?:checkpoint|rule) (\w+):$", rules, flags=re.M)
-    measuring = {
-        name for name, body in zip(blocks[1::2], blocks[2::2], strict=True) if re.search(r"^\s+gpu=1,$", body, re.M)
-    }
-    assert measuring >= {"benchmark", "active"}
-    for name in measuring:
-        resources = profile("slurm")["set-resources"][name]
-        assert (resources["slurm_partition"], resources["gres"], resources["gpu"]) == ("gpu", "gpu:1", 0)
+    blocks = re.split(r"^(?:use rule \w+ as|checkpoint|rule) (\w+)(?: with)?:$", rules, flags=re.M)
+    return dict(zip(blocks[1::2], blocks[2::2], strict=True))
+
+
+def test_slurm_gives_every_measuring_rule_a_gpu_of_its_own_and_keeps_the_others_off():
+    rules = rule_texts()
+    measuring = {name for name, text in rules.items() if re.search(r"^\s+gpu=gpus,$", text, re.M)}
+    assert measuring == {"benchmark", "active"}
+    slurm = profile("slurm")
+    for name in rules:
+        resources = slurm["default-resources"] | slurm["set-resources"].get(name, {})
+        expected = ("gpu", "gpu:1") if name in measuring else (resources["slurm_partition"], None)
+        assert (resources["slurm_partition"], resources.get("gres")) == expected
+        assert (resources["slurm_partition"] == "gpu") == (name in measuring) and "gpu" not in resources
 
 
 def test_slurm_names_only_rules_that_exist():
-    rules = "\n".join(path.read_text() for path in (ROOT / "workflow/rules").glob("*.smk"))
-    known = set(re.findall(r"^(?:checkpoint|rule) (\w+):$", rules, re.M))
     slurm = profile("slurm")
-    assert known >= set(slurm["set-resources"]) | {entry.split("=")[0] for entry in slurm["groups"]}
+    assert set(rule_texts()) >= set(slurm["set-resources"]) | {entry.split("=")[0] for entry in slurm["groups"]}

@@ -265,7 +265,7 @@ def test_a_second_run_in_a_busy_folder_says_who_runs(unmeasured):
 def test_the_profile_of_slurm_without_slurm_ends_with_a_message(fresh):
     if shutil.which("sbatch"):
         pytest.skip("there is a SLURM here")
-    # As docs/how-to/slurm.md has it: without --cores.
+    # As docs/cluster.md has it: without --cores.
     program, *_ = fresh.command()
     command = [program, "--workflow-profile", "profiles/slurm", TARGETS[0]]
     run = subprocess.run(

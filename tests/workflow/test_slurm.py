@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -73,6 +74,7 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
     slow(fresh)
     chunks = len(list((made[0].folder / "results/benchmark").rglob("*.json")))
     protocol = Protocol(fresh.folder)
+    refused = fresh.run(*PROFILE, "--default-resources", "slurm_partition=big", "mem_mb=10", "--", *TARGETS)
     process = fresh.start(*PROFILE, *TARGETS)
     try:
         wait_for(lambda: len(running(cluster, "compile")) == chunks, "all chunks to be built", 240)
@@ -114,6 +116,9 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
     jobs = cluster.jobs()
     protocol.event("a local call finds nothing to do" if not (run := fresh.make()).jobs else run.output)
     protocol.write(os.environ["TILESEER_TEST_SLURM"], jobs, before, after)
+    assert refused.status != 0 and "Traceback" not in refused.output
+    assert re.search(r"sbatch --partition=big .*: Invalid partition name specified", refused.output), refused.output
+    assert "partitions: cpu, gpu, memory, urgent" in refused.output
     assert cluster.restarts(lost["id"]) == 1
     assert next(job["state"] for job in jobs if job["id"] == hanging["id"]) == "TIMEOUT"
     assert "Trying to restart job" in before
@@ -143,3 +148,29 @@ def test_a_cluster_where_everything_happens(made, fresh, cluster):
     assert not overlaps(fresh.uses())
     # What the cluster recorded is what a run on this machine compares with.
     assert not run.jobs, run.output
+
+
+def test_few_jobs_make_the_same_and_a_gpu_is_asked_for_in_either_way(made, fresh, cluster):
+    """Three jobs with workers inside; then the measuring jobs again, by ``--gpus``."""
+    run = subprocess.run(
+        ["sh", "profiles/slurm/few-jobs.sh", *TARGETS],
+        cwd=fresh.folder, env=fresh.environment(), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    ids = re.findall(r"^job (\d+): (?:build|measure|learn)$", run.stdout, re.M)
+    wait_for(lambda: not cluster.jobs("PENDING", "RUNNING", "COMPLETING"), "the three jobs to end", 300)
+    jobs = {job["id"]: job for job in cluster.jobs()}
+    logs = [(fresh.folder / f"logs/slurm/{number}.log").read_text() for number in ids]
+    assert [jobs[number]["state"] for number in ids] == ["COMPLETED"] * 3 and len(jobs) == 3, logs
+    assert [jobs[number]["partition"] for number in ids] == ["cpu", "gpu", "memory"]
+    assert jobs[ids[1]]["gres"].endswith("gpu:1")
+    done = [set(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", log, re.M)) for log in logs]
+    assert {"compile", "support"} <= done[0] and done[1] == {"benchmark"} and {*LEARNING, "publish"} <= done[2]
+    assert hashes(fresh) == hashes(made[0])
+    assert len(journal_lines(fresh)) == made[1].measured and not overlaps(fresh.uses())
+
+    measuring = ["--set-resources", "benchmark:slurm_partition=gpu", "benchmark:gpu=1"]
+    again = fresh.make(*PROFILE, *measuring, "--forcerun", "benchmark", "--until", "benchmark", "--", *TARGETS)
+    newest = [job["id"] for job in cluster.jobs() if job["id"] not in jobs]
+    asked = [re.findall(r"Tres(\w+=gres.gpu:\d)", cluster.control("show", "job", job)) for job in newest]
+    assert asked and asked == [["PerJob=gres:gpu:1"]] * len(newest)
+    assert again.jobs["benchmark"] == len(newest) and len(journal_lines(fresh)) == made[1].measured

@@ -27,7 +27,7 @@ rule active:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        gpu=1,
+        gpu=gpus,
         mem_mb=1024,
     params:
         **command("active", product=product, journal=ACTIVE_JOURNAL),

@@ -31,7 +31,7 @@ rule benchmark:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        gpu=1,
+        gpu=gpus,
         mem_mb=1024,
     params:
         **command("benchmark", product=product, **JOURNALS),

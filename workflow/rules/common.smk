@@ -1,8 +1,8 @@
 # What all stages share: the checked configuration, a stage's file, and the command line of a script.
 #
 # A stage is a plain rule. Whether it has to compute is decided by its script (docs/decisions/0002-stage-store.md).
+import getpass
 import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from snakemake import exceptions
 from snakemake.exceptions import WorkflowError
 from tileseer.compile import registry, trees
 from tileseer.compile.registry import memory_mib
-from tileseer.core import places, runs, stage_files
+from tileseer.core import cluster, places, runs, stage_files
 from tileseer.core.errors import UserError
 from tileseer.settings.compile import LIBRARIES
 from tileseer.settings.config import ARCH_PATTERN, OPERATION_PATTERN, OPERATIONS, check
@@ -70,12 +70,15 @@ onstart:
     # A job would end in a traceback of Snakemake, which removes old outputs first.
     if fault := runs.read_only(Path("results"), Path("logs")):
         raise WorkflowError(fault)
-    # The executor would wait for ever for jobs that it could not submit.
-    if workflow.executor_plugin.name == "slurm" and not shutil.which("sbatch"):
-        raise WorkflowError(
-            "executor: there is no sbatch on this machine; start Snakemake where jobs are submitted from, "
-            "or leave out --workflow-profile"
-        )
+    # The executor would try each job, or wait for ever for what it could not submit.
+    if workflow.executor_plugin.name == "slurm":
+        jobs = [
+            (job.rule.name, job.resources)
+            for job in workflow.dag.needrun_jobs()
+            if not job.is_local
+        ]
+        if fault := cluster.refusal(jobs, getpass.getuser(), real_gpu=MEASURED):
+            raise WorkflowError(fault)
 
 
 onsuccess:
@@ -119,6 +122,11 @@ def command(name, **more):
 def run(resources=""):
     """Shell text of a rule with these parameters."""
     return f"TILESEER_STAGE={{params.stage}} python {{params.line}} {resources} 2>&1 | tee {{log}}"
+
+
+def gpus(wildcards):
+    """How much of the limit of one a measuring job takes; on a cluster the profile asks SLURM for a GPU instead."""
+    return 0 if workflow.executor_plugin.name.startswith("slurm") else 1
 
 
 def product(wildcards):

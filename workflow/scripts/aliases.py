@@ -15,11 +15,12 @@ def main(
     support: support tables, one a chunk
     """
     from tileseer.compile import aliases as found
+    from tileseer.compile.build import SCHEMA as BUILD
     from tileseer.core import parquet
     from tileseer.support import support_table
 
-    pairs = (parquet.read(path) for path in support)
+    pairs = (parquet.read(path, support_table.SCHEMA) for path in support)
     supported = [part.filter(support_table.supported(part)) for part in pairs]
-    table = found.table([parquet.read(path) for path in build], supported)
+    table = found.table([parquet.read(path, BUILD) for path in build], supported)
     parquet.write(table, aliases)
     return f"{table.num_rows:,} kernels have the code of another one and are not measured themselves"

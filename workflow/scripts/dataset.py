@@ -24,10 +24,11 @@ def main(
     from tileseer.compile.aliases import read
     from tileseer.core import parquet
     from tileseer.dataset import assembly
+    from tileseer.problems import problem_table
 
     chunks = [assembly.Chunk(*files) for files in zip(build, support, receipts, strict=True)]
     pairs, known = chosen_pairs.read(chosen) if chosen else None, read(aliases)
-    table = parquet.read(problems)
+    table = parquet.read(problems, problem_table.SCHEMA)
     rows, malformed = assembly.write(chunks, table, arch, operation, dataset, pairs, known, memory_mib)
     assembly.write_quarantine(quarantine, malformed)
     return f"{arch} {operation}: {rows:,} rows, {len(malformed):,} malformed lines in quarantine"

@@ -14,11 +14,11 @@ def main(
     bundles: bundles of all chunks
     """
     from tileseer.configs import kernel_table
-    from tileseer.core import bundle, parquet
+    from tileseer.core import bundle
     from tileseer.core.atomic import write_text
     from tileseer.families.registry import of_arch
 
-    kernels = kernel_table.kernels(parquet.read(configs))
+    kernels = kernel_table.kernels(kernel_table.read(configs))
     collections = of_arch(arch).part("emit").collection_files(kernels, arch, templates, api, level)
     bundle.unpack(bundles, folder)
     for name, text in collections.items():

@@ -14,11 +14,13 @@ from tileseer.benchmark import chosen_pairs, journal, receipt, run
 from tileseer.benchmark.pairs import IDENTITY
 from tileseer.benchmark.run import Session
 from tileseer.compile import aliases as alias_table
+from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.devices import registry
 from tileseer.families import candidates
 from tileseer.families.coefficients import Coefficients, load_coefficients
 from tileseer.families.registry import of_arch
+from tileseer.problems import problem_table
 from tileseer.support import support_table
 
 
@@ -34,13 +36,13 @@ def choose(
 ) -> str:
     """Write the chosen pairs; what is measured goes to the session's journal, from where the chunks take it over."""
     settings, locking = session.settings, session.locking
-    tables = [parquet.read(path) for path in build]
+    tables = [parquet.read(path, BUILD) for path in build]
     source = session.source_of(tables, list(modules))
-    entries = parquet.read(problems).to_pandas()
+    entries = parquet.read(problems, problem_table.SCHEMA).to_pandas()
     # How kernels were dealt to chunks must not matter.
     built = pd.concat([candidates.from_build(table) for table in tables]).sort_values("candidate", ignore_index=True)
     known = alias_table.read(aliases)
-    supports = [parquet.read(path) for path in support]
+    supports = [parquet.read(path, support_table.SCHEMA) for path in support]
     pool, pairs = pool_of(entries, built, [part.filter(alias_table.own(part, known)) for part in supports])
 
     with registry.claimed(source, locking) as (device, _), journal.Journal(session.journal, locking.timeout_s) as book:

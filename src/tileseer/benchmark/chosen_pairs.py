@@ -12,7 +12,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, checked
 from tileseer.support import support_table
 
-SCHEMA = pa.schema(
+SCHEMA = parquet.schema(
     [
         ("kernel_id", pa.string()),
         ("split_k", pa.int32()),
@@ -40,8 +40,8 @@ class Record(Table):
 
 def read(path: Path) -> pa.Table:
     """Read a table of chosen pairs; ``UserError`` when it is another table."""
-    found = parquet.read(path)
-    if found.schema.names != SCHEMA.names or b"tileseer" not in (found.schema.metadata or {}):
+    found = parquet.read(path, SCHEMA)
+    if b"tileseer" not in (found.schema.metadata or {}):
         raise UserError(f"{path}: this is no table of chosen pairs; delete it and run again")
     return found
 

@@ -10,10 +10,13 @@ import pyarrow as pa
 from tileseer.benchmark import budget, chosen_pairs, journal, receipt, repeats, run
 from tileseer.benchmark.run import Session
 from tileseer.compile import aliases as alias_table
+from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.stage_store import Unfinished
 from tileseer.devices import registry
 from tileseer.families import candidates
+from tileseer.problems import problem_table
+from tileseer.support import support_table
 
 
 def measure(
@@ -35,9 +38,10 @@ def measure(
     The memory does not grow with the journal. Where some pairs are repeated, it grows with the chunk's pairs.
     """
     settings, locking, parameters = session.settings, session.locking, session.settings.parameters
-    built, problem_table, pairs = parquet.read(build), parquet.read(problems), parquet.read(support)
+    built, pairs = parquet.read(build, BUILD), parquet.read(support, support_table.SCHEMA)
+    entries = parquet.read(problems, problem_table.SCHEMA)
     pairs = pairs.filter(alias_table.own(pairs, alias_table.read(aliases)))
-    wanted = pairs.filter(chosen_pairs.wanted(pairs, problem_table, chosen_pairs.read(chosen) if chosen else None))
+    wanted = pairs.filter(chosen_pairs.wanted(pairs, entries, chosen_pairs.read(chosen) if chosen else None))
     source = session.source_of([built], list(modules))
     budget_s = None if settings.budget is None else budget.seconds(settings.budget) / shares
     with (
@@ -46,7 +50,7 @@ def measure(
     ):
         begin = time.monotonic()
         direction, kernels = session.operation.variant, candidates.from_build(built)
-        batch = run.Batch(session.arch, direction, settings.seed, device, problem_table.to_pandas(), kernels)
+        batch = run.Batch(session.arch, direction, settings.seed, device, entries.to_pandas(), kernels)
         share = repeats.share(device, parameters)
         first_s = None if budget_s is None else budget_s * (1 - share)
         found = run.fill(batch, wanted, session.journal, book, memory_mib, parameters.batch_pairs, first_s)

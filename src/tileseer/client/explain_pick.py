@@ -9,12 +9,11 @@ import pandas as pd
 from tileseer.client.selection import Selector
 from tileseer.conv import problem
 from tileseer.conv.problem import DIMS, Problem
-from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency, schema
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
-from tileseer.model import model_files
+from tileseer.model.model import read_out_of_fold
 from tileseer.model.schema import Origin
 from tileseer.serving.picker import NO_CANDIDATE
 from tileseer.validation import explain
@@ -141,7 +140,7 @@ def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None)
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
     training = training.reset_index(drop=True)
     novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec.feature_set, selector.hardware)
-    picked = parquet.read(selector.folder / model_files.OUT_OF_FOLD).to_pandas().set_index("problem_key")["efficiency"]
+    picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
     rows = []
     for row in novelty.most_like(0, NEAREST):
         like = training.iloc[row]
@@ -164,5 +163,4 @@ def _training(selector: Selector) -> pd.DataFrame:
     dims = selector.known[list(DIMS)].to_dict("records")
     table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
-    trained = parquet.read(selector.folder / model_files.OUT_OF_FOLD, columns=["problem_key"])
-    return table[table["problem_key"].isin(trained["problem_key"].to_pylist())]
+    return table[table["problem_key"].isin(read_out_of_fold(selector.folder)["problem_key"])]

@@ -24,7 +24,7 @@ from tileseer.model import trainer
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
 from tileseer.model.trainer import Trained
-from tileseer.problems import foreign_problems
+from tileseer.problems import foreign_problems, problem_table
 from tileseer.serving import kernel_set
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
@@ -90,7 +90,7 @@ class Pool:
             names,
             weights / weights.sum(),
             runs & (weights == 0) & (measurements.problems["split"] == "validation").to_numpy(),
-            parquet.read(uses).to_pandas() if uses.is_file() else pd.DataFrame(),
+            parquet.read(uses, problem_table.USES).to_pandas() if uses.is_file() else pd.DataFrame(),
             np.where(known, code, ESTIMATED_BYTES),
             np.where(known, taken, ESTIMATED_SECONDS),
             not known.all(),

@@ -20,11 +20,11 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.dataset import assembly, provenance, recording, schema
-from tileseer.dataset.schema import CODE, SCHEMA
 from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu.hardware import get as product
 from tileseer.model import index as published
 from tileseer.model import model_files
+from tileseer.problems import problem_table
 
 SEAL = ".*.sha256"
 STAGES = ("models", "datasets", "configs")
@@ -88,13 +88,9 @@ def _model(path: Path, operation: str) -> str:
 
 def _dataset(path: Path) -> str:
     """Check a dataset's seal, columns and rows; return what it is."""
-    table = parquet.read(path)
+    table = schema.read(path)
     made = provenance.of_table(table, path)
-    types = dict(zip(table.schema.names, table.schema.types, strict=True))
-    for field in SCHEMA:
-        if types.get(field.name) != field.type and (field.name in types or field.name not in CODE):
-            raise UserError(f"{path}: column {field.name} is missing or of another type; make the dataset again")
-    measurements = schema.load(path)
+    measurements = schema.of_table(table, path)
     timed = int((measurements.latency_ms > 0).sum())
     return (
         f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
@@ -168,7 +164,7 @@ def _from_journals(results: Path, file: Path) -> str:
         assembly.Chunk(*(here / f"{folder}/{arch}/{operation}/{chunk}.{end}" for folder, end in folders.items()))
         for chunk in plan.read(plan_file)
     ]
-    problems = parquet.read(results / f"problems/{operation}.parquet")
+    problems = parquet.read(results / f"problems/{operation}.parquet", problem_table.SCHEMA)
     active = results / f"active/{arch}/{operation}.parquet"
     chosen = chosen_pairs.read(active) if active.is_file() else None
     table = (results / f"aliases/{arch}/{operation}.parquet").resolve()

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.core import parquet
-from tileseer.core.errors import UserError
 from tileseer.families import candidates
 
-SCHEMA = pa.schema(
+SCHEMA = parquet.schema(
     [("kernel", pa.string()), ("kernel_id", pa.string()), ("alias_of", pa.string()), ("alias_of_id", pa.string())]
 )
 """One row a kernel that is not measured, by name: the kernel that is measured in its place."""
@@ -52,13 +51,10 @@ def table(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table
 
 
 def read(path: Path | None) -> pa.Table:
-    """A table of aliases from its file; empty without one, ``UserError`` when it is another table."""
+    """A table of aliases from its file; empty without one, ``UserError`` when it is another one."""
     if path is None:
         return SCHEMA.empty_table()
-    found = parquet.read(path)
-    if found.schema.names != SCHEMA.names:
-        raise UserError(f"{path}: this is no table of aliases; delete it and run again")
-    return found
+    return parquet.read(path, SCHEMA)
 
 
 def own(pairs: pa.Table, known: pa.Table) -> pa.Array:

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import pyarrow as pa
 
 from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit, Resources, Toolchain
+from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import Kernel
 from tileseer.families.registration import LACK, header_file
@@ -17,7 +18,7 @@ MAX_VGPR_SPILLS = 128
 MIN_OCCUPANCY = 1.0
 """So are those with fewer blocks resident on one compute unit."""
 
-SCHEMA = pa.schema(
+SCHEMA = parquet.schema(
     [
         ("kernel", pa.string()),
         ("kernel_id", pa.string()),
@@ -38,7 +39,8 @@ SCHEMA = pa.schema(
         ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
         *((f"n_{kind}", pa.int32()) for kind in INSTRUCTIONS),
-    ]
+    ],
+    may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in INSTRUCTIONS)],
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
 CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. Kernels with the same

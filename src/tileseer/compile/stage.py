@@ -57,7 +57,7 @@ def library(
         return libraries.driver(arch), "measuring driver"
     if headers is None or build_table is None:
         raise UserError("--headers and --build belong together: give both for a module, none for the driver")
-    rows = parquet.read(build_table)
+    rows = parquet.read(build_table, build.SCHEMA)
     statuses = zip(rows["kernel"].to_pylist(), rows["build_status"].to_pylist(), strict=True)
     built = parse([name for name, status in statuses if status == "ok"])
     units = build.units(built, bundle.read(headers), arch, str(headers))

@@ -18,7 +18,7 @@ def schema(kind: type[Kernel]) -> pa.Schema:
     """Columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
-    return pa.schema([("kernel", pa.string()), *fields, *own])
+    return parquet.schema([("kernel", pa.string()), *fields, *own])
 
 
 def table(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
@@ -44,9 +44,15 @@ def planned(rows: pa.Table) -> list[tuple[int, str]]:
     return [(chunk, f"{kernel} {split_k}") for chunk, kernel, split_k in columns]
 
 
+def read(path: Path) -> pa.Table:
+    """The whole table."""
+    names = parquet.read(path, parquet.schema([("kernel", pa.string())]))["kernel"].to_pylist()
+    return parquet.read(path, schema(of_kernels(names).part("kernel").KERNEL))
+
+
 def read_chunk(path: Path, chunk: int) -> pa.Table:
     """Rows of one chunk, in file order."""
-    rows = parquet.read(path)
+    rows = read(path)
     return rows.filter(pc.equal(rows["chunk"], chunk))
 
 

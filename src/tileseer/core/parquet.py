@@ -1,6 +1,6 @@
 """Parquet files between the stages: the same rows give the same bytes, and a damaged file is named."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,8 +31,12 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         yield writer
 
 
-def read(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a table of an earlier stage; a missing or damaged file is a ``UserError``."""
+def read(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | None = None) -> pa.Table:
+    """Read a table of an earlier stage.
+
+    A missing or damaged file, or one without a column of ``expected`` or with an empty cell where it allows none, is a
+    ``UserError``.
+    """
     if not path.is_file():
         # Arrow takes a missing file for a damaged one, and a folder for a table of all that is in it.
         raise UserError(f"{path}: {'a folder, no file' if path.is_dir() else 'there is no such file'}")
@@ -44,8 +48,27 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         if isinstance(error, OSError) and error.errno:
             raise
         raise UserError(f"{path}: this is no readable Parquet file ({error}); delete it and run again") from error
-    refuse_empty(table, KEYS, path)
+    for field in expected or ():
+        if field.name not in table.schema.names:
+            raise UserError(f"{path}: there is no column {field.name}: another table, or damaged; make it again")
+        found, wanted = _value_type(table.schema.field(field.name)), _value_type(field)
+        if found != wanted:
+            raise UserError(
+                f"{path}: column {field.name} holds {found}, not {wanted}: another table, or damaged; make it again"
+            )
+    refuse_empty(table, [*KEYS, *(field.name for field in expected or () if not field.nullable)], path)
     return table
+
+
+def _value_type(field: pa.Field) -> pa.DataType:
+    """Type of a column's values, coded or not, with offsets of whatever width."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+def schema(columns: Iterable[tuple[str, pa.DataType]], may_be_empty: Collection[str] = ()) -> pa.Schema:
+    """A schema whose columns have a value in every row, but for those that ``may_be_empty``."""
+    return pa.schema([pa.field(name, kind, name in may_be_empty) for name, kind in columns])
 
 
 def refuse_empty(table: pa.Table, columns: Iterable[str], path: Path) -> None:

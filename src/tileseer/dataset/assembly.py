@@ -19,6 +19,7 @@ from tileseer.benchmark import journal as journals
 from tileseer.benchmark.pairs import pair_text
 from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest
 from tileseer.compile import aliases
+from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.atomic import naming, write_text
 from tileseer.core.errors import UserError
@@ -75,9 +76,9 @@ def write(
     with naming(output):
         rows = Rows(output.parent, problems)
         for one in vouched:
-            build = parquet.read(one.chunk.build)
+            build = parquet.read(one.chunk.build, BUILD)
             named = build.append_column("alias_of", aliases.names(build["kernel"].combine_chunks(), known))
-            support = parquet.read(one.chunk.support)
+            support = parquet.read(one.chunk.support, support_table.SCHEMA)
             for pairs, measured in chunk_parts.parts(support, one.journal(quarantine), most_pairs, output.parent):
                 rows.add(named, _pairs(pairs, measured, build, wanted, one))
             one.check()
@@ -138,7 +139,7 @@ def _lent(chunks: Sequence[_Vouched], known: pa.Table) -> pa.Table:
     for one in chunks if known.num_rows else ():
         rows = pa.concat_tables(one.journal([]))
         rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=known["alias_of_id"].combine_chunks()))
-        pairs = parquet.read(one.chunk.support)
+        pairs = parquet.read(one.chunk.support, support_table.SCHEMA)
         rows = counted(rows, pairs.filter(support_table.supported(pairs)))
         found.append(repeats.combined(rows, one.repeated(rows)))
     return pa.concat_tables(found)

@@ -199,6 +199,23 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     return table.to_pandas()
 
 
+OUT_OF_FOLD = parquet.schema(
+    [
+        ("problem_key", pa.string()),
+        ("efficiency", pa.float64()),
+        ("gap", pa.float64()),
+        ("layer_family", pa.string()),
+        ("ndim", pa.int64()),
+    ]
+)
+"""One row a training problem: how good the pick of a model was that had not seen it (``cross_validation.picked``)."""
+
+
+def read_out_of_fold(folder: Path) -> pd.DataFrame:
+    """The picks of cross-validation of a training folder or a published model."""
+    return parquet.read(folder / model_files.OUT_OF_FOLD, OUT_OF_FOLD).to_pandas()
+
+
 def write_table(path: Path, frame: pd.DataFrame) -> None:
     """Write a table of a model without its index and the pandas metadata, which name library versions."""
     parquet.write(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)

@@ -8,10 +8,11 @@ import pyarrow as pa
 from tileseer.conv.layers import Run
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, FIELDS
+from tileseer.core import parquet
 from tileseer.problems.problem_sets import Entry
 
 SPLITS = ("train", "validation")
-SCHEMA = pa.schema(
+SCHEMA = parquet.schema(
     [
         ("problem_key", pa.string()),
         ("layer_family", pa.string()),
@@ -24,7 +25,7 @@ SCHEMA = pa.schema(
 """``network`` names the network, ``design``, or the generator section; ``layer`` is empty for the last two."""
 
 
-USES = pa.schema(
+USES = parquet.schema(
     [
         ("problem_key", pa.string()),
         ("network", pa.string()),

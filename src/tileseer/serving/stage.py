@@ -25,7 +25,7 @@ from tileseer.families.coefficients import Coefficients, load_coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import target
 from tileseer.model import cross_validation, model_files
-from tileseer.model.model import Model
+from tileseer.model.model import Model, read_out_of_fold
 from tileseer.model.schema import Origin, Summary
 from tileseer.serving import cascade, guarantee, header, kernel_set, known_problems, packing, schema, stages
 from tileseer.serving.cascade import Cascade
@@ -70,7 +70,7 @@ def serve(
     served = build(
         measurements,
         Model.read_for(training, measurements, dataset),
-        parquet.read(training / model_files.OUT_OF_FOLD).to_pandas(),
+        read_out_of_fold(training),
         template,
         api,
         load_coefficients(coefficients),

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tileseer.compile import registry
+from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.compile.host_check import HostCompiler
 from tileseer.conv.operation import Operation
 from tileseer.core import bundle, parquet
@@ -13,6 +14,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
 from tileseer.families import candidates
 from tileseer.gpu import hardware as products
+from tileseer.problems import problem_table
 from tileseer.settings.compile import SupportSettings
 from tileseer.support import library_support, support_table
 
@@ -36,8 +38,8 @@ def decide(
     settings: Settings,
 ) -> pa.Table:
     """Support table of a chunk, by our rules or by the library; where the two differ is a second table."""
-    entries = parquet.read(problems).to_pandas()
-    built = candidates.from_build(parquet.read(build))
+    entries = parquet.read(problems, problem_table.SCHEMA).to_pandas()
+    built = candidates.from_build(parquet.read(build, BUILD))
     wave_size = products.get(hardware, product).wave_size
     direction = Operation.parse(operation).variant
     verdicts = None

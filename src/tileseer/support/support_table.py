@@ -5,6 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tileseer.core import parquet
 from tileseer.families.registry import of_kernels
 from tileseer.families.support_rules import check
 
@@ -13,7 +14,7 @@ NOT_BUILT = "build"
 """Verdict on pairs of a kernel that was not built."""
 LIBRARY = "library"
 """Verdict on pairs that our rules allow and the compiled library's own checks refuse."""
-SCHEMA = pa.schema(
+SCHEMA = parquet.schema(
     [
         ("kernel_id", pa.dictionary(pa.int32(), pa.string())),
         ("split_k", pa.int32()),

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from tileseer.benchmark import chosen_pairs
 from tileseer.conv.problem import from_frame
-from tileseer.core import draws, parquet
+from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
 from tileseer.gpu.hardware import Hardware
-from tileseer.model import cross_validation, model_files, prior, regression, rows, trainer
-from tileseer.model.model import Model
+from tileseer.model import cross_validation, prior, regression, rows, trainer
+from tileseer.model.model import Model, read_out_of_fold
 from tileseer.model.regression import Table
 from tileseer.model.schema import Origin
 from tileseer.settings.model import TrainingParameters
@@ -200,7 +200,7 @@ def _seen(problems: pd.DataFrame, known: Model, folder: Path) -> np.ndarray:
 
     Such a problem is not unseen to what starts from the prior.
     """
-    families = set(parquet.read(folder / model_files.OUT_OF_FOLD)["layer_family"].to_pylist())
+    families = set(read_out_of_fold(folder)["layer_family"])
     dtype = known.spec.operation.rpartition("_")[2]
     return np.array([one.layer_family in families for one in from_frame(problems.assign(dtype=dtype))], bool)
 

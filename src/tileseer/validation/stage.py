@@ -9,6 +9,7 @@ from tileseer.core import parquet
 from tileseer.dataset import schema as datasets
 from tileseer.families.coefficients import load_coefficients
 from tileseer.model.model import Model
+from tileseer.problems.problem_table import USES
 from tileseer.settings.model import TrainingParameters, ValidationSettings
 from tileseer.validation import evaluation, learning_curve, leave_out, ranking
 from tileseer.validation.schema import Validation
@@ -40,7 +41,7 @@ def report(
     reference = None
     if baseline:
         reference, _ = ranking.rank_pool(measurements, model.with_trees_of(baseline), threads)
-    runs = parquet.read(uses).to_pandas()
+    runs = parquet.read(uses, USES).to_pandas()
     known = layer_tables.read(layers) if layers else []
     trained = {layer.network for layer in known if layer.split == "train"}
     found = evaluation.evaluate(
