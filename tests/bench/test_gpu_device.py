@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 from tileseer.conv import problem
 from tileseer.conv.problem import Problem
+from tileseer.core.errors import UserError
 from tileseer.devices.base import STATUSES
 from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness import details
@@ -49,6 +51,16 @@ def device(libraries, path=None, telemetry=None, method=METHOD, limits=Limits(pa
             "toy", "simulated", driver, lambda row: module, supervisor, telemetry or Gpu(Reading()), method, 1,
             details.Details(path),
         )  # fmt: skip
+
+
+def test_a_gpu_of_another_target_than_the_kernels_is_refused(libraries):
+    for arch, backend in (("gfx942:sramecc+:xnack-", "hip"), ("sm_90", "cuda")):
+        told = {"backend": backend, "arch": arch}
+        with pytest.raises(UserError, match=r"and the kernels are for gfx950; build those of .*: --config arch="):
+            GpuDevice(
+                "toy", "measured", "", str, SimpleNamespace(device=lambda told=told: told), Gpu(Reading()), METHOD, 1,
+                details.Details(None), "gfx950",
+            )  # fmt: skip
 
 
 def measure(gpu, names, problems=PROBLEMS):

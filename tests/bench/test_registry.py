@@ -14,7 +14,7 @@ import pytest
 from tileseer.core import lock
 from tileseer.core.errors import UserError
 from tileseer.devices import recorded, registry
-from tileseer.devices.harness import telemetry
+from tileseer.devices.harness import telemetry, visible
 from tileseer.devices.harness.telemetry import Board, Reading
 from tileseer.gpu import hardware
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
@@ -62,7 +62,7 @@ def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
 
 
 def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(libraries, locking, monkeypatch):
-    found = [Board(f"GPU-{number}", "H200", {"CUDA_VISIBLE_DEVICES": f"GPU-{number}"}) for number in "ab"]
+    found = [Board(f"GPU-{n}", "H200", "sm_90", {"CUDA_VISIBLE_DEVICES": f"GPU-{n}"}) for n in "ab"]
     monkeypatch.setattr(registry, "boards", lambda backend: found)
     seen = []
     real = registry.Supervisor
@@ -112,7 +112,8 @@ class Nvml:
             raise self.NVMLError("Not Supported")
         return {
             "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None, "HandleByUUID": gpu,
-            "UUID": gpu, "Name": "NVIDIA H200", "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
+            "UUID": gpu, "Name": "NVIDIA H200", "CudaComputeCapability": (9, 0),
+            "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
             "Temperature": 51, "CurrentClocksThrottleReasons": self.reasons,
             "ComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in self.pids],
         }[what]  # fmt: skip
@@ -161,7 +162,7 @@ class AmdSmi:
 @pytest.fixture
 def library(monkeypatch):
     """Put a vendor's library in the place of the installed one, if there is one."""
-    for variable in ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"):
+    for variable in visible.VARIABLES["hip"]:
         monkeypatch.delenv(variable, raising=False)
     return lambda name, made: monkeypatch.setitem(sys.modules, name, made)
 
@@ -187,19 +188,137 @@ def test_the_library_of_nvidia_has_what_is_asked_for():
     assert not nvml.nvmlClocksEventReasonSwPowerCap & telemetry.SLOWED
 
 
-def test_readings_of_amd_smi(library):
+@pytest.fixture
+def kfd(tmp_path, monkeypatch):
+    """Return a function that makes the driver's nodes: two CPUs, then eleven MI300X, or those that are asked for."""
+
+    def make(*versions):
+        rows = [0, 0, *(versions or [90402] * 11)]
+        for number, version in enumerate(rows):
+            folder = tmp_path / f"nodes/{number}"
+            folder.mkdir(parents=True)
+            text = f"gfx_target_version {version}\nlocation_id {(0x10 + number) << 8}\nunique_id {number}\ndomain 0\n"
+            (folder / "properties").write_text(text)
+        monkeypatch.setattr(telemetry, "amd_gpus", lambda: visible.amd_gpus(tmp_path / "nodes"))
+        return tmp_path / "nodes"
+
+    return make
+
+
+def test_the_driver_tells_target_and_address_of_its_gpus_in_the_order_of_its_nodes(kfd):
+    nodes = kfd(*[90402] * 9, 90500, 90010, 110000)
+    found = visible.amd_gpus(nodes)
+    assert [gpu.arch for gpu in found] == ["gfx942"] * 9 + ["gfx950", "gfx90a", "gfx1100"]
+    assert [gpu.number for gpu in found] == list(range(12))
+    assert (found[0].pci, found[9].pci) == ("0000:12:00.0", "0000:1b:00.0")
+    # A GPU of another container cannot be read.
+    (nodes / "2/properties").unlink()
+    assert [gpu.pci for gpu in visible.amd_gpus(nodes)][:1] == ["0000:13:00.0"]
+
+
+def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, capsys):
+    kfd()
+    smi = AmdSmi()
+    smi.amdsmi_get_gpu_device_bdf = lambda gpu: "0000:14:00.0"
+    library("amdsmi", smi)
+    boards = telemetry.boards("hip")
+    assert boards[2].read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+    assert boards[0].read((7,)) == Reading() and not capsys.readouterr().err
+
+
+def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library, kfd, locking, libraries, capsys):
+    kfd(90402, 90402)
+    library("amdsmi", None)
+    with (
+        registry.claimed(source(libraries, device="hip"), locking),
+        registry.claimed(source(libraries, device="hip"), locking),
+    ):
+        held = sorted(path.name for path in Path(locking.folder).iterdir() if path.read_text())
+    assert held == ["tileseer-gpu-0000_12_00_0.lock", "tileseer-gpu-0000_13_00_0.lock"]
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all("amdsmi" in line and "lock" not in line for line in said)
+
+
+ROCR, HIP, CUDA = visible.VARIABLES["hip"]
+
+
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        ({}, range(11)),
+        ({ROCR: "3"}, [3]),
+        ({ROCR: "5,3"}, [5, 3]),
+        ({ROCR: "GPU-0000000000000004, 0"}, [2, 0]),
+        ({ROCR: "1,99,2"}, [1]),
+        ({ROCR: "1,-1,2"}, [1]),
+        ({HIP: "10,2"}, [10, 2]),
+        ({HIP: ""}, range(11)),
+        ({CUDA: "4"}, [4]),
+        ({CUDA: ""}, range(11)),
+        ({HIP: "1", CUDA: "4"}, [1]),
+        ({HIP: "", CUDA: "4"}, [4]),
+        ({ROCR: "6,7,8", HIP: "1"}, [7]),
+        ({ROCR: "6,7,8", CUDA: "2,0"}, [8, 6]),
+        ({ROCR: "6,7,8", HIP: "0,5"}, [6]),
+        ({ROCR: "6,7,8", HIP: "2", CUDA: "0"}, [8]),
+        ({ROCR: "6,7", HIP: "GPU-0000000000000009"}, [7]),
+        ({ROCR: ""}, None),
+        ({ROCR: "-1"}, None),
+        ({ROCR: "2", HIP: "2"}, None),
+    ],
+    ids=str,
+)
+def test_gpus_of_amd_are_those_that_the_variables_show_together(library, kfd, monkeypatch, given, numbers):
+    kfd()
     library("amdsmi", AmdSmi())
-    (board,) = telemetry.boards("hip")
-    assert board.environment["ROCR_VISIBLE_DEVICES"] == "0"
-    assert board.read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    if numbers is None:
+        with pytest.raises(UserError, match=r"none of the 11 GPUs of this machine is visible: .*ROCR_VIS"):
+            telemetry.boards("hip")
+        return
+    boards = telemetry.boards("hip")
+    assert [board.environment[ROCR] for board in boards] == [str(number) for number in numbers]
+    # What a worker inherits shows it exactly the GPU of its board, whatever was set before.
+    gpus = telemetry.amd_gpus()
+    for number, board in zip(numbers, boards, strict=True):
+        for name, value in board.environment.items():
+            monkeypatch.setenv(name, value)
+        assert visible.shown("hip", gpus) == [gpus[number]]
 
 
-def test_boards_are_those_that_the_environment_shows(library, monkeypatch):
+@pytest.mark.parametrize(
+    ("given", "uuids"),
+    [(None, ["GPU-aa", "GPU-bb"]), ("1", ["GPU-bb"]), ("GPU-b", ["GPU-bb"]), ("1,0", ["GPU-bb", "GPU-aa"]),
+     ("0,7,1", ["GPU-aa"]), ("GPU-", None), ("", None), ("-1", None)],
+)  # fmt: skip
+def test_gpus_of_nvidia_are_those_that_the_variable_shows(library, monkeypatch, given, uuids):
     library("pynvml", Nvml())
-    assert [board.uuid for board in telemetry.boards("cuda")] == ["GPU-aa", "GPU-bb"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    (board,) = telemetry.boards("cuda")
-    assert board.environment["CUDA_VISIBLE_DEVICES"] == "GPU-bb"
+    if given is not None:
+        monkeypatch.setenv(CUDA, given)
+    if uuids is None:
+        with pytest.raises(UserError, match="none of the 2 GPUs of this machine is visible"):
+            telemetry.boards("cuda")
+        return
+    boards = telemetry.boards("cuda")
+    assert [board.uuid for board in boards] == [board.environment[CUDA] for board in boards] == uuids
+
+
+def test_another_arch_than_the_machines_is_told(library, kfd, monkeypatch):
+    library("pynvml", Nvml())
+    for device, arch in (("cuda", "sm_90"), ("cuda", "sm_90a"), ("simulated", "gfx950")):
+        telemetry.refuse_other_gpus(device, arch)
+    kfd(90402, 90500)
+    for arch in ("gfx950", "gfx942"):
+        telemetry.refuse_other_gpus("hip", arch)
+    monkeypatch.setenv(HIP, "0")
+    with pytest.raises(UserError, match="visible GPUs are gfx942, not gfx950; give --config arch=gfx942"):
+        telemetry.refuse_other_gpus("hip", "gfx950")
+    with pytest.raises(UserError, match="sm_90, not sm_80"):
+        telemetry.refuse_other_gpus("cuda", "sm_80")
+    # No GPU here: the machine that measures finds out.
+    monkeypatch.setattr(telemetry, "amd_gpus", list)
+    telemetry.refuse_other_gpus("hip", "gfx950")
 
 
 @pytest.mark.parametrize("found", [None, Nvml(pids=None)])

@@ -6,7 +6,11 @@ import yaml
 from stages_by_hand import main_of
 
 from config_schema import json_schema
+from tileseer.configs import kernel_filter
+from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import rule_sets
 from tileseer.settings.benchmark import TIMINGS, BenchmarkSettings, Timing
 from tileseer.settings.config import Config, check
 from tileseer.settings.model import ModelSettings, TrainingParameters
@@ -21,6 +25,30 @@ def test_the_shipped_config_is_valid_and_says_the_defaults():
     asked = shipped.configs.model_copy(update={"include_flagged": []})
     assert shipped.configs.include_flagged == ["half_zero_output"]
     assert shipped.model_copy(update={"configs": asked}) == Config()
+
+
+@pytest.mark.parametrize("names", [("hip",), ("cuda",), ("smoke",), ("hip", "smoke"), ("cuda", "smoke")])
+def test_the_overlays_fit_each_other(names):
+    merged: dict = {}
+    for name in ("config", *names):
+        for key, value in yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()).items():
+            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+            merged[key] = merged[key] | value if both else value
+    config = check(merged)
+    assert config.benchmark.device == ("simulated" if names[0] == "smoke" else names[0])
+    for name in (config.problems.validation, config.configs.rule_set):
+        assert (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
+def test_the_smallest_run_has_ten_kernels_and_problems(arch):
+    asked = yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
+    specs, tables = ArchSpecs.load(ROOT / "config/arch_specs.json"), ROOT / "config/rule_sets"
+    rule_set = (tables / "sweep.yaml").as_posix()
+    operation = Operation.parse(asked["operations"][0])
+    found = rule_sets.enumeration(rule_set, tables, None, specs, arch, operation, [2, 3], [])
+    assert len(kernel_filter.narrowed(found, asked["configs"]["filter"], "configs.filter").kernels) == 10
+    assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]
 
 
 def test_the_committed_schema_is_that_of_the_code():

@@ -4,6 +4,18 @@
 # Without a budget nothing is shared, and the number of chunks is no reason to run again.
 JOURNAL = "results/journals/{arch}/{operation}/{chunk}.csv"
 REPEATS = "results/journals/{arch}/{operation}/again/{chunk}.csv"
+from tileseer.devices.harness.telemetry import refuse_other_gpus
+
+
+def driver(wildcards):
+    """Measuring driver. That this machine's GPUs are of another arch is said before anything is compiled."""
+    try:
+        refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+    return expand(DRIVER, arch=wildcards.arch)
+
+
 JOURNALS = {
     "journal": JOURNAL,
     "repeats": REPEATS,
@@ -19,7 +31,7 @@ rule benchmark:
         problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
         chosen=CHOSEN,
-        driver=DRIVER,
+        driver=driver,
         modules=MODULE,
         recording=recording,
     output:

@@ -1,9 +1,12 @@
 """Compilers, GPUs and packages of this machine that the workflow can use, and how to get the rest."""
 
+import getpass
+import importlib
 import importlib.metadata
 import os
 import platform
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,13 +16,16 @@ from tileseer.compile import compiler, trees
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.lock import holder, lock_folder
+from tileseer.devices.harness.telemetry import LIBRARIES, boards, refuse_other_gpus
+from tileseer.devices.harness.visible import VARIABLES, amd_gpus
+from tileseer.families.library import rocm_folders
 from tileseer.families.registry import of_toolchain
 from tileseer.settings.config import Config
 
 PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
 KFD = Path("/dev/kfd")
-KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+_ANSWER_S = 10
 _MIB = 2**20
 CK, CUTLASS = (of_toolchain(name).part("api").LIBRARY for name in ("hipcc", "nvcc"))
 
@@ -38,6 +44,7 @@ class Finding:
 
 def findings(config: Config, api_table: Path) -> list[Finding]:
     """Everything that was looked for, in the order in which a build needs it."""
+    device = config.benchmark.device
     compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
     looks: list[tuple[str, bool, Callable[[], str]]] = [
         ("system", True, lambda: f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
@@ -49,14 +56,20 @@ def findings(config: Config, api_table: Path) -> list[Finding]:
         ("CK API level to emit", True, lambda: _level(config, api_table, compiles)),
         ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
         (CUTLASS.what, cuda, lambda: str(CUTLASS.find(config.cutlass.root))),
-        ("AMD GPU", config.benchmark.device == "hip", _amd_gpu),
-        ("NVIDIA GPU", config.benchmark.device == "cuda", _nvidia_gpu),
+        ("ROCm", False, _rocm),
+        ("AMD GPU", device == "hip", _amd_gpu),
+        ("NVIDIA GPU", device == "cuda", _nvidia_gpu),
+        ("visible GPUs", device in VARIABLES, partial(_visible, config)),
+        ("telemetry", False, partial(_telemetry, config)),
         ("GPU lock", True, lambda: _lock(config)),
         ("cache", True, lambda: _cache(config)),
+        ("SLURM", False, _slurm),
+        ("SLURM account", False, _account),
     ]
     found = {look[0]: _tried(*look) for look in looks}
-    if found[CK.what].status != "ok":
-        del found["CK API level"]
+    for subject, without in (("CK API level", CK.what), ("SLURM account", "SLURM")):
+        if found[without].status != "ok":
+            del found[subject]
     return list(found.values())
 
 
@@ -101,24 +114,88 @@ def _level(config: Config, api_table: Path, compiles: bool) -> str:
 
 
 def _amd_gpu() -> str:
-    targets = _kfd_targets(KFD_NODES)
-    if not KFD.exists() or not targets:
-        raise UserError(f"none: {KFD} or its GPU nodes are missing; for benchmark.device: hip, load the amdgpu driver")
+    gpus = ", ".join(f"{gpu.arch} at {gpu.pci}" for gpu in amd_gpus())
+    if not KFD.exists() or not gpus:
+        raise UserError(
+            f"none: {KFD} or its GPU nodes are missing; for benchmark.device: hip, load the amdgpu driver, and give a "
+            "container --device /dev/kfd --device /dev/dri"
+        )
     if not os.access(KFD, os.R_OK | os.W_OK):
-        raise UserError(f"{', '.join(targets)}; join the group render")
-    return ", ".join(targets)
+        raise UserError(
+            f"{gpus}, but {KFD} is not yours to open; join the group render (a container: --group-add render)"
+        )
+    return gpus
 
 
-def _kfd_targets(nodes: Path) -> list[str]:
-    """The targets (gfx...) of the driver's nodes; a node of version 0 is a CPU."""
-    found = []
-    for path in sorted(nodes.glob("*/properties")):
-        rows = dict(line.split(maxsplit=1) for line in path.read_text().splitlines() if " " in line)
-        version = int(rows.get("gfx_target_version", "0"))
-        if version:
-            # 90402 is gfx942: two decimal digits each of minor and stepping, the stepping in hexadecimal.
-            found.append(f"gfx{version // 10000}{version // 100 % 100}{version % 100:x}")
-    return found
+def _rocm() -> str:
+    for folder in rocm_folders():
+        version = folder / ".info/version"
+        if version.is_file():
+            return f"{version.read_text().strip()} in {folder}"
+    places = ", ".join(map(str, rocm_folders()))
+    raise UserError(f"no install in {places}; set ROCM_PATH, or run `make toolchain` where nothing is measured")
+
+
+def _visible(config: Config) -> str:
+    """What the workflow would measure on: GPUs of the configured arch, as far as the environment shows them."""
+    device = config.benchmark.device
+    set_ = " ".join(f"{name}={os.environ[name]}" for name in VARIABLES.get(device, ()) if name in os.environ)
+    if device not in VARIABLES:
+        return f"benchmark.device is {device}: none is used"
+    refuse_other_gpus(device, config.arch)
+    found = boards(device, warn=False)
+    if not found:
+        raise UserError(f"none is told for {device}; see the lines above")
+    return f"{len(found)} for {config.arch}" + (f" ({set_})" if set_ else "")
+
+
+def _telemetry(config: Config) -> str:
+    found, lacks = [], []
+    for device, (module, how) in LIBRARIES.items():
+        try:
+            importlib.import_module(module)
+            found.append(module)
+        except Exception as error:  # As amdsmi raises what it likes.
+            lacks.append((device, f"{module} cannot be imported ({error}); install {how}"))
+    wanted = [told for device, told in lacks if device == config.benchmark.device]
+    if wanted or not found:
+        raise UserError((wanted or [lacks[0][1]])[0])
+    return ", ".join(found)
+
+
+def _slurm() -> str:
+    if not shutil.which("sbatch"):
+        raise UserError(
+            "no sbatch; only --workflow-profile profiles/slurm needs it: start that where jobs are submitted"
+        )
+    partitions = _asked("sinfo", "--noheader", "--format=%P")
+    if partitions is None:
+        raise UserError("sbatch is there, but sinfo does not answer; ask the site whether the controller is up")
+    return f"partitions {' '.join(partitions.split())}"
+
+
+def _account() -> str:
+    """Account that jobs are billed to; a cluster without accounting has none, and needs none."""
+    rows = _asked(
+        "sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={getpass.getuser()}", "format=account"
+    )
+    if rows is None:
+        return "this cluster keeps no accounts"
+    accounts = sorted(set(rows.split()))
+    if not accounts:
+        raise UserError(
+            "you have none; ask the site for one, then add default-resources: slurm_account=NAME to the profile"
+        )
+    return " ".join(accounts)
+
+
+def _asked(*command: str) -> str | None:
+    """What a program prints; None if it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
 
 
 def _nvidia_gpu() -> str:

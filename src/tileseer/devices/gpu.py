@@ -63,6 +63,8 @@ class GpuDevice:
     timing: Timing
     seed: int
     details: Details
+    arch: str = ""
+    """Target that a real GPU has to be of."""
     _best_ms: dict[str, float] = field(default_factory=dict, init=False)
     _verified: set[Hashable] = field(default_factory=set, init=False)
     _sentinel: _Sentinel | None = field(default=None, init=False)
@@ -75,6 +77,12 @@ class GpuDevice:
         if self._told["backend"] == "emulated":
             raise UserError(
                 f"{self.driver}: an emulated GPU has no times; check kernels with `tileseer verify --emulate`"
+            )
+        # hipcc's word has features behind a colon.
+        told = str(self._told["arch"]).partition(":")[0]
+        if self.arch and self._told["backend"] in ("cuda", "hip") and told != self.arch.removesuffix("a"):
+            raise UserError(
+                f"the GPU is a {told}, and the kernels are for {self.arch}; build those of {told}: --config arch={told}"
             )
         parameters = self.timing.model_dump()
         timed = {name: parameters.pop(name) for name in TIMED}

@@ -83,7 +83,7 @@ def _made(source: Source, board: Board, stack: ExitStack) -> Device:
     supervisor = stack.enter_context(Supervisor(driver, board.environment))
     return GpuDevice(
         product, "measured", driver, module_finder(source.modules), supervisor, board, settings.parameters,
-        settings.seed, Details(source.details),
+        settings.seed, Details(source.details), source.hardware.arch,
     )  # fmt: skip
 
 

@@ -7,11 +7,16 @@ Neither makes a context on the GPU. What a library does not tell is ``None``: a 
 import importlib
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
+from tileseer.core.errors import UserError
+from tileseer.devices.harness.visible import VARIABLES, Gpu, amd_gpus, shown
+from tileseer.gpu.hardware import target
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """NVML's clock event reasons that are faults of the moment: hardware slowdown, thermal (software, hardware), power
@@ -39,10 +44,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Board:
-    """One GPU of this machine. Without a vendor's library nothing is known of it."""
+    """One GPU of this machine. Without a vendor's library or driver nothing is known of it."""
 
     uuid: str = ""
+    """Its UUID; of AMD's GPUs the PCI address, which needs no library."""
     name: str = ""
+    arch: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Makes it the only one that a process sees."""
 
@@ -59,34 +66,67 @@ def foreign(pids: Collection[int], own: Collection[int]) -> int:
     return max(0, len(set(pids) - set(own)) - hidden)
 
 
-def boards(backend: str) -> list[Board]:
-    """The GPUs of this machine that the environment leaves visible; none, and a message, without the library."""
+def boards(backend: str, warn: bool = True) -> list[Board]:
+    """The GPUs of this machine that the environment leaves visible; none if there is no driver that tells them.
+
+    What is missing is said on standard error. A ``UserError`` if the environment hides all GPUs.
+    """
     module, how = LIBRARIES[backend]
+    missing, library = "", None
     try:
         library = importlib.import_module(module)
-        found = _nvidia_boards(library) if backend == "cuda" else _amd_boards(library)
+        (library.nvmlInit if backend == "cuda" else library.amdsmi_init)()
     except Exception as error:  # amdsmi raises a KeyError where ROCm is missing, NVML its own error without a driver.
-        print(
-            f"telemetry: {how} or the GPU's driver is missing ({error}): throttling shows in the sentinel pair alone, "
-            "other processes do not show, and the GPU's lock has the name of its product",
-            file=sys.stderr,
+        missing, library = f"{how} or the GPU's driver is missing ({error})", None
+    amd = backend == "hip"
+    gpus = amd_gpus() if amd else _nvidia_gpus(library) if library else []
+    if missing and warn:
+        lock = "" if gpus else ", and the GPU's lock has the name of its product"
+        told = f"telemetry: {missing}: throttling shows in the sentinel pair alone, other processes do not show{lock}"
+        print(told, file=sys.stderr)
+    left = shown(backend, gpus)
+    if gpus and not left:
+        given = " ".join(f"{name}={os.environ[name]!r}" for name in VARIABLES[backend] if name in os.environ)
+        raise UserError(
+            f"none of the {len(gpus)} GPUs of this machine is visible: {given}; unset it or name another one"
         )
-        return []
-    variable = "CUDA_VISIBLE_DEVICES" if backend == "cuda" else "ROCR_VISIBLE_DEVICES"
-    visible = [name.strip() for name in os.environ.get(variable, "").split(",") if name.strip()]
-    return [
-        board for number, board in enumerate(found) if not visible or str(number) in visible or board.uuid in visible
-    ]
+    return (_amd_boards if amd else _nvidia_boards)(library, left)
 
 
-def _nvidia_boards(nvml: Any) -> list[Board]:
-    nvml.nvmlInit()
-    gpus = [nvml.nvmlDeviceGetHandleByIndex(number) for number in range(nvml.nvmlDeviceGetCount())]
-    uuids = map(nvml.nvmlDeviceGetUUID, gpus)
+def targets(backend: str) -> set[str]:
+    """Targets (gfx942, sm_90) of the visible GPUs; none where nothing tells them."""
+    return {board.arch for board in boards(backend, warn=False)} - {""}
+
+
+def refuse_other_gpus(device: str, arch: str) -> None:
+    """``UserError`` if no GPU of this machine is of the arch; where there is none, the benchmark finds out."""
+    found = targets(device) if device in VARIABLES else set()
+    if found and target(arch).removesuffix("a") not in found:
+        raise UserError(
+            f"benchmark.device is {device}, and the visible GPUs are {', '.join(sorted(found))}, not {target(arch)}; "
+            f"give --config arch={min(found)}, or show another GPU"
+        )
+
+
+def _nvidia_gpus(nvml: Any) -> list[Gpu]:
+    def arch(gpu: Any) -> str:
+        with suppress(nvml.NVMLError):
+            return "sm_{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(gpu))
+        return ""
+
+    gpus = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
+    return [Gpu(number, nvml.nvmlDeviceGetUUID(gpu), arch(gpu)) for number, gpu in enumerate(gpus)]
+
+
+def _nvidia_boards(nvml: Any, gpus: Sequence[Gpu]) -> list[Board]:
+    handles = {gpu: nvml.nvmlDeviceGetHandleByIndex(gpu.number) for gpu in gpus}
     return [
-        Board(uuid, nvml.nvmlDeviceGetName(gpu), {"CUDA_VISIBLE_DEVICES": uuid}, partial(_nvidia_reading, nvml, gpu))
-        for uuid, gpu in zip(uuids, gpus, strict=True)
-    ]
+        Board(
+            gpu.uuid, nvml.nvmlDeviceGetName(handle), gpu.arch, {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+            partial(_nvidia_reading, nvml, handle),
+        )
+        for gpu, handle in handles.items()
+    ]  # fmt: skip
 
 
 def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
@@ -105,16 +145,21 @@ def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
     )
 
 
-def _amd_boards(smi: Any) -> list[Board]:
-    smi.amdsmi_init()
-    # ROCm takes numbers only where the driver has no UUID.
-    return [
-        Board(
-            smi.amdsmi_get_gpu_device_uuid(gpu), smi.amdsmi_get_gpu_device_bdf(gpu),
-            {"ROCR_VISIBLE_DEVICES": str(number)}, partial(_amd_reading, smi, gpu),
-        )
-        for number, gpu in enumerate(smi.amdsmi_get_processor_handles())
-    ]  # fmt: skip
+def _amd_boards(smi: Any, gpus: Sequence[Gpu]) -> list[Board]:
+    handles = (
+        {smi.amdsmi_get_gpu_device_bdf(handle): handle for handle in smi.amdsmi_get_processor_handles()} if smi else {}
+    )
+    parts: Counter[str] = Counter()
+    found = []
+    for gpu in gpus:
+        # Partitions of a GPU share its address.
+        name = f"{gpu.pci}-{parts[gpu.pci]}" if parts[gpu.pci] else gpu.pci
+        parts[gpu.pci] += 1
+        # The runtime below HIP shows this one alone, so that HIP sees one, its first.
+        alone = {"ROCR_VISIBLE_DEVICES": str(gpu.number), "HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}
+        reading = [partial(_amd_reading, smi, handles[gpu.pci])] if gpu.pci in handles else []
+        found.append(Board(name, gpu.pci, gpu.arch, alone, *reading))
+    return found
 
 
 def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:
