@@ -55,11 +55,11 @@ toolchain: $(READY)
 cuda-toolchain: $(READY)
 	PYTHON="$(CURDIR)/$(VENV)/bin/python" sh envs/cuda-toolchain.sh "$(dir $(TOOLCHAIN))cuda-toolchain"
 
-# What the compiler makes of one kernel of each kind, for docs/compile-matrix.md. Without a cache: an hour on 2 cores.
+# What the compiler makes of one kernel of each kind, for docs/generated/compile-matrix.md. Without a cache: an hour on 2 cores.
 compile-matrix: $(READY_DEV)
 	$(RUN) python tools/compile_matrix.py
 
-# What the compiled library itself says that it can run, without a GPU, beside our rules: docs/host-support.md.
+# What the compiled library itself says that it can run, without a GPU, beside our rules: docs/generated/host-support.md.
 host-support: $(READY_DEV)
 	$(RUN) python tools/host_support.py
 
@@ -74,21 +74,21 @@ reproduce-update: $(READY)
 # The profile for SLURM, on a real one of four nodes on this machine. Needs root, and installs Debian's packages.
 slurm-test: $(READY_DEV)
 	apt-get install -y -q --no-install-recommends slurmctld slurmd slurm-client munge
-	$(RUN) TILESEER_TEST_SLURM=docs/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
+	$(RUN) TILESEER_TEST_SLURM=docs/generated/slurm-test.txt python -m pytest -rs tests/workflow/test_slurm.py
 
 # The image of envs/Dockerfile, built without a registry, and `make reproduce` in it. Needs root; installs Debian's packages.
 container-test:
 	apt-get install -y -q --no-install-recommends buildah crun debootstrap
 	sh envs/container_test.sh "$(CURDIR)/.container"
 
-# Hundreds of kills, damaged files, full disks, compilers that fail and clocks that jump, counted in docs/faults.md. As
+# Hundreds of kills, damaged files, full disks, compilers that fail and clocks that jump, counted in docs/generated/faults.md. As
 # root also full disks; with Debian's libfaketime also the clocks. It goes on where it was stopped; for a new count
 # remove .faults.
 faults: $(READY_DEV)
 	mkdir -p .faults
 	$(RUN) PYTHONPATH=src python tests/workflow/fault_suite.py --stage-kills 150 --compiler-kills 25 --worker-kills 20 \
 	    --run-kills 16 --damages 100 --compiler-faults 40 --whole-disks --clocks 5 --times 3 \
-	    --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/faults.md
+	    --folder "$(CURDIR)/.faults" --log .faults/log.jsonl --report docs/generated/faults.md
 
 # What users need; and with it, what developers need as well.
 $(READY): envs/requirements.lock envs/setup.sh envs/openmp.py pyproject.toml setup.py

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How the workflow grows: with chunks, the graph of jobs; with measurements, the dataset stage. For docs/scale.md.
+"""How the workflow grows: the graph with chunks, the dataset stage with measurements. Writes docs/generated/scale.md.
 
 The graph is that of the real rules with jobs that only write their outputs: a stand-in for Python, first in PATH,
 writes the files that a command line names, so what remains is Snakemake and our rules. The dataset stage is the real

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compile one kernel of each kind for each arch, and write docs/compile-matrix.md."""
+"""Compile one kernel of each kind for each arch, and write docs/generated/compile-matrix.md."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
     parser.add_argument("--known", action="store_true", help="compile nothing; list the kernels in the cache")
-    parser.add_argument("--output", type=Path, default=Path("docs/compile-matrix.md"))
+    parser.add_argument("--output", type=Path, default=Path("docs/generated/compile-matrix.md"))
     args = parser.parse_args(argv)
 
     matrix = read(args.matrix, Matrix)

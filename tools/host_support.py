@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--arch", default="gfx950")
     parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
-    parser.add_argument("--output", type=Path, default=Path("docs/host-support.md"))
+    parser.add_argument("--output", type=Path, default=Path("docs/generated/host-support.md"))
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)

@@ -1,4 +1,4 @@
-"""Every command of docs/examples.md runs, in a workflow that has run and with fake kernels in the place of a GPU."""
+"""The examples of docs/command-line.md run, after a small workflow and with fake kernels in the place of a GPU."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from tileseer.compile import native
 sys.path.insert(0, str(ROOT / "tests/bench"))
 import host_library
 
-PAGE = (ROOT / "docs/examples.md").read_text()
+PAGE = (ROOT / "docs/command-line.md").read_text().split("\n## Examples\n")[1]
 COMMANDS = [
     line
     for block in re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     for line in block.replace("\\\n", " ").splitlines()
 ]
-NUMBERS = ("01", "02", "03", "04", "05", "06", "09", "10", "11", "12")
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +45,7 @@ def _libraries(folder):
         native.build(native.command("host", host_library.COMPILER, "", [source], folder / name, include))
 
 
-def test_the_page_has_every_example():
-    assert re.findall(r"^\| (\d\d) ", PAGE, re.MULTILINE) == list(NUMBERS)
+def test_the_page_has_examples():
     assert len(COMMANDS) > 15
 
 

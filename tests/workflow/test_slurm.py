@@ -34,7 +34,7 @@ def cluster(tmp_path):
 
 
 class Protocol:
-    """What was done to the run and what came of it, for docs/slurm-test.txt; no folder of this machine is in it."""
+    """The run and what came of it, for docs/generated/slurm-test.txt, without folders of this machine."""
 
     def __init__(self, folder):
         self._folder, self._start, self._lines = folder, time.monotonic(), []

@@ -1,6 +1,6 @@
 # What all stages share: the checked configuration, a stage's file, and the command line of a script.
 #
-# A stage is a plain rule. Whether it has to compute is decided by its script (docs/decisions/0002-stage-store.md).
+# A stage is a plain rule. Whether it has to compute is decided by its script (docs/decisions.md, 2).
 import getpass
 import os
 import sys

@@ -32,7 +32,7 @@ def of_gemm(k: KernelConfig, api: CkApi) -> Key:
 
 
 def of_depthwise(k: DepthwiseConfig, api: CkApi) -> Key:
-    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/code-generation.md)."""
+    """The same for a depthwise kernel; its sizes take the GEMM's places (docs/kernels.md)."""
     return {
         **_common(k.dtype, LAYOUT, k.ndim, api.variants[k.variant].operation),
         "tile_m": f"{k.tile_h}", "tile_n": f"{k.tile_w}", "tile_k": f"{k.filter_size}",
