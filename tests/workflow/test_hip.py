@@ -1,0 +1,86 @@
+"""The whole way of ``benchmark.device: hip`` with config/hip.yaml and config/smoke.yaml, from the kernels to the model.
+
+A compiler that builds host functions stands for hipcc, so that only the driver of a real GPU is left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+from collections import defaultdict
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from small_workflow import ROOT, with_fake_compiler
+
+from tileseer.conv.problem import DIMS
+from tileseer.devices.harness import details
+
+MODEL = "results/models/gfx942"
+OPERATION = "gfx942/forward_bf16"
+
+
+def layers(sizes):
+    """Return a table of small layers: a host computes them."""
+    lines = [",".join(("network", "run", "layer", "occurrences", *DIMS))]
+    for number, (c, k, size, f) in enumerate(sizes):
+        dims = dict.fromkeys(DIMS, 1) | dict.fromkeys(("pad_d", "pad_h", "pad_w"), 0)
+        dims |= {"C": c, "K": k, "Hi": size, "Wi": size, "Y": f, "X": f, "pad_h": f // 2, "pad_w": f // 2}
+        words = ("net", f"run {number % 2}", f"layer{number}", 1, *(dims[name] for name in DIMS))
+        lines.append(",".join(map(str, words)))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture
+def machine(fresh, tmp_path):
+    """A workflow with the two overlays and problems of its own, and the folder of its compiler."""
+    if not shutil.which("c++"):
+        pytest.skip("no host C++ compiler")
+    folder = with_fake_compiler(fresh, tmp_path / "machine")
+    (folder / "hipcc").write_text(f"#!{sys.executable}\n{(ROOT / 'tests/workflow/host_hipcc.py').read_text()}")
+    (folder / "fail").unlink()
+    own = yaml.safe_load((fresh.folder / "config/config.yaml").read_text())
+    hip, smoke = (yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("hip", "smoke"))
+    tables = {"train": [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 32, 4, 3)],
+              "judge": [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 24, 4, 1)]}  # fmt: skip
+    for name, sizes in tables.items():
+        (fresh.folder / f"config/problems/{name}.csv").write_text(layers(sizes))
+    train, judge = ("config/problems/train.csv", "config/problems/judge.csv")
+    problems = smoke["problems"] | {"design": 0, "networks": train, "training": [train], "validation": judge}
+    fresh.configure(
+        **{name: smoke[name] for name in ("operations", "model")}, arch=hip["arch"], problems=problems,
+        configs=smoke["configs"], compile=own["compile"] | hip["compile"],
+        benchmark=hip["benchmark"] | smoke["benchmark"] | {"timing_overrides": {"repeat_pairs": 4}},
+    )  # fmt: skip
+    return fresh
+
+
+def test_a_model_of_measured_times(machine):
+    run = machine.make(MODEL)
+    assert {"compile", "libraries", "driver", "benchmark", "dataset", "model", "publish"} <= set(run.jobs)
+    assert "telemetry: amdsmi" in run.output
+    statuses = defaultdict(set)
+    for row in pq.read_table(machine.folder / f"results/datasets/{OPERATION}.parquet").to_pylist():
+        statuses[row["kernel"]].add(row["status"])
+        assert (row["latency_ms"] is not None) == (row["status"] == "ok")
+    assert len(statuses) == 10
+    for kernel, found in statuses.items():
+        broken = (
+            "crash" if "_mem_" in kernel and "_64x128x" in kernel else "wrong_result" if "_32x128x" in kernel else "ok"
+        )
+        # A kernel that keeps crashing is given up.
+        assert broken in found and found <= {broken, "skipped"} and ("skipped" not in found or broken == "crash"), (
+            kernel
+        )
+    index = json.loads(machine.read(f"{MODEL}/index.json"))
+    assert index["device_kind"] == "measured"
+    journal = machine.folder / f"results/journals/{OPERATION}"
+    rows = [row for path in journal.glob("[0-9].csv") for row in csv.DictReader(path.read_text().splitlines())]
+    assert {row["status"] for row in rows} == {"ok", "wrong_result", "crash", "skipped"}
+    assert {row["device_kind"] for row in rows} == {"measured"}
+    events = [event for path in journal.rglob("*.jsonl") for event in details.read(path)]
+    assert {event["event"] for event in events} >= {"session", "pair", "batch"}
+    assert not machine.make(MODEL).jobs
