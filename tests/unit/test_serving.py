@@ -2,6 +2,8 @@
 
 import ctypes
 import dataclasses
+import json
+import random
 import subprocess
 
 import learning_samples as samples
@@ -324,6 +326,97 @@ def test_what_picks_in_python_is_read_as_it_was_written(selector, tmp_path):
         (tmp_path / "a").write_bytes(content)
         with pytest.raises(UserError, match="publish the models again"):
             Picker.read(tmp_path / "a")
+
+
+HOSTILE = (
+    -1,
+    0,
+    1,
+    63,
+    65,
+    10**6,
+    2**31,
+    2**63,
+    -(2**40),
+    0.5,
+    1e308,
+    None,
+    True,
+    "",
+    "x",
+    "object",
+    "U9",
+    [],
+    {},
+    [[1]],
+)
+
+
+def places_of(value, path=()):
+    """The path of every value of a JSON document."""
+    yield path
+    for key in range(len(value)) if isinstance(value, list) else list(value) if isinstance(value, dict) else ():
+        yield from places_of(value[key], (*path, key))
+
+
+def damaged_arrays(arrays, draw):
+    """Draw one wrong array, or one wrong value of what is no array."""
+    arrays = dict(arrays)
+    if draw.random() < 0.5:
+        about = json.loads(arrays["about"].tobytes())
+        *path, last = draw.choice([path for path in places_of(about) if path])
+        inner = about
+        for key in path:
+            inner = inner[key]
+        inner[last] = draw.choice(HOSTILE)
+        return arrays | {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
+    name = draw.choice(sorted(set(arrays) - {"about"}))
+    values = arrays.pop(name)
+    changes = {
+        "away": lambda: arrays,
+        "type": lambda: arrays | {name: values.astype(draw.choice(("f4", "i8", "u1", "?", "S3")))},
+        "shape": lambda: (
+            arrays | {name: draw.choice((values[:-1] if values.ndim else values[None], values[..., None]))}
+        ),
+        "values": lambda: arrays | {name: changed_value(values, draw)},
+    }
+    return changes[draw.choice(sorted(changes))]()
+
+
+def changed_value(values, draw):
+    values = values.copy()
+    kind = values.dtype
+    if kind.kind == "f":
+        extremes = (np.nan, -np.inf, 0)
+    else:
+        extremes = (0, 1) if kind.kind == "b" else (7, np.iinfo(kind).min, np.iinfo(kind).max)
+    values.flat[draw.randrange(values.size) if values.size else slice(0)] = draw.choice(extremes)
+    return values
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_hostile_file_is_refused_or_picks(selector, tmp_path):
+    """Files whose hashes would fit: one message, or picks; no other exception."""
+    python, _ = selector
+    python.served.save(tmp_path / "a.npz")
+    sound, shapes, draw, refused = dict(np.load(tmp_path / "a.npz")), random_shapes(5, seed=8), random.Random(8), 0
+    for _ in range(70):
+        np.savez(tmp_path / "b.npz", **damaged_arrays(sound, draw))
+        try:
+            read = Picker.read(tmp_path / "b.npz")
+        except UserError as error:
+            assert "b.npz: is not what a selection reads" in str(error) and "\n" not in str(error)
+            refused += 1
+            continue
+        read.pick(shapes, use_known=True)
+        read.ranked(shapes[0])
+    assert 20 < refused < 70
+
+
+def test_compressed_arrays_are_refused_before_they_are_unpacked(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", row=np.zeros(10**7))
+    with pytest.raises(UserError, match="an array is compressed"):
+        Picker.read(tmp_path / "a.npz")
 
 
 def test_a_program_computes_what_two_results_share_once():

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
         ranked = Selector.load(args.models, operation).guaranteed(problem, args.confidence).to_dict("records")
     measured = NO_CANDIDATE if args.no_known else int(picker.known(dims[None])[0])
     fastest = None if measured == NO_CANDIDATE else picker.candidates[measured]
-    origin = {name: picker.about[name] for name in ("operation", "arch", "device", "device_kind", "source")}
+    origin = {name: getattr(picker.about, name) for name in ("operation", "arch", "device", "device_kind", "source")}
     content = {
         **origin,
         "problem": {name: getattr(problem, name) for name in DIMS},

@@ -28,8 +28,7 @@ def read_picker(folder: Path, listed: Index, operation: str) -> Picker:
     picker = Picker.read(path)
     wanted = {"operation": operation} | {name: getattr(listed, name) for name in ("arch", "device", "device_kind")}
     for name, value in wanted.items():
-        if picker.about[name] != value:
-            raise UserError(
-                f"{path}: {name} is {picker.about[name]!r}, but {model_files.INDEX} says {value!r}; publish them again"
-            )
+        found = getattr(picker.about, name)
+        if found != value:
+            raise UserError(f"{path}: {name} is {found!r}, but {model_files.INDEX} says {value!r}; publish them again")
     return picker

@@ -7,7 +7,6 @@ trees are tables (``serving.forest``).
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from tileseer.conv.problem import DIMS
 from tileseer.core import atomic
 from tileseer.core.errors import UserError
 from tileseer.model.trees import UNIT
+from tileseer.serving import picker_arrays
 from tileseer.serving.forest import Forest, Trees
+from tileseer.serving.picker_arrays import About
 from tileseer.serving.program import Program, Value
 
 ABOUT = "about"
@@ -33,6 +34,8 @@ PARTS = (4, 16, 64, 256)
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
 Inputs = Mapping[str, Value]
+_MISFITS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""What NumPy raises where numbers, types and places do not fit each other."""
 
 
 @dataclass(frozen=True)
@@ -76,32 +79,49 @@ class Picker:
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         """``arrays`` are those of ``serving.packing``."""
         self._arrays = arrays
-        about: dict[str, Any] = json.loads(arrays[ABOUT].tobytes())
-        self.about = about
-        """``operation``, ``arch``, ``device``, ``device_kind`` and ``source`` of the model; what the arrays mean."""
-        self.candidates: list[str] = about["candidates"]
-        self.kernels: list[str] = about["kernels"]
+        self.about = about = About.model_validate_json(arrays[ABOUT].tobytes())
+        """Where the model comes from, and what the arrays mean."""
+        picker_arrays.check(arrays, about)
+        self.candidates, self.kernels = about.candidates, about.kernels
         """Names, and those of the kernels, in the order of the places."""
         self.row = arrays["row"].astype(np.int64)
         """int [Q]: rows of ``candidates.parquet``."""
         self.split_k = arrays["split_k"]
         self._pruned = arrays["pruned"]
-        self._weight = about["weight"]
+        self._weight = about.weight
         self._programs = {
             name: Program(inputs, _constants(arrays, name), steps, results)
-            for name, (inputs, steps, results) in about["programs"].items()
+            for name, (inputs, steps, results) in about.programs.items()
         }
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a ``selector.npz``; ``UserError`` if it is none."""
         try:
-            with np.load(path, allow_pickle=False) as arrays:
-                return cls(dict(arrays))
+            picker = cls(picker_arrays.read(path))
+            picker._try()
+            return picker
         except FileNotFoundError as error:
             raise UserError(f"{path}: there is no such file; publish the models again") from error
-        except (ValueError, KeyError, TypeError, OSError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path}: is not what a selection reads ({error}); publish the models again") from error
+        except (*_MISFITS, OSError, zipfile.BadZipFile) as error:
+            why = str(error).splitlines()[:1] or [type(error).__name__]
+            raise UserError(f"{path}: is not what a selection reads ({why[0]}); publish the models again") from error
+
+    def _try(self) -> None:
+        """Run the programs once, for a problem of each dimensionality: an error in them is not one of the problem."""
+        ones = np.ones((1, len(DIMS)), np.int64)
+        for position, ndim in enumerate(DIMENSIONALITIES):
+            inputs, pool = _inputs(ones, ndim), self._pools[position][1]
+            for holds in self._programs["rules"].run(inputs):
+                np.broadcast_to(holds, self._arrays["always"].shape)
+            values = pool.program.run(inputs)
+            if len(values) != len(self.about.single) + len(self.about.paired) + (self._weight is not None):
+                raise ValueError("the program of features has other results")
+            size = len(range(*pool.places.indices(len(self.candidates))))
+            for value in values:
+                np.broadcast_to(value, size)
+            for trees in self._forest:
+                pool.of_candidates(trees)
 
     def save(self, path: Path) -> None:
         """Write the file that ``read`` reads, whole or not at all."""
@@ -126,7 +146,7 @@ class Picker:
         deep = ndims(dims)
         for position, ndim in enumerate(DIMENSIONALITIES):
             wanted = np.flatnonzero(~known & (deep == ndim))
-            size = max(1, self.about["begins"][position + 1] - self.about["begins"][position])
+            size = max(1, self.about.begins[position + 1] - self.about.begins[position])
             step = max(1, BLOCK // size)
             for start in range(0, len(wanted), step):
                 block = wanted[start : start + step]
@@ -172,7 +192,7 @@ class Picker:
     def _forest(self) -> tuple[Trees, ...]:
         nodes = [self._arrays[f"node_{name}"] for name in ("tree", "row", "begin", "end")]
         leaves = self._arrays["leaf"] * UNIT
-        ends = [*(trees for trees, _ in self.about["stages"]), len(leaves)]
+        ends = [*(trees for trees, _ in self.about.stages), len(leaves)]
         return self._features.trees(nodes, leaves, ends, [*(end for end in ends[:-1] if end in PARTS), len(leaves)])
 
     @cached_property
@@ -182,10 +202,10 @@ class Picker:
     @cached_property
     def _pools(self) -> list[tuple[_Pool, _Pool]]:
         """For each dimensionality those that are asked first, and all."""
-        begins = self.about["begins"]
+        begins = self.about.begins
         return [
             (self._pool(begin, begin + finalists), self._pool(begin, end))
-            for begin, finalists, end in zip(begins[:-1], self.about["finalists"], begins[1:], strict=True)
+            for begin, finalists, end in zip(begins[:-1], self.about.finalists, begins[1:], strict=True)
         ]
 
     def _pool(self, begin: int, end: int) -> _Pool:
@@ -204,7 +224,7 @@ class Picker:
     def _narrowed(self, pool: _Pool, dims: np.ndarray, ndim: int, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         place, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
         asked = self._asked(pool, dims, ndim, pruned_only)
-        stages = iter([*self.about["stages"], (None, 0.0)])
+        stages = iter([*self.about.stages, (None, 0.0)])
         for trees in self._forest if len(asked.problem) else ():
             first = first_of(asked.problem)
             begins, number = np.flatnonzero(first), np.cumsum(first) - 1
@@ -237,7 +257,7 @@ class Picker:
             none = np.empty((0, 0), np.intp)
             return _Asked(problem, candidate, np.empty(0), none, none)
         values = pool.program.run(inputs)
-        singles, pairs = self.about["single"], self.about["paired"]
+        singles, pairs = self.about.single, self.about.paired
         single = self._features.rows(singles, values[: len(singles)], len(dims))
         of_pairs = [_of_pairs(value, problem, candidate) for value in values[len(singles) :]]
         start = np.zeros(len(problem))

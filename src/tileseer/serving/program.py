@@ -16,7 +16,7 @@ from tileseer.serving.symbols import UFUNCS, Operand, Symbol
 
 Value = Any
 """A number, or an array that broadcasts to problems by candidates."""
-_Step = tuple[int, str, str, Sequence[int]]
+Step = tuple[int, str, str, Sequence[int]]
 """Place of the value, operation (a NumPy function, or ``cast``), type, and places of the operands."""
 OPERATIONS = UFUNCS | {"where", "cast"}
 _OPERATORS: dict[str, Callable[[Value, Value], Value]] = {
@@ -35,7 +35,7 @@ class Program:
         self,
         inputs: Mapping[str, int],
         constants: Mapping[int, np.ndarray],
-        steps: Sequence[_Step],
+        steps: Sequence[Step],
         results: Sequence[int],
     ) -> None:
         """Every value has a place: the inputs, the constants and what the steps leave."""
@@ -62,7 +62,7 @@ class Program:
         """The program of symbols of a problem's dimensions; arrays and numbers are results, too."""
         inputs: dict[str, int] = {}
         constants: dict[int, np.ndarray] = {}
-        steps: list[_Step] = []
+        steps: list[Step] = []
         places: dict[object, int] = {}
         followed: dict[int, int] = {}
 
@@ -114,6 +114,8 @@ class Program:
 def _function(operation: str, dtype: np.dtype[Any], is_table: bool) -> Callable[..., Value]:
     if operation not in OPERATIONS:
         raise ValueError(f"unknown operation {operation!r}")
+    if dtype.kind not in "biuf":
+        raise ValueError(f"{dtype} is no type of numbers")
     if operation != "cast":
         return _OPERATORS.get(operation) or getattr(np, operation)
     # Of a number the type itself makes another one several times as fast.
