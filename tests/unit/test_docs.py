@@ -131,6 +131,19 @@ def test_files_and_make_targets_that_are_named_exist(page):
         assert any(f"def {test}(" in path.read_text() for path in (ROOT / "tests").rglob("test_*.py")), test
 
 
+def test_pages_that_the_code_names_exist():
+    folders = ("src", "workflow", "config", "tools", "profiles", "tests")
+    files = [
+        path
+        for folder in folders
+        for kind in ("py", "smk", "yaml", "hpp")
+        for path in ROOT.glob(f"{folder}/**/*.{kind}")
+    ]
+    named = {page for path in files for page in re.findall(r"docs/[a-zA-Z/-]+\.md", path.read_text())}
+    assert len(named) > 10
+    assert not {page for page in named if not (ROOT / page).is_file()}
+
+
 def test_the_json_schemas_are_those_of_the_code():
     done = subprocess.run(
         [sys.executable, "tools/schemas.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False

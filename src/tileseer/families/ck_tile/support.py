@@ -11,7 +11,7 @@ from tileseer.families.support_rules import OPERATION, Columns, Rule, distinct, 
 LARGEST_TENSOR = 2**31
 """Bytes from which 32-bit offsets no longer reach the whole tensor."""
 MOST_SUB_GEMMS = 128
-"""Places for sub-GEMMs in the arguments of a bwd_data kernel; the library's own check (``docs/host-support.md``)."""
+"""Places for sub-GEMMs in the arguments of a bwd_data kernel (``docs/generated/host-support.md``)."""
 INTERWAVE_PIPELINES = ("mem", "basic_v1", "basic_v2", "compv1", "compv2")
 
 
