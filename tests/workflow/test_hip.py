@@ -84,3 +84,15 @@ def test_a_model_of_measured_times(machine):
     events = [event for path in journal.rglob("*.jsonl") for event in details.read(path)]
     assert {event["event"] for event in events} >= {"session", "pair", "batch"}
     assert not machine.make(MODEL).jobs
+
+
+def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
+    node = machine.folder / "nodes/1/properties"
+    node.parent.mkdir(parents=True)
+    node.write_text("gfx_target_version 90500\nlocation_id 256\n")
+    machine.edit(
+        "src/tileseer/devices/harness/visible.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
+    )
+    run = machine.run(MODEL)
+    assert run.status != 0 and not run.jobs
+    assert "the visible GPUs are gfx950, not gfx942; give --config arch=gfx950" in run.output

@@ -9,10 +9,13 @@ from tileseer.devices.harness.telemetry import refuse_other_gpus
 
 def driver(wildcards):
     """Measuring driver. That this machine's GPUs are of another arch is said before anything is compiled."""
-    try:
-        refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
+    executor = workflow.executor_plugin
+    # Where SLURM's jobs are submitted from, other GPUs may be.
+    if executor is None or executor.name != "slurm":
+        try:
+            refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
+        except UserError as error:
+            raise WorkflowError(str(error)) from None
     return expand(DRIVER, arch=wildcards.arch)
 
 

@@ -231,5 +231,6 @@ def detect(table: str | Path, root: Path) -> str:
     wanted = load(table, LEVELS[-1]).detect.header
     raise UserError(
         f"{root}: this is no Composable Kernel tree of a known level: include/{wanted} is missing or of another API; "
-        f"set ck.root to the top folder of a tree, or ck.api to one of {', '.join(LEVELS)}"
+        f"set ck.root to the top folder of a tree, such as `make toolchain` brings, or ck.api to one of "
+        f"{', '.join(LEVELS)}"
     )
