@@ -1,5 +1,5 @@
 # Two commands do everything; both set up their own environment first:
-#   make models   the main job on the default config
+#   make models   the main job on the default config: models and report
 #   make test     the whole test suite
 # Without ROCm, `make toolchain` brings a HIP compiler and a Composable Kernel tree; without CUDA,
 # `make cuda-toolchain` brings nvcc and CUTLASS.
@@ -13,7 +13,7 @@ RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
-	$(RUN) snakemake --cores all results/models/gfx950
+	$(RUN) tileseer run
 
 test: $(READY_DEV)
 	$(RUN) python -m pytest --numprocesses auto --dist worksteal

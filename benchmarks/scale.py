@@ -83,7 +83,7 @@ def graph(chunks: int, runs: bool) -> dict[str, float]:
         (folder / "stand_in/python").chmod(0o755)
         path = os.pathsep.join((str(folder / "stand_in"), str(Path(sys.executable).parent), os.environ["PATH"]))
         environment = os.environ | {"PATH": path}
-        command = ["snakemake", "--cores", "2", TARGET]
+        command = ["snakemake", "--quiet", "rules", "--cores", "2", TARGET]
         dry = used([*command, "--dry-run", "--quiet"], folder, environment)
         found = {"chunks": chunks, "dry_cpu_s": dry["cpu_s"], "dry_mib": dry["peak_mib"]}
         if not runs:

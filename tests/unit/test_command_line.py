@@ -53,7 +53,8 @@ def test_the_examples_of_a_help_text_are_calls(name, monkeypatch):
     for example in examples:
         words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
         assert words[:2] == ["tileseer", name]
-        assert PARSER.parse_args(words[1:]).command == name
+        args, more = PARSER.parse_known_args(words[1:])
+        assert args.command == name and (not more or main.module(name).TAKES_MORE)
 
 
 def test_help_ends_with_the_examples(capsys):
@@ -163,8 +164,18 @@ def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
     assert subprocess.run([program, "-n", str(script)], capture_output=True, check=False).returncode != 0
 
 
+def test_without_words_it_prints_its_help(capsys):
+    assert main.main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+
+
 MISTAKES = (
-    ("selct", "invalid choice: 'selct'"),
+    ("selct", "invalid choice: 'selct'; did you mean select?"),
+    ("cache stat", "invalid choice: 'stat'; did you mean stats?; see tileseer cache --help"),
+    ("compare a b --htm x", "unknown argument --htm; did you mean --html?; see tileseer compare --help"),
+    ("cache gc --folder a --max-gb=1", "unknown argument --max-gb=1; did you mean --max-gib?; see tileseer cache gc"),
+    ("run", "Snakefile: there is none in this folder"),
+    ("history", "results/history.jsonl: nothing of any arch was published; run tileseer run"),
     ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
     ("select nowhere --problem N=8", "nowhere/index.json: there is no such file; is this the right directory?"),
     ("select a.txt --problem N=8", "a.txt: is a file; give the folder that holds index.json"),

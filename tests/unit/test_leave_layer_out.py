@@ -22,7 +22,7 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
     model = trainer.train(data, samples.product(), samples.SMALL).model
     fit, seen = cross_validation.regression.fit, []
 
-    def watched(table, learnt, settings, trees, threads):
+    def watched(table, learnt, settings, trees, threads, progress):
         seen.append((set(table.rows.problem[learnt]), trees))
         return fit(table, learnt, settings, trees, threads)
 

@@ -5,8 +5,16 @@ import re
 
 import pytest
 
-from tileseer.core import progress
+from tileseer.core import events, progress
 from tileseer.core.progress import Progress
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The seconds that have gone by, to set."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
 
 
 class Terminal(io.StringIO):
@@ -14,56 +22,73 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_line_has_pairs_rate_rest_failures_and_the_best():
+def test_a_line_has_pairs_rate_rest_failures_and_the_best(clock):
     with Progress("gfx950", 1000, "pairs", stream=io.StringIO()) as shown:
-        shown.add(200, 50.0, failed=3, best="812.5 TFLOPS")
+        clock[0] = 50.0
+        shown.add(200, failed=3, best="812.5 TFLOPS")
         assert shown.text() == "200 of 1,000 pairs, 4 a second, 0:03:20 left, 3 failed, best 812.5 TFLOPS"
-        shown.add(800, 0.0, failed=1)
+        shown.add(800, failed=1)
         assert shown.done == 1000 and shown.text().endswith("0 s left, 4 failed, best 812.5 TFLOPS")
 
 
-def test_slow_things_are_told_by_how_long_one_takes():
+def test_slow_things_are_told_by_how_long_one_takes(clock):
     shown = Progress("compile", 4, "kernels", stream=io.StringIO())
-    shown.add(2, 60.0)
+    clock[0] = 60.0
+    shown.add(2)
     assert shown.text() == "2 of 4 kernels, 30 s each, 60 s left, 0 failed"
 
 
-def test_a_log_gets_a_line_now_and_then(monkeypatch):
-    now = iter([0.0, 1.0, 2.0, progress.LINE_EVERY_S + 2.5, progress.LINE_EVERY_S + 3.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+def test_a_log_gets_a_line_now_and_then(clock):
     log = io.StringIO()
     with Progress("gfx950", 40, "pairs", stream=log) as shown:
-        for _ in range(4):
-            shown.add(10, 1.0)
-    assert log.getvalue() == "gfx950: 30 of 40 pairs, 10 a second, 1 s left, 0 failed\n"
+        for seconds in (1.0, 2.0, progress.LINE_EVERY_S + 2.5, progress.LINE_EVERY_S + 3.0):
+            clock[0] = seconds
+            shown.add(10)
+    assert log.getvalue() == "gfx950: 30 of 40 pairs, 4 a second, 2 s left, 0 failed\n"
+
+
+def test_a_run_gets_events_now_and_then_and_work_within_work_is_not_counted(clock, tmp_path, monkeypatch):
+    monkeypatch.setenv(events.EVENTS, str(tmp_path / "events"))
+    monkeypatch.setenv(events.LOG, "logs/model.log")
+    with Progress("train", 40, "trees", stream=io.StringIO()) as shown:
+        for seconds in (0.1, 0.2, 1.0, 1.1):
+            clock[0] = seconds
+            with Progress("inner", 5, "parts", stream=io.StringIO()) as inner:
+                inner.add(5)
+            shown.add(10)
+    told = [event for _, event in events.read(tmp_path / "events")]
+    assert [(event["now"], event["done"]) for event in told] == [("train", 0), ("train", 30), ("train", 40)]
+    assert told[1]["rate"] == 30 and told[1]["left_s"] == pytest.approx(1 / 3) and told[1]["job"] == "logs/model.log"
 
 
 def test_a_terminal_gets_a_bar():
     screen = Terminal()
     with Progress("gfx950", 40, "pairs", stream=screen) as shown:
-        shown.add(40, 1.0, failed=2)
+        shown.add(40, failed=2)
     assert "40 of 40 pairs" in screen.getvalue() and "2 failed" in screen.getvalue()
     assert re.search("\x1b\\[", screen.getvalue())
 
 
 @pytest.mark.parametrize(("spent", "over"), [(1.0, False), (2.0, True)])
-def test_a_budget_ends(spent, over):
+def test_a_budget_ends(spent, over, clock):
     shown = Progress("gfx950", 10, "pairs", budget_s=2.0, stream=io.StringIO())
-    shown.add(1, spent)
+    clock[0] = spent
+    shown.add()
     assert shown.is_spent is over and "of the budget left" in shown.text()
 
 
-def test_what_is_charged_to_the_budget_is_not_what_a_person_waits():
+def test_what_is_charged_to_the_budget_is_not_what_a_person_waits(clock):
     shown = Progress("gfx950", 100, "pairs", budget_s=60.0, stream=io.StringIO())
-    shown.add(50, 5.0, charged_s=20.0)
+    clock[0] = 5.0
+    shown.add(50, charged_s=20.0)
     assert shown.text() == "50 of 100 pairs, 10 a second, 5 s left, 40 s of the budget left, 0 failed"
 
 
 def test_a_batch_is_no_larger_than_what_the_budget_pays_for():
     shown = Progress("sm_90", 1000, "pairs", budget_s=10.0, stream=io.StringIO())
     assert shown.affordable(256) == 8
-    shown.add(8, 2.0)
+    shown.add(8, charged_s=2.0)
     assert shown.affordable(256) == 32 and shown.affordable(20) == 20
-    shown.add(32, 8.0)
+    shown.add(32, charged_s=8.0)
     assert shown.affordable(256) == 1
     assert Progress("sm_90", 1000, "pairs", stream=io.StringIO()).affordable(256) == 256

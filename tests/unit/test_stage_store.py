@@ -6,10 +6,10 @@ import stat
 
 import pytest
 
-from tileseer.core import seal, stage_files
+from tileseer.core import events, seal, stage_files
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache
-from tileseer.core.stage import MACHINE, TALLY
+from tileseer.core.stage import MACHINE
 from tileseer.core.stage_store import StageStore, digest
 
 SCRIPT = '''
@@ -50,7 +50,7 @@ def script(tmp_path, monkeypatch, capsys):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(MACHINE, json.dumps({"cache": {"folder": str(tmp_path / "cache"), "max_gib": 1}}))
-    monkeypatch.setenv(TALLY, str(tmp_path / "tally"))
+    monkeypatch.setenv(events.EVENTS, str(tmp_path / "events"))
     (tmp_path / "copy.py").write_text(SCRIPT)
     main = runpy.run_path("copy.py")["main"]
     (tmp_path / "a").write_text("content")
@@ -68,7 +68,7 @@ RESTORED = "copy gfx950: unchanged, restored"
 
 
 def test_outputs_come_back_as_copies_with_their_seals(script, tmp_path):
-    assert script() == "made with 1 threads"
+    assert script() == "copy gfx950: made with 1 threads"
     for path in (tmp_path / "out").rglob("*"):
         if path.is_file():
             path.unlink()
@@ -78,7 +78,8 @@ def test_outputs_come_back_as_copies_with_their_seals(script, tmp_path):
     assert seal.path_of(tmp_path / "out/b").exists()
     assert (tmp_path / "out/b").stat().st_nlink == 1
     assert stat.S_IMODE((tmp_path / "out/b").stat().st_mode) & 0o400
-    assert (tmp_path / "tally").read_text().split() == ["computed", "restored"]
+    told = [event["state"] for _, event in events.read(tmp_path / "events")]
+    assert told == ["begin", "computed", "begin", "restored"]
 
 
 @pytest.mark.parametrize("change", ["input", "settings", "option"])
@@ -87,7 +88,7 @@ def test_another_input_setting_or_option_computes(script, tmp_path, change):
     if change == "input":
         (tmp_path / "a").write_text("other")
     words = {"settings": ["--settings", '{"word": "more"}'], "option": ["--chunk", "1"]}.get(change, [])
-    assert script(*words) == "made with 1 threads"
+    assert script(*words).endswith(": made with 1 threads")
     assert script(*words).endswith("unchanged, restored")
 
 
@@ -99,9 +100,9 @@ def test_a_journal_may_grow_but_not_lose_or_change_what_was_vouched_for(script, 
     journal.open("a").write("more\n")
     assert script(*words) == RESTORED
     journal.write_text("lime\nmore\n")
-    assert script(*words) == "made with 1 threads"
+    assert script(*words) == "copy gfx950: made with 1 threads"
     journal.unlink()
-    assert script(*words) == "made with 1 threads"
+    assert script(*words) == "copy gfx950: made with 1 threads"
     assert journal.read_text() == "line\n"
 
 
@@ -110,14 +111,14 @@ def test_a_damaged_entry_is_made_again(script, tmp_path):
     for path in (tmp_path / "cache/entries").rglob("*"):
         if path.is_file():
             os.truncate(path, path.stat().st_size - 1)
-    assert script() == "made with 1 threads"
+    assert script() == "copy gfx950: made with 1 threads"
     assert script() == RESTORED
 
 
 def test_by_hand_and_without_a_cache_a_script_computes(script, monkeypatch):
     for machine in ({}, {"cache": {"folder": None, "max_gib": 0}}):
         monkeypatch.setenv(MACHINE, json.dumps(machine))
-        assert script() == script() == "made with 1 threads"
+        assert script() == script() == "copy gfx950: made with 1 threads"
 
 
 def test_settings_that_another_run_has_changed_since_are_refused(script, tmp_path, monkeypatch, capsys):

@@ -104,7 +104,7 @@ class Workflow:
         return environment() | {"XDG_CACHE_HOME": str(self.folder / "cache")}
 
     def command(self, *arguments: str) -> list[str]:
-        return [str(Path(sys.executable).parent / "snakemake"), "--cores", "2", *arguments]
+        return [str(Path(sys.executable).parent / "snakemake"), "--quiet", "rules", "--cores", "2", *arguments]
 
     def start(self, *arguments: str, variables: Mapping[str, str] | None = None) -> subprocess.Popen:
         """Start Snakemake in a process group of its own, with more in its environment."""

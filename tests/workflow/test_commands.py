@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -82,3 +83,49 @@ def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
     figures = json.loads(run.stdout)["figures"]
     assert figures["problems"] > 5 and figures["picks_changed"] == 0
     assert figures["mean_gain_interval_points"] == [0, 0] and figures["device_kind"] == "simulated"
+
+
+def tileseer(workflow, *words):
+    """Call the command in a workflow's folder, without a terminal."""
+    return subprocess.run(
+        ["tileseer", *words], cwd=workflow.folder, env=workflow.environment(), capture_output=True, text=True
+    )
+
+
+def test_run_shows_a_line_a_job_and_ends_with_four(copy):
+    shutil.rmtree(copy.folder / "results/models")
+    (copy.folder / "results/history.jsonl").unlink()
+    run = tileseer(copy, "run", "results/models/gfx950", "-R", "dataset")
+    assert run.returncode == 0, run.stderr
+    lines = [line for line in run.stderr.splitlines() if not line.startswith("at work: ")]
+    assert "[1/5] dataset gfx950 forward_bf16: unchanged, restored" in lines[0] and len(lines) == 5
+    said = run.stdout.splitlines()
+    assert [line.split(":")[0] for line in said] == ["models", "report", "how good", "next"]
+    assert "results/models/gfx950" in said[0] and "% of the fastest on 18 unseen problems" in said[2]
+    assert tileseer(copy, *said[3].split()[2:]).returncode == 0
+    # What was restored was published before; what is published by itself is told.
+    assert tileseer(copy, "history").returncode == 2
+    copy.configure(cache={"max_gib": 0})
+    assert tileseer(copy, "run", "results/models/gfx950", "-R", "publish").returncode == 0
+    (row,) = tileseer(copy, "history").stdout.splitlines()[1:]
+    mean = json.loads(copy.read("results/validation/gfx950/forward_bf16.json"))["efficiency"]["mean"]
+    assert "forward_bf16" in row and f" {mean:.2f} " in row
+
+
+def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
+    dry = tileseer(copy, "run", "-n", "-R", "report")
+    assert dry.returncode == 0 and "report" in dry.stdout + dry.stderr and "total" in dry.stdout + dry.stderr
+    (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").write_bytes(b"damaged")
+    run = tileseer(copy, "run", "results/models/gfx950", "-R", "model")
+    assert run.returncode == 1
+    assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr
+    assert "forward_bf16.parquet" in run.stderr
+    assert run.stderr.splitlines()[-1].startswith("error: 1 jobs failed: model gfx950 forward_bf16")
+
+
+def test_a_mistake_in_the_configuration_is_the_last_line(copy):
+    copy.configure(arch="xx")
+    for words in (["tileseer", "run"], ["snakemake", "--cores", "1"]):
+        run = subprocess.run(words, cwd=copy.folder, env=copy.environment(), capture_output=True, text=True)
+        assert run.returncode == 1
+        assert run.stderr.splitlines()[-1].startswith("error: config: arch:"), run.stderr

@@ -114,10 +114,10 @@ def test_tables_and_templates_come_from_the_package(installed, tmp_path, call, s
 
 
 def test_a_study_runs_the_workflow_of_the_package(installed, made, tmp_path):
-    assert "my-study && snakemake" in installed(tmp_path, "tileseer", "init", "my-study")
+    assert "my-study && tileseer run" in installed(tmp_path, "tileseer", "init", "my-study")
     study = tmp_path / "my-study"
     assert (study / "config/config.yaml").read_bytes() == (ROOT / "config/config.yaml").read_bytes()
-    planned = installed(study, "snakemake", "--cores", "2", "--dry-run")
+    planned = installed(study, "tileseer", "run", "--dry-run")
     assert "bwd_weight_bf16" in planned or "configs" in planned
     # The same small world as in the checkout, its tables in the study: the models are the same, byte for byte.
     world = made[0].folder

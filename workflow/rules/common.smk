@@ -15,7 +15,7 @@ from snakemake import exceptions
 from snakemake.exceptions import WorkflowError
 from tileseer.compile import registry, trees
 from tileseer.compile.registry import memory_mib
-from tileseer.core import cluster, places, runs, stage_files
+from tileseer.core import cluster, events, places, runs, stage_files
 from tileseer.core.errors import UserError
 from tileseer.settings.compile import LIBRARIES
 from tileseer.settings.config import ARCH_PATTERN, OPERATION_PATTERN, OPERATIONS, check
@@ -41,9 +41,10 @@ try:
     CK_LEVEL = trees.ck_level(
         SETTINGS.ck, Path(API), compiles=SETTINGS.compile.toolchain == "hipcc"
     )
-    RUN = runs.enter(Path(".snakemake"), SETTINGS.of_the_machine())
+    RUN = runs.enter(Path(".snakemake"), SETTINGS.of_the_machine(), SETTINGS.arch)
 except UserError as error:
-    raise WorkflowError(str(error)) from None
+    # One line, the last one on the screen.
+    raise SystemExit(f"error: {error}") from None
 
 # Snakemake's own text advises --unlock while the other run lives.
 exceptions.LockException = lambda: WorkflowError(runs.busy(Path(".snakemake")))
@@ -79,6 +80,9 @@ onstart:
         ]
         if fault := cluster.refusal(jobs, getpass.getuser(), real_gpu=MEASURED):
             raise WorkflowError(fault)
+    if RUN.is_main:
+        needed = [job for job in workflow.dag.needrun_jobs() if job.rule.shellcmd]
+        events.tell("plan", jobs=len(needed))
 
 
 onsuccess:
@@ -121,7 +125,8 @@ def command(name, **more):
 
 def run(resources=""):
     """Shell text of a rule with these parameters."""
-    return f"TILESEER_STAGE={{params.stage}} python {{params.line}} {resources} 2>&1 | tee {{log}}"
+    told = "TILESEER_STAGE={params.stage} TILESEER_LOG={log}"
+    return f"{told} python {{params.line}} {resources} 2>&1 | tee {{log}}"
 
 
 def gpus(wildcards):

@@ -26,6 +26,7 @@ rule publish:
             serving=each_operation(SERVING),
             operations=operations_of,
             files=files_read,
+            history="results/history.jsonl",
             workflow=HERE,
             compiler=json.dumps(COMPILED_BY, sort_keys=True),
         ),

@@ -23,4 +23,4 @@ def main(
     supported = [part.filter(support_table.supported(part)) for part in pairs]
     table = found.table([parquet.read(path, BUILD) for path in build], supported)
     parquet.write(table, aliases)
-    return f"{table.num_rows:,} kernels have the code of another one and are not measured themselves"
+    return f"{table.num_rows:,} kernels have the machine code of another one, which is measured for them"

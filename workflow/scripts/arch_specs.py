@@ -19,4 +19,4 @@ def main(source: Input, template: Input, json: Output, python: Output, settings:
     module = render_python(specs, template)
     write_text(json, render_json(specs), sealed=True)
     write_text(python, module)
-    return f"facts of {len(specs.archs)} archs"
+    return f"the facts of {len(specs.archs)} archs are rendered"

@@ -27,5 +27,5 @@ def main(
     model, spec = reference_trainer.train(measurements, gpu, asked, threads, count)
     write_text(output / model_files.MODEL, model)
     documents.write(output / model_files.SPEC, spec, sealed=False)
-    name = f"{measurements.arch} {measurements.operation} ({measurements.device_kind})"
-    return f"{name}: the reference's trainer on {spec.training_rows} rows, {spec.trees} trees"
+    kind = measurements.device_kind
+    return f"the reference's trainer made {spec.trees} trees of {spec.training_rows:,} {kind} rows"

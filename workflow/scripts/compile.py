@@ -23,4 +23,4 @@ def main(
     table, spent = stage.build_chunk(configs, chunk, headers, arch, toolchain)
     parquet.write(spent, costs)
     parquet.write(table, build)
-    return stage.told(f"{arch} chunk {chunk}", table, spent)
+    return stage.told(table, spent)

@@ -31,4 +31,4 @@ def main(
     table = parquet.read(problems, problem_table.SCHEMA)
     rows, malformed = assembly.write(chunks, table, arch, operation, dataset, pairs, known, memory_mib)
     assembly.write_quarantine(quarantine, malformed)
-    return f"{arch} {operation}: {rows:,} rows, {len(malformed):,} malformed lines in quarantine"
+    return f"the dataset has {rows:,} rows, the quarantine {len(malformed):,} malformed lines"

@@ -19,4 +19,4 @@ def main(
 
     kernels = kernel_table.kernels(kernel_table.read_chunk(configs, chunk))
     bundles.write(bundle, of_arch(arch).part("emit").files(kernels, arch, templates, api, level))
-    return f"chunk {chunk}: {len(kernels)} kernels for {arch}"
+    return f"the sources of {len(kernels)} kernels are written"

@@ -21,4 +21,4 @@ def main(
 
     content, what = stage.library(arch, native, headers, build, settings)
     write_bytes(library, content, sealed=True)
-    return f"{arch}: {what}, {len(content) / 2**20:.1f} MiB"
+    return f"{what}, {len(content) / 2**20:.1f} MiB"

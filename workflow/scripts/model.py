@@ -28,7 +28,6 @@ def main(
     trained.save(output)
     manifest, summary = trained.manifest, trained.manifest.out_of_fold_efficiency
     return (
-        f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): "
-        f"{manifest.training_rows} rows of {manifest.unique_problems} problems, "
-        f"out-of-fold efficiency mean {summary.mean} %, p10 {summary.p10} %"
+        f"{manifest.training_rows:,} {measurements.device_kind} rows of {manifest.unique_problems:,} problems, "
+        f"out-of-fold efficiency mean {summary.mean:.2f} %, p10 {summary.p10:.2f} %"
     )

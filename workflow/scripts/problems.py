@@ -20,6 +20,6 @@ def main(operation: str, ndims: list[int], problems: Output, uses: Output, setti
     parquet.write(problem_table.table(chosen.training, chosen.validation), problems)
     parquet.write(problem_table.uses(chosen.runs, asked, chosen.nearest), uses)
     return (
-        f"{operation}: {len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
+        f"{len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
         f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"
     )

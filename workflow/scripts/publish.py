@@ -11,7 +11,7 @@ from tileseer.core.stage import Input, Output, Place, Settings, commit_of_code, 
 def main(
     training: list[Input], validation: list[Input], serving: list[Input], models: Output, arch: str = "",
     operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}", workflow: Input | None = None,
-    files: list[Place] = (), settings: Settings = "{}",
+    files: list[Place] = (), history: Place | None = None, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Publish the trained and validated models of one arch as the directory that a client loads.
 
@@ -24,8 +24,10 @@ def main(
     compiler: what compiled the kernels as JSON, for the provenance
     workflow: folder of the Snakefile, to name its commit
     files: what stages read and none made, for the provenance
+    history: file that each publication is appended to
     """
     from tileseer.model import index as published
+    from tileseer.publish import history as publications
     from tileseer.publish import model_folder, provenance
 
     told = None
@@ -34,4 +36,6 @@ def main(
         told = provenance.collect(arch, settings, compiled_by, operations, made_from, folder, files)
     index = model_folder.publish(training, validation, serving, models, told)
     published.verify(models)
-    return f"{index.arch}: published {', '.join(index.operations)}; device kind: {index.device_kind}"
+    if history and told:
+        publications.append(history, index, validation, told)
+    return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"

@@ -26,4 +26,4 @@ def main(
     parquet.write(table, dataset)
     counts = table["status"].combine_chunks().value_counts().to_pylist()
     found = ", ".join(f"{count['counts']:,} {count['values']}" for count in counts)
-    return f"{recording} {operation} (recorded): {found}"
+    return f"{recording} has {found} pairs (recorded)"

@@ -24,4 +24,4 @@ def main(
 
     shown = results.load(validation, training, dataset, recording)
     write_text(page, pages.render(shown, template))
-    return f"{shown.arch} ({shown.device_kind}): {page} shows {len(shown.operations)} operations"
+    return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"

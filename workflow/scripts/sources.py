@@ -23,4 +23,4 @@ def main(
     bundle.unpack(bundles, folder)
     for name, text in collections.items():
         write_text(folder / name, text)
-    return f"{arch}: {len(kernels)} kernels and {len(collections)} collection files in {folder}"
+    return f"{folder} has {len(kernels)} kernels and {len(collections)} collection files"

@@ -62,7 +62,7 @@ def choose(
     found = table(rounds, pairs)
     parquet.write(found, chosen)
     return (
-        f"{session.arch} {session.operation}: {measured_now:,} pairs measured ({device.kind}), {found.num_rows:,} "
+        f"{measured_now:,} pairs measured ({device.kind}), {found.num_rows:,} "
         f"chosen of {pairs.num_rows:,} training pairs ({100 * found.num_rows / pairs.num_rows:.1f} %) in "
         f"{len(rounds)} rounds"
     )

@@ -1,7 +1,6 @@
 """Measure the pairs that a journal does not hold yet."""
 
 import hashlib
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,14 +172,13 @@ def measure(
     rounds = None
     if budget_s is not None and not in_order:
         rounds = Rounds(batch.problems, batch.variant, problem, candidate, batch.seed)
-    with Progress(batch.arch, len(problem), "pairs", budget_s) as progress:
+    with Progress("measure", len(problem), "pairs", budget_s) as progress:
         for p, c in rounds or ((problem, candidate),):
             done = 0
             while done < len(p):
                 # No more than the budget still pays for: a batch is not left half measured.
                 part = slice(done, done + progress.affordable(step))
                 done = part.stop
-                begin = time.monotonic()
                 times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
                 book.append(rows(batch, p[part], c[part], times, flops))
                 if rounds is not None:
@@ -188,7 +186,7 @@ def measure(
                 best = max(best, np.nanmax(flops[p[part]] / times.latency_ms, initial=0.0) * 1e-9)
                 failed = int(np.count_nonzero(times.status))
                 shown = f"{best:,.1f} TFLOPS" if best else ""
-                progress.add(len(p[part]), time.monotonic() - begin, failed, shown, times.seconds)
+                progress.add(len(p[part]), failed, shown, times.seconds)
                 if progress.is_spent:
                     return progress.done
     return progress.done

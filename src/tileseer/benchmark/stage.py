@@ -80,7 +80,7 @@ def measure(
     )
     made.write(receipt_path)
     told = (
-        f"{made.arch} {made.operation} chunk {chunk}: {found.done:,} pairs measured ({device.kind}), "
+        f"{found.done:,} pairs measured ({device.kind}), "
         f"{wanted.num_rows - found.done - found.left:,} kept, {found.left:,} beyond the budget, "
         f"{made.pairs - made.by_status.get('ok', 0):,} failed, {made.repeats:,} times measured again, "
         f"{found.malformed:,} malformed lines, {seconds:.1f} s, {waited:.1f} s waited for the lock"

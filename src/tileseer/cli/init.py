@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{taken}: is there already; name a new folder")
     for name, text in files.items():
         write_text(args.folder / name, text)
-    steps = [f"cd {args.folder}", "snakemake --cores 2 results/models/gfx950"]
+    steps = [f"cd {args.folder}", "tileseer run"]
     content = {"folder": args.folder, "files": sorted(files), "next": steps}
     said = [f"{args.folder}: {', '.join(sorted(files))}", f"Next: {' && '.join(steps)}"]
     return options.answer(args, content, said)

@@ -4,8 +4,9 @@ import argparse
 import importlib
 import importlib.metadata
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from types import ModuleType
+from typing import cast
 
 from tileseer.cli import options
 from tileseer.core.errors import reports_user_errors
@@ -19,10 +20,12 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
+    "history": "list what was published, and how good it was",
     "import": "make a recording of what others measured, from a database of MIOpen",
     "init": "make a folder from which the workflow of this package runs",
     "new-arch": "add a GPU target to the table of arch facts, copied from a known one",
     "provenance": "show the origin of a published model: commit, settings, packages, compiler, device, inputs",
+    "run": "run the workflow and show what it does",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
@@ -32,7 +35,8 @@ COMMANDS = {
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
 
-A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that the help text ends with."""
+A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that the help text ends with. One with
+``TAKES_MORE`` gets the words that its parser does not know as a second argument."""
 
 
 @reports_user_errors
@@ -41,9 +45,17 @@ def main(argv: list[str] | None = None) -> int | None:
     arguments = sys.argv[1:] if argv is None else argv
     # Only the wanted module is imported: LightGBM and pandas take a second that --help does not need.
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    args = parser([name for name in COMMANDS if name == wanted]).parse_args(arguments)
-    run: Callable[[argparse.Namespace], int | None] = module(args.command).run
-    return run(args)
+    known = parser([name for name in COMMANDS if name == wanted])
+    if not arguments:
+        known.print_help()
+        return 0
+    args, more = known.parse_known_args(arguments)
+    found = module(args.command)
+    if not getattr(found, "TAKES_MORE", False):
+        if more:
+            options.refuse_unknown(known, args, more)
+        return cast("int | None", found.run(args))
+    return cast("int | None", found.run(args, more))
 
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
@@ -53,8 +65,9 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
     subparsers = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         subparser = subparsers.add_parser(
-            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+            name, help=summary, description=summary, formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )  # fmt: skip
         if name in complete:
             found = module(name)
             found.configure(subparser)

@@ -1,6 +1,7 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
 import argparse
+import difflib
 import json
 import math
 import textwrap
@@ -19,11 +20,33 @@ _WIDTH = 100
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in the arguments in one line, like every other mistake."""
+    """Reports a mistake in the arguments in one line, like every other mistake, with the word that was meant."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = list(map(str, action.choices))
+            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant(str(value), known)}")
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """What to add to a message about a word that is not known: the nearest one, or all."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else f" (choose from {', '.join(known)})"
+
+
+def refuse_unknown(parser: argparse.ArgumentParser, args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
+    """End with the first word that the called subcommand does not know."""
+    path = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
+    for name in path:
+        modes = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+        parser = modes.choices[name]
+    word = words[0].partition("=")[0]
+    near = difflib.get_close_matches(word, [*parser._option_string_actions], 1)
+    parser.error(f"unknown argument {words[0]}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -3,7 +3,6 @@
 import argparse
 import hashlib
 import importlib.util
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,12 +99,9 @@ def _emulated(args: argparse.Namespace) -> int:
     )  # fmt: skip
     found = []
     with Progress("emulate", len(kernels), "kernels") as progress:
-        begin = time.monotonic()
         for verdict in emulation.verdicts(workshop, kernels, args.jobs):
             found.append(verdict)
-            now = time.monotonic()
-            progress.add(1, now - begin, int(verdict.status != "ok"))
-            begin = now
+            progress.add(failed=int(verdict.status != "ok"))
     failed = sum(verdict.status not in ("ok", "unsupported") for verdict in found)
     lines = [
         f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions"

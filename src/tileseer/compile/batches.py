@@ -7,7 +7,6 @@ templates that they instantiate. A batch that fails is divided until every kerne
 
 import hashlib
 import re
-import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
@@ -68,13 +67,12 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
             for wait in (False, True):
                 pending = [unit for key, unit in missing.items() if key not in results]
                 for batch in self.batches(pending):
-                    begin = time.monotonic()
                     of_batch = {key_of[unit.kernel.name]: unit for unit in batch}
                     with self.cache.claimed(list(of_batch), wait) as ours:
                         made = self._make({key: unit for key, unit in of_batch.items() if key in ours})
                     results |= made
                     failed = sum(result.status != "ok" for result in made.values())
-                    progress.add(len(made), time.monotonic() - begin, failed)
+                    progress.add(len(made), failed)
         return [self._in_this_hardware(results[key]) for key in keys]
 
     def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:

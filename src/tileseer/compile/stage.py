@@ -41,10 +41,11 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
     return build.build(units, rows["split_k"].to_pylist(), toolchain)
 
 
-def told(name: str, table: pa.Table, costs: pa.Table) -> str:
+def told(table: pa.Table, costs: pa.Table) -> str:
     """How many kernels of a build table have each status; unfinished if another run may end otherwise."""
     counts = Counter(table["build_status"].to_pylist())
-    line = f"{name}: " + (", ".join(f"{counts[status]} {status}" for status in sorted(counts)) or "no kernels")
+    line = f"{table.num_rows} kernels: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
+    line = line if counts else "no kernels"
     return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
 
 

@@ -36,4 +36,4 @@ def enumerate_kernels(
     parquet.write(rows, kernels)
     write_text(rejected, rejected_text(found.rejected))
     write_text(plan, chunks.text(kernel_table.planned(rows)), sealed=True)
-    return f"{arch} {operation}: {len(found.kernels)} kernels, {len(found.rejected)} combinations refused"
+    return f"{len(found.kernels)} kernels, {len(found.rejected)} combinations refused"

@@ -1,25 +1,30 @@
 """Progress of long work: how much is done, how fast, how long the rest takes, the best so far, failures.
 
-On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then.
+On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then. A run of the workflow gets it
+as events. Work inside of work that is already counted is not counted on its own.
 """
 
 import sys
 import time
 from datetime import timedelta
-from typing import Self, TextIO
+from typing import ClassVar, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from tileseer.core import events
+
 FIRST = 8
 """Things that are done under a budget before the time of one is known."""
-LINE_EVERY_S = 5.0
-"""Seconds between two plain lines; work that is done sooner prints none."""
+LINE_EVERY_S, EVENT_EVERY_S = 5.0, 0.5
+"""Seconds between two plain lines, and between two events; work that is done sooner prints none."""
 
 
 class Progress:
     """A count of what is done of ``total`` things; a context."""
+
+    _outermost: ClassVar["Progress | None"] = None
 
     def __init__(
         self, title: str, total: int, unit: str, budget_s: float | None = None, stream: TextIO | None = None
@@ -28,40 +33,48 @@ class Progress:
         self.failed = 0
         self._title, self._total, self._unit, self._budget_s = title, total, unit, budget_s
         self._best = ""
-        self._waited_s = 0.0
         self._spent_s = 0.0
         self._stream = sys.stderr if stream is None else stream
-        self._last = time.monotonic()
+        self._begin = self._last = self._line = self._event = time.monotonic()
         self._bar: Bar | None = None
-        if self._stream.isatty():
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
-            self._bar = Bar(*columns, console=Console(file=self._stream))
-            self._task = self._bar.add_task(title, total=total, told="")
 
     def __enter__(self) -> Self:
-        if self._bar is not None:
-            self._bar.start()
+        if Progress._outermost is None:
+            Progress._outermost = self
+            self._tell()
+            if self._stream.isatty():
+                columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+                self._bar = Bar(*columns, console=Console(file=self._stream))
+                self._task = self._bar.add_task(self._title, total=self._total, told="")
+                self._bar.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        if Progress._outermost is self:
+            Progress._outermost = None
         if self._bar is not None:
             self._bar.stop()
 
-    def add(self, count: int, seconds: float, failed: int = 0, best: str = "", charged_s: float | None = None) -> None:
-        """Count ``count`` more after ``seconds``; ``best`` is the best so far, with its unit.
+    def add(self, count: int = 1, failed: int = 0, best: str = "", charged_s: float | None = None) -> None:
+        """Count ``count`` more; ``best`` is the best so far, with its unit.
 
-        ``charged_s``: their part of the budget, if it is not the time that a person waits.
+        ``charged_s``: their part of the budget, if it is not the time since the last ones.
         """
+        now = time.monotonic()
+        self._spent_s += now - self._last if charged_s is None else charged_s
+        self._last = now
         self.done += count
         self.failed += failed
-        self._waited_s += seconds
-        self._spent_s += seconds if charged_s is None else charged_s
         self._best = best or self._best
-        now = time.monotonic()
+        if Progress._outermost is not self:
+            return
+        if now - self._event >= EVENT_EVERY_S or self.done >= self._total:
+            self._event = now
+            self._tell()
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, told=self.text())
-        elif now - self._last >= LINE_EVERY_S:
-            self._last = now
+        elif now - self._line >= LINE_EVERY_S:
+            self._line = now
             print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
 
     def affordable(self, most: int) -> int:
@@ -80,15 +93,31 @@ class Progress:
     def text(self) -> str:
         """Everything in one line."""
         words = [f"{self.done:,} of {self._total:,} {self._unit}"]
-        if self.done and self._waited_s > 0:
-            rate = self.done / self._waited_s
-            words.append(f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each")
-            words.append(f"{_duration((self._total - self.done) / rate)} left")
+        if rate := self._rate():
+            words += [rate_text(rate), f"{duration((self._total - self.done) / rate)} left"]
         if self._budget_s is not None:
-            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
+            words.append(f"{duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
         words.append(f"{self.failed:,} failed")
         return ", ".join([*words, *([f"best {self._best}"] if self._best else [])])
 
+    def _rate(self) -> float:
+        """Things a second; 0 while it is unknown."""
+        waited = self._last - self._begin
+        return self.done / waited if waited > 0 else 0.0
 
-def _duration(seconds: float) -> str:
+    def _tell(self) -> None:
+        rate = self._rate()
+        left = (self._total - self.done) / rate if rate else None
+        events.tell(
+            "progress", now=self._title, done=self.done, total=self._total, unit=self._unit, rate=rate, left_s=left
+        )
+
+
+def rate_text(rate: float) -> str:
+    """Things a second, or how long one takes."""
+    return f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, or from 100 of them hours, minutes and seconds."""
     return f"{seconds:.0f} s" if seconds < 100 else str(timedelta(seconds=round(seconds)))

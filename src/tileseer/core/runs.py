@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from tileseer.core import events
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
-from tileseer.core.stage import MACHINE, TALLY
+from tileseer.core.stage import MACHINE
 
-RUNS, JOBS, TALLY_FILE = "tileseer.runs", "tileseer.jobs", "tileseer.tally"
-"""Files in Snakemake's folder: two locks, the jobs' one taken by the shell of a job, and a count of what jobs did."""
+RUNS, JOBS = "tileseer.runs", "tileseer.jobs"
+"""Files in Snakemake's folder: two locks, the jobs' one taken by the shell of a job."""
 SLURM_LOGS = "logs/slurm"
 """As in profiles/slurm/config.yaml."""
 POLL_S, SLURM_POLL_S = 0.2, 2.0
@@ -37,32 +38,32 @@ class Run(NamedTuple):
     """One call of Snakemake in a folder, or one that a job of it makes on a cluster."""
 
     is_main: bool
-    tally: Path
+    events: Path
     lock: BinaryIO | None
     """Held as long as the run lasts."""
 
     def summary(self) -> str:
         """How many stages computed and how many were restored."""
-        done = Counter(self.tally.read_text().split() if self.tally.exists() else [])
+        done = Counter(event["state"] for _, event in events.read(self.events))
         return f"stages: {done['computed']:,} computed, {done['restored']:,} restored unchanged"
 
 
-def enter(state: Path, machine: Mapping[str, Any]) -> Run:
+def enter(state: Path, machine: Mapping[str, Any], arch: str) -> Run:
     """Begin a run; its jobs get the package and the settings of this machine by their environment."""
-    tally = state.resolve() / TALLY_FILE
+    told = state.resolve() / events.FILE
     os.environ[MACHINE] = json.dumps(machine, sort_keys=True)
     # Threads that wait must leave the cores to others: spinning, they cost more than they bring.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     source = str(PACKAGE.parent)
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", source)]
     os.environ["PYTHONPATH"] = os.pathsep.join([source, *given])
-    if os.environ.get(TALLY) == str(tally):
-        return Run(False, tally, None)
+    if os.environ.get(events.EVENTS) == str(told):
+        return Run(False, told, None)
     lock = begin(state)
-    os.environ[TALLY] = str(tally)
-    tally.unlink(missing_ok=True)
+    os.environ[events.EVENTS] = str(told)
+    events.tell("run", pid=os.getpid(), arch=arch)
     bring_to_present(Path("results"))
-    return Run(True, tally, lock)
+    return Run(True, told, lock)
 
 
 def begin(state: Path) -> BinaryIO:
@@ -70,12 +71,14 @@ def begin(state: Path) -> BinaryIO:
 
     If the last run was killed, wait until its jobs have ended, since they still write their outputs, and remove the
     locks that it left. Each of both is said on stderr. On a cluster they are also those that wait in the queue.
+    What the jobs of an earlier run told is forgotten.
     """
     state.mkdir(parents=True, exist_ok=True)
     if not os.access(state, os.W_OK):
         raise UserError(_READ_ONLY.format(path=state, folder=state))
     runs = (state / RUNS).open("a+b")
     if _alone(runs):
+        (state / events.FILE).unlink(missing_ok=True)
         left = sorted((state / "locks").glob("*.lock"))
         if left:
             _wait_for_jobs(state / JOBS)

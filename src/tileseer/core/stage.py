@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tileseer.core import events
 from tileseer.core.cache import Cache, key, open_cache
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.core.stage_store import StageStore, Unfinished, digest
@@ -43,8 +44,6 @@ MACHINE = "TILESEER_MACHINE"
 """Sections of the configuration that change no result, as JSON: where the cache, the locks and the compilers are."""
 EXPECTED = "TILESEER_STAGE"
 """Digest of the stage's file when Snakemake planned the job."""
-TALLY = "TILESEER_TALLY"
-"""File that counts what the jobs of a run did."""
 
 HELPS = {
     "settings": "sections of config.yaml as JSON, or a file of them",
@@ -77,8 +76,11 @@ def stage(**parts: Part) -> Callable[[Callable[..., str]], Callable[..., int]]:
         @reports_user_errors
         def main(argv: Sequence[str] | None = None) -> None:
             values = vars(_parser(function).parse_args(argv))
-            told = _made(name, function, values, parts)
-            print(told, flush=True)
+            named, does = _named(values), (function.__doc__ or "").partition("\n")[0]
+            events.tell("begin", stage=name, of=" ".join(named), does=does)
+            state, told = _made(name, function, values, parts)
+            print(f"{' '.join([name, *named])}: {told}", flush=True)
+            events.tell(state, told=told)
 
         if function.__module__ == "__main__":
             raise SystemExit(main())
@@ -87,8 +89,10 @@ def stage(**parts: Part) -> Callable[[Callable[..., str]], Callable[..., int]]:
     return decorated
 
 
-def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts: Mapping[str, Part]) -> str:
-    """Restore or compute the outputs; return what to say of it."""
+def _made(
+    name: str, function: Callable[..., str], values: dict[str, Any], parts: Mapping[str, Part]
+) -> tuple[str, str]:  # fmt: skip
+    """Restore or compute the outputs; return which of both and what to say of it."""
     kinds = _kinds(function)
     text = ""
     if "settings" in values:
@@ -99,13 +103,11 @@ def _made(name: str, function: Callable[..., str], values: dict[str, Any], parts
     states = [path for option, kind in kinds.items() if "State" in kind for path in _listed(values[option])]
     made_from = key(name, text, *_made_from(kinds, values, parts)) if store else ""
     if store and store.restore(made_from, outputs, states):
-        _count("restored")
-        return f"{' '.join([name, *_named(values)])}: unchanged, restored"
+        return "restored", "unchanged, restored"
     told = function(**values)
     if store and not isinstance(told, Unfinished):
         store.keep(made_from, outputs, states)
-    _count("computed")
-    return told
+    return "computed", told
 
 
 def shared_cache() -> Cache | None:
@@ -178,12 +180,6 @@ def _named(values: Mapping[str, Any]) -> list[str]:
     """Arch, operation and chunk of a job, those that it has."""
     chunk = [] if values.get("chunk") is None else [f"chunk {values['chunk']}"]
     return [*(values[name] for name in ("arch", "operation") if values.get(name)), *chunk]
-
-
-def _count(what: str) -> None:
-    if tally := os.environ.get(TALLY):
-        with open(tally, "a") as stream:
-            stream.write(f"{what}\n")
 
 
 def commit_of_code(values: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
 from tileseer.dataset import efficiency
 from tileseer.model import regression, rows
 from tileseer.model.model import units
@@ -58,18 +59,20 @@ def folds_of(problem: np.ndarray, group_of_problem: np.ndarray, folds: int, seed
 
 
 def out_of_fold(
-    data: Table, folds: FoldOfRow, keys: np.ndarray, settings: TrainingParameters, threads: int
-) -> np.ndarray:
+    data: Table, folds: FoldOfRow, keys: np.ndarray, settings: TrainingParameters, threads: int,
+    progress: Progress | None = None,
+) -> np.ndarray:  # fmt: skip
     """The score of every row by a small model that has not seen the row's group, float64 [n].
 
     Small: ``cv_estimators`` trees of ``cv_rows_per_problem`` rows of each problem. ``keys``: key of each problem.
+    ``progress`` counts the trees.
     """
     few = settings.cv_rows_per_problem
     learn = rows.fewer(data.rows, keys, few, few // 2, settings.seed).learn
     score = np.empty(len(data.rows.problem))
     for fold in range(len(folds.groups)):
         learnt = np.flatnonzero(learn & (folds.of_row != fold))
-        booster = regression.fit(data, learnt, settings, settings.cv_estimators, threads)
+        booster = regression.fit(data, learnt, settings, settings.cv_estimators, threads, progress)
         held_out = np.flatnonzero(folds.of_row == fold)
         score[held_out] = regression.predict(booster, data, held_out, threads)
     return score

@@ -12,6 +12,7 @@ from typing import Any
 import lightgbm
 import numpy as np
 
+from tileseer.core.progress import Progress
 from tileseer.model.rows import Rows
 from tileseer.settings.model import TrainingParameters
 
@@ -72,8 +73,11 @@ def table(
     return Table(rows, matrix, binned, position, prior, start)
 
 
-def fit(data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int) -> lightgbm.Booster:
-    """A model fitted to the rows ``learnt`` (sorted positions, all of them learning)."""
+def fit(
+    data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: int, threads: int,
+    progress: Progress | None = None,
+) -> lightgbm.Booster:  # fmt: skip
+    """A model fitted to the rows ``learnt`` (sorted positions, all of them learning); ``progress`` counts its trees."""
     used = parameters(settings, threads)
     part = data.binned.subset(data.position[learnt].tolist(), params=used)
     problem, efficiency = data.rows.problem[learnt], data.rows.efficiency[learnt]
@@ -84,7 +88,8 @@ def fit(data: Table, learnt: np.ndarray, settings: TrainingParameters, trees: in
         known = np.asarray(data.prior.predict(data.matrix[learnt], num_threads=threads))
         label = known + centred(problem, label - known, weights)
     part.construct().set_label(label).set_weight(weights)
-    return lightgbm.train(used, part, num_boost_round=trees, init_model=data.prior)
+    counted = None if progress is None else [lambda _: progress.add()]
+    return lightgbm.train(used, part, num_boost_round=trees, init_model=data.prior, callbacks=counted)
 
 
 def weight(efficiency: np.ndarray) -> np.ndarray:

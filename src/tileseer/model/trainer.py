@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core import documents
+from tileseer.core.progress import Progress
 from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.measurements import Measurements
 from tileseer.families.coefficients import Coefficients
@@ -67,8 +68,12 @@ def train(
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
     own = own_choice.of(measurements)
     # A margin holds for models of the size that is published.
-    score = cross_validation.out_of_fold(data, folds, keys, settings if own is None else settings.whole, threads)
-    booster = regression.fit(data, np.flatnonzero(data.rows.learn), settings, settings.n_estimators, threads)
+    crossed = settings if own is None else settings.whole
+    count = len(folds.groups) * crossed.cv_estimators + settings.n_estimators
+    with Progress("cross-validate and train", count, "trees") as progress:
+        score = cross_validation.out_of_fold(data, folds, keys, crossed, threads, progress)
+        learn = np.flatnonzero(data.rows.learn)
+        booster = regression.fit(data, learn, settings, settings.n_estimators, threads, progress)
     out_of_fold = cross_validation.picked(data.rows, score, keys)
     names = features.feature_set(settings.features).names
     counts = zip(names, booster.feature_importance("split").tolist(), strict=True)

@@ -85,14 +85,13 @@ def serve(
         else "no problems were set aside to judge the served model"
         if cost is None
         else (
-            f"{cost.n_problems} unseen problems, served efficiency mean {cost.efficiency.served_model.mean} %, p10 "
-            f"{cost.efficiency.served_model.p10} %, min {cost.efficiency.served_model.min} %, "
-            f"{cost.loss_of_mean.served_model} points of the mean below the full model"
+            f"{cost.n_problems} unseen problems, served efficiency mean {cost.efficiency.served_model.mean:.2f} %, p10 "
+            f"{cost.efficiency.served_model.p10:.2f} %, {cost.loss_of_mean.served_model:.2f} points of the mean below "
+            "the full model"
         )
     )
     return served, (
-        f"{measurements.arch} {measurements.operation} ({measurements.device_kind}): {loses}; "
-        f"{kernels.pruned_size} of {kernels.pool_size} kernels are enough for 1 %"
+        f"{loses} ({measurements.device_kind}); {kernels.pruned_size} of {kernels.pool_size} kernels are enough for 1 %"
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
 from tileseer.dataset import bootstrap
 from tileseer.dataset.measurements import Measurements
 from tileseer.gpu.hardware import Hardware
@@ -50,13 +51,17 @@ def by_layer(
     layers, keys = problems["layer_family"].to_numpy(), problems["problem_key"].to_numpy()
     fold = np.full(len(problems), ranking.NEVER)
     scores = []
-    for repeat in range(min(REPEATS, math.ceil(ENOUGH / max(len(np.unique(used.problem)), 1)))):
-        folds = cross_validation.folds_of(used.problem, layers, FOLDS, settings.seed + repeat)
-        if not repeat:
-            fold[used.problem] = folds.of_row
-        found = np.full((len(problems), count), -np.inf)
-        found[used.problem, used.candidate] = cross_validation.out_of_fold(data, folds, keys, settings.whole, threads)
-        scores.append(found)
+    deals = min(REPEATS, math.ceil(ENOUGH / max(len(np.unique(used.problem)), 1)))
+    whole = settings.whole
+    with Progress("leave layers out", deals * FOLDS * whole.cv_estimators, "trees") as progress:
+        for repeat in range(deals):
+            folds = cross_validation.folds_of(used.problem, layers, FOLDS, settings.seed + repeat)
+            if not repeat:
+                fold[used.problem] = folds.of_row
+            found = np.full((len(problems), count), -np.inf)
+            score = cross_validation.out_of_fold(data, folds, keys, whole, threads, progress)
+            found[used.problem, used.candidate] = score
+            scores.append(found)
     offered = np.isfinite(scores[0])
     picked = [ranking.score(measurements, found, offered, fold).picked for found in scores]
     repeats = [Summary.of(values) for values in picked]
@@ -103,13 +108,14 @@ def by_network(
     # A network on whose layers nothing ran has no fold.
     fold_of_problem = np.array([fold.get(name, -1) if out else -1 for name, out in zip(family, held_out, strict=True)])
     achieved = np.zeros(len(problems))
-    for number in range(folds):
-        test = fold_of_problem == number
-        used = ~test & ~np.isin(layers, layers[test])
-        learnt = np.flatnonzero(data.rows.learn & used[data.rows.problem])
-        booster = regression.fit(data, learnt, few, few.cv_estimators, threads)
-        at = np.flatnonzero(test[data.rows.problem])
-        picked = at[cross_validation.picks(data.rows.problem[at], regression.predict(booster, data, at, threads))]
-        achieved[data.rows.problem[picked]] = data.rows.efficiency[picked]
+    with Progress("leave networks out", folds * few.cv_estimators, "trees") as progress:
+        for number in range(folds):
+            test = fold_of_problem == number
+            used = ~test & ~np.isin(layers, layers[test])
+            learnt = np.flatnonzero(data.rows.learn & used[data.rows.problem])
+            booster = regression.fit(data, learnt, few, few.cv_estimators, threads, progress)
+            at = np.flatnonzero(test[data.rows.problem])
+            picked = at[cross_validation.picks(data.rows.problem[at], regression.predict(booster, data, at, threads))]
+            achieved[data.rows.problem[picked]] = data.rows.efficiency[picked]
     values = achieved[np.unique(data.rows.problem[tested])]
     return LeftOut(folds=folds, network_families=len(names), n_problems=len(values), **ranking.learnt(values))

@@ -73,9 +73,8 @@ def summary(report: Validation) -> str:
     """One line about a validation report."""
     found, floor = report.efficiency, "perfect_model" if report.noise_floor.perfect_model else "perfect_selector"
     return (
-        f"{report.arch} {report.operation} ({report.device_kind}): {report.n_problems} unseen problems, "
-        f"efficiency mean {found.mean} %, median {found.median} %, p10 {found.p10} %, "
-        f"min {found.min} %, top-1 {report.top1} %; {floor} would have mean "
-        f"{report.noise_floor.best.efficiency.mean} %"
-        + ("" if report.of_perfect_model is None else f", of which that is {report.of_perfect_model} %")
+        f"{report.n_problems} unseen problems ({report.device_kind}), efficiency mean {found.mean:.2f} %, median "
+        f"{found.median:.2f} %, p10 {found.p10:.2f} %; {floor} would have mean "
+        f"{report.noise_floor.best.efficiency.mean:.2f} %"
+        + ("" if report.of_perfect_model is None else f", of which that is {report.of_perfect_model:.2f} %")
     )

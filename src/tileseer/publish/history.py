@@ -1,0 +1,102 @@
+"""What was published when, and how good it was: ``results/history.jsonl``, one JSON object a line.
+
+The file has times, so nothing is made from it and no hash covers it.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tileseer.core import documents
+from tileseer.core.documents import Document
+from tileseer.core.errors import UserError
+from tileseer.core.tables import checked
+from tileseer.model.index import Index
+from tileseer.publish.provenance import Provenance
+from tileseer.validation.schema import Validation
+
+NEAR = 2.0
+"""Points below a perfect model within which a model is as good as its data allow."""
+
+
+class Figures(Document):
+    """How good the model of one operation is, efficiencies in percent."""
+
+    n_problems: int
+    mean: float
+    median: float
+    p10: float
+    without_model: float
+    """Mean of the best choice that needs no model, such as one fixed kernel."""
+    best_possible: float
+    """Mean of a perfect model, or where that is unknown of a perfect selector."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model is worth having, in words."""
+        if self.mean <= self.without_model:
+            return "no better than a choice without a model"
+        if self.mean >= self.best_possible - NEAR:
+            return "as good as its data allow"
+        return f"{self.best_possible - self.mean:.1f} points below what is possible"
+
+
+class Published(Document):
+    """One publication."""
+
+    time: str
+    """UTC, to the second."""
+    arch: str
+    device_kind: str
+    commit: str | None
+    changed_files: int
+    """Files that differ from the commit."""
+    config_sha256: str
+    data_sha256: dict[str, str]
+    """Of each operation's dataset."""
+    operations: dict[str, Figures]
+
+
+def figures(path: Path) -> tuple[str, Figures]:
+    """The operation of a validation report and its figures."""
+    report = documents.read(path, Validation)
+    found = report.efficiency
+    return report.operation, Figures(
+        n_problems=report.n_problems, mean=found.mean, median=found.median, p10=found.p10,
+        without_model=max(baseline.efficiency.mean for baseline in report.baselines.values()),
+        best_possible=report.noise_floor.best.efficiency.mean,
+    )  # fmt: skip
+
+
+def append(path: Path, index: Index, reports: Sequence[Path], told: Provenance) -> None:
+    """Append a publication, unless the last one of the arch was the same."""
+    config = json.dumps(told.config, sort_keys=True).encode()
+    entry = Published(
+        time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        arch=index.arch,
+        device_kind=index.device_kind,
+        commit=told.source.commit,
+        changed_files=len(told.source.uncommitted or ()),
+        config_sha256=hashlib.sha256(config).hexdigest(),
+        data_sha256={name: next(iter(made.inputs.values())) for name, made in told.operations.items()},
+        operations=dict(sorted(figures(report) for report in reports)),
+    )
+    last = [one for one in read(path) if one.arch == entry.arch][-1:]
+    if [one.model_copy(update={"time": entry.time}) for one in last] != [entry]:
+        with path.open("a") as stream:
+            stream.write(entry.model_dump_json() + "\n")
+
+
+def read(path: Path) -> list[Published]:
+    """All publications, the oldest first; none where there is no file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            content = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: this is no JSON ({error}); remove the line") from error
+        found.append(checked(content, Published, f"{path}, line {number}"))
+    return found
