@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Take the picture of a report that the documentation shows: choosers, distributions, pipelines."""
+"""Take the picture of a report that the documentation shows: the model beside choosing without one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from playwright.sync_api import sync_playwright
 from tileseer.core.errors import UserError, reports_user_errors
 
 PICTURE = Path(__file__).parents[1] / "docs/report.png"
-FIRST, LAST = "choosers", "pipelines"
-"""Sections between which the picture is taken."""
+CHARTS = "#baselines figure"
 WIDTH = 1180
 
 
@@ -22,7 +21,7 @@ WIDTH = 1180
 def main() -> None:
     """Open the page in Chromium and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report", type=Path, help="for example results/reports/gfx950.html")
+    parser.add_argument("report", type=Path, help="for example results/reports/sm_90.html")
     parser.add_argument("--output", type=Path, default=PICTURE, help="PNG to write (default: docs/report.png)")
     args = parser.parse_args()
     chromium = os.environ.get("CHROMIUM") or shutil.which("chromium")
@@ -36,10 +35,12 @@ def main() -> None:
         )
         page = context.new_page()
         page.goto(args.report.resolve().as_uri())
-        top, bottom = (page.locator(f"#{name}").bounding_box() for name in (FIRST, LAST))
-        if top is None or bottom is None:
-            raise UserError(f"{args.report}: has no section {FIRST} or {LAST}; is it a report with its datasets?")
-        clip = {"x": 0, "y": top["y"], "width": WIDTH, "height": bottom["y"] + bottom["height"] - top["y"] + 16}
+        section = page.locator(CHARTS)
+        if not section.count():
+            raise UserError(f"{args.report}: has no {CHARTS}; is it a report?")
+        box = section.bounding_box()
+        assert box is not None
+        clip = {"x": 0, "y": box["y"], "width": WIDTH, "height": box["height"] + 8}
         page.screenshot(path=args.output, full_page=True, clip=clip)
         browser.close()
     print(f"{args.output}: {args.output.stat().st_size:,} bytes")

@@ -17,6 +17,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 import test_report as samples
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect, sync_playwright
 
 from tileseer.report import page, results
@@ -24,9 +25,11 @@ from tileseer.report import page, results
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
 TIMEOUT_MS = 120_000
-DESK, PHONE = {"width": 1200, "height": 900}, {"width": 390, "height": 844}
-LEAST_CONTRAST = 4.5
-"""WCAG 2 AA for text of usual size."""
+DESK = {"width": 1200, "height": 900}
+FITS = 1280
+"""Pixels from which no table is wider than the page."""
+LEAST_PANEL, MOST_PANEL = 320, 640
+"""Pixels of a chart: of less nobody can read its texts, of more they are posters."""
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None and "CI" not in os.environ,
@@ -89,11 +92,10 @@ def open_report(browser, report):
         one.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_chart_is_drawn_and_nothing_complains(open_report, scheme):
-    opened = open_report(color_scheme=scheme)
+def test_every_chart_is_drawn_and_nothing_complains(open_report):
+    opened = open_report()
     count = opened.draw_all()
-    assert count == opened.page.locator("script.spec").count() > 20
+    assert count == opened.page.locator("script.spec").count() > 15
     marks = ", ".join(f".mark-{kind}" for kind in ("symbol path", "rect path", "line path", "rule line", "text text"))
     empty = f"[...document.querySelectorAll('.panel svg')].filter(s => !s.querySelector({json.dumps(marks)})).length"
     assert opened.page.evaluate(empty) == 0
@@ -110,13 +112,13 @@ def test_a_chart_says_the_numbers_of_what_one_points_at(open_report):
     cell.hover(force=True)
     tooltip = opened.page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
-    assert "wins most" in tooltip.inner_text() and "tile most often" in tooltip.inner_text()
+    assert "wins most" in tooltip.inner_text() and "kernel that wins most" in tooltip.inner_text()
 
 
 def test_the_wheel_zooms_with_shift_only(open_report):
     opened = open_report()
     opened.draw_all()
-    panel = opened.page.locator("#roofline .panel").first
+    panel = opened.page.locator("#shapes .panel").first
     panel.scroll_into_view_if_needed()
     before = panel.text_content()
     box = panel.bounding_box()
@@ -131,7 +133,7 @@ def test_the_wheel_zooms_with_shift_only(open_report):
 
 def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     opened = open_report(accept_downloads=True)
-    section = opened.page.locator("#best")
+    section = opened.page.locator("#shapes")
     rows = section.locator("tbody tr:visible")
     every = rows.count()
     assert every > 0
@@ -147,8 +149,9 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     head = section.get_by_role("button", name="TFLOPS")
     head.focus()
     opened.page.keyboard.press("Enter")
-    assert section.locator("th[aria-sort=ascending]").inner_text().startswith("TFLOPS")
-    cells = section.locator("tbody tr:visible td:nth-child(6)").all_inner_texts()
+    opened.page.keyboard.press("Enter")
+    expect(section.locator("th[aria-sort=ascending]")).to_have_text("TFLOPS")
+    cells = section.locator("tbody tr:visible td:nth-child(9)").all_inner_texts()
     speeds = [float(text.replace(",", "")) for text in cells]
     assert speeds == sorted(speeds)
     opened.page.keyboard.press("Enter")
@@ -172,55 +175,51 @@ def test_the_table_is_searched_filtered_sorted_and_saved(open_report, tmp_path):
     assert opened.complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_scrolls_down_only(open_report, scheme):
-    opened = open_report(viewport=PHONE, color_scheme=scheme, is_mobile=True, has_touch=True)
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light"), (1280, "dark"), (2200, "light")])
+def test_it_fits_and_everybody_can_read_it(open_report, width, scheme):
+    """Nothing is wider than the page, charts are readable, contents stay in sight, and axe finds nothing serious."""
+    opened = open_report(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    opened.page.locator("details").evaluate_all("all => all.forEach((one) => { one.open = true; })")
     opened.draw_all()
-    assert opened.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert opened.page.evaluate("document.documentElement.scrollWidth") == width
+    wider = (
+        "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel)"
+    )
+    assert width < FITS or opened.page.evaluate(wider) == []
+    panels = opened.page.locator(".panel").evaluate_all("all => all.map((one) => one.getBoundingClientRect().width)")
+    assert min(panels) >= LEAST_PANEL and max(panels) <= min(width, MOST_PANEL)
+    opened.page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    assert opened.page.get_by_role("navigation").bounding_box()["y"] == pytest.approx(0, abs=1)
+    found = Axe().run(opened.page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
     assert opened.complaints == []
+
+
+def test_head_and_first_column_of_a_table_stay_in_sight(open_report):
+    opened = open_report(viewport={"width": 600, "height": 900})
+    box = opened.page.locator("#shapes .scroll")
+    box.evaluate("box => box.scrollTo(300, 200)")
+    at = box.bounding_box()
+    row = box.locator("tbody tr").last.locator("th").bounding_box()
+    head = box.locator("thead th").nth(1).bounding_box()
+    assert row["x"] == pytest.approx(at["x"], abs=1) and head["y"] == pytest.approx(at["y"], abs=1)
+
+
+def test_names_and_replay_lines_are_copied(open_report):
+    opened = open_report(permissions=["clipboard-read", "clipboard-write"])
+    for section, beginning in (("#ship", "grouped_conv_"), ("#shapes", "tileseer bench --arch gfx950 --product ")):
+        button = opened.page.locator(f"{section} button.copy:visible").first
+        wanted = button.get_attribute("data-text")
+        button.click()
+        expect(button).to_have_text("Copied")
+        assert opened.page.evaluate("navigator.clipboard.readText()") == wanted and wanted.startswith(beginning)
 
 
 def test_without_scripts_the_drawings_and_the_whole_table_are_there(open_report):
     opened = open_report(java_script_enabled=False)
-    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() > 20
-    assert opened.page.locator("#best tbody tr").count() > 0
+    assert opened.page.locator(".panel svg").count() == opened.page.locator(".panel").count() > 15
+    assert opened.page.locator("#shapes tbody tr").count() > 0
     assert not opened.page.locator("form.controls").is_visible()
-
-
-CONTRASTS = """() => {
-  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
-    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
-    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (one) => {
-    for (let at = one; at; at = at.parentElement) {
-      const colour = rgb(getComputedStyle(at).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0) return colour;
-    }
-    return [255, 255, 255];
-  };
-  const kinds = "h1,h2,p,td,th,a,li,button,select,input,summary,strong,caption,output,label";
-  const texts = [...document.querySelectorAll(kinds)];
-  const found = texts.filter((one) => one.checkVisibility() && (one.textContent || one.value)).map((one) => {
-    const [a, b] = [light(rgb(getComputedStyle(one).color)), light(behind(one))];
-    return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), one.outerHTML.slice(0, 80)];
-  });
-  return found.sort((a, b) => a[0] - b[0])[0];
-}"""
-NAMELESS = """() => [...document.querySelectorAll("button,input,select,a,[tabindex],[role=img],[role=region]")]
-  .filter((one) => !(one.getAttribute("aria-label") || one.labels?.length || one.textContent.trim()))
-  .map((one) => one.outerHTML.slice(0, 80))"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_and_everything_one_reaches_has_a_name(open_report, scheme):
-    opened = open_report(color_scheme=scheme)
-    opened.draw_all()
-    contrast, where = opened.page.evaluate(CONTRASTS)
-    assert contrast >= LEAST_CONTRAST, where
-    assert opened.page.evaluate(NAMELESS) == []
-    levels = opened.page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => h.tagName).join()")
-    assert levels.startswith("H1,H2") and levels.count("H1") == 1
 
 
 def test_the_table_is_reached_by_keyboard(open_report):

@@ -17,11 +17,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tileseer.cli.main import main
 from tileseer.core.errors import UserError
 from tileseer.devices.base import DEVICE_KINDS
 from tileseer.model import model_files
 from tileseer.model.schema import Origin, RealityCheck, Summary
-from tileseer.report import figures, measured, page, results, tables
+from tileseer.report import decisions, figures, measured, page, results, tables
+from tileseer.report.tables import Copied, Table
+from tileseer.serving.schema import Kernels
+from tileseer.validation import verdict
 from tileseer.validation.schema import Pick
 
 ROOT = Path(__file__).parents[2]
@@ -225,6 +229,20 @@ def stages(tmp_path: Path) -> tuple[list[Path], list[Path]]:
     return write_stages(tmp_path)
 
 
+def shipped(seen: measured.Measured, result: results.OperationResult) -> Kernels:
+    """A kernel list whose set is two kernels."""
+    names = sorted(set(seen.candidates["kernel"]))
+    entries = [{"kernel": name, "registry_key": {}} for name in names]
+    about = {name: getattr(result.validation, name) for name in ("operation", "arch", "device", "device_kind")}
+    few = {"pool_size": len(names), "pruned_size": 2, "pruned": names[1::-1], "kernels": entries}
+    within = {"train": summary(99.25), "validation": summary(98.5)}
+    return Kernels(**about, **few, meaning="few", allowed_loss=0.01, oracle_within_pruned=within)
+
+
+def as_rows(table: Table) -> list[dict]:
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+
 def with_measurements(stages: results.Results) -> results.Results:
     """The results with what a small simulated dataset shows of each direction."""
     operations = []
@@ -238,11 +256,14 @@ def with_measurements(stages: results.Results) -> results.Results:
         keys = shown.shapes["problem_key"].tolist()
         picks = {
             keys[0]: Pick(candidate=shown.shapes["candidate"][0], efficiency=100.0, ties=17, tied=True),
-            keys[1]: Pick(candidate="another_kernel", efficiency=81.25, ties=3, tied=False),
+            keys[1]: Pick(candidate=shown.candidates["candidate"][1], efficiency=81.25, ties=3, tied=False),
         }
         judged = result.validation.model_copy(update={"picks": picks})
-        library = {keys[1]: 123.5}
-        operations.append(dataclasses.replace(result, validation=judged, measured=shown, library_us=library))
+        operations.append(
+            dataclasses.replace(
+                result, validation=judged, measured=shown, library_us={keys[1]: 123.5}, kernels=shipped(shown, result)
+            )
+        )
     return dataclasses.replace(stages, operations=tuple(operations))
 
 
@@ -294,14 +315,15 @@ def test_the_page_is_well_formed(html):
     assert len(set(identifiers)) == len(identifiers)
 
 
-def test_every_section_shows_its_figure_and_its_tables(html, shown):
+def test_the_page_has_eight_sections_and_begins_with_the_verdict(html, shown):
+    names = re.findall(r'<section id="(\w+)"', html)
+    assert names == [section.name for section in page.SECTIONS] and len(names) <= 8 and names[0] == "verdict"
     for section in page.SECTIONS:
         inner = html.split(f'<section id="{section.name}"')[1].split("</section>")[0]
-        assert inner.count("<svg ") == (len(shown.operations) if section.draw else 0), section.name
+        assert inner.count("<svg ") == sum(len(draw(shown)) for draw in section.draw), section.name
         assert inner.count('class="spec"') == inner.count("<svg "), section.name
-        wanted = sum(len(tabulate(shown)) for tabulate in section.tabulate)
-        assert inner.count("<table>") == wanted, section.name
-        assert section.draw or wanted
+        wanted = sum(len(tabulate(shown)) for tabulate in section.shown + section.folded)
+        assert inner.count("<caption>") == wanted > 0, section.name
 
 
 def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html):
@@ -310,7 +332,7 @@ def test_every_figure_and_table_says_what_it_shows_and_that_it_is_simulated(html
     html = SCRIPT.sub("", html)
     assert len(panels) == html.count("<svg ")
     captions = re.findall(r"<caption>(.*?)</caption>", html)
-    assert len(captions) == html.count("<table>")
+    assert len(captions) == html.count("<table ")
     assert all("(simulated)" in label for label in panels + captions)
     assert html.count("<th scope=") == html.count("<th ")
 
@@ -343,7 +365,7 @@ def test_names_cannot_become_markup(html):
     parsed = Page(html)
     assert not {tag for tag, _ in parsed.elements} & {"img", "iframe", "object", "link", "foreignobject"}
     attributes = [attributes for tag, attributes in parsed.elements if tag == "script"]
-    assert attributes.count({}) == 2
+    assert attributes.count({}) == 3
     assert all(a in ({}, {"type": "application/json", "class": "spec"}) for a in attributes)
     assert not [name for _, attributes in parsed.elements for name in attributes if name.startswith("on")]
     assert HOSTILE in parsed.texts and f"{HOSTILE}: {ATTRIBUTE}" in parsed.texts
@@ -358,16 +380,16 @@ def test_nothing_is_loaded(html):
     assert "default-src 'none'" in html
 
 
-def test_only_our_two_scripts_may_run_and_none_may_evaluate_text(html):
+def test_only_our_three_scripts_may_run_and_none_may_evaluate_text(html):
     policy = re.search(r"script-src ([^;]*);", html)[1].split()
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in SCRIPT.findall(html)]
     assert policy == [f"'sha256-{digest}'" for digest in digests]
-    assert len(policy) == 2
+    assert len(policy) == 3
 
 
 def test_what_the_browser_draws_is_what_was_drawn(html, shown):
     specs = re.findall(r'<script type="application/json" class="spec">(.*?)</script>', html)
-    panels = [panel for section in page.SECTIONS if section.draw for panel in section.draw(shown)]
+    panels = [panel for section in page.SECTIONS for draw in section.draw for panel in draw(shown)]
     assert [json.loads(text) for text in specs] == [figures.spec(panel) for panel in panels]
 
 
@@ -375,34 +397,6 @@ def test_the_same_results_give_the_same_bytes(html, stages):
     reports, trainings = stages
     again = page.render(with_measurements(results.load(reports[::-1], trainings[::-1])), TEMPLATE)
     assert again == html
-
-
-def test_bars_are_ordered_and_cut(shown):
-    lowest = figures.networks(shown)[0]
-    assert lowest.words.index(HOSTILE) < lowest.words.index("alexnet") < lowest.words.index("resnet50")
-    drawn = svg_of(figures.importances(shown)[0])
-    assert f">feature_{figures.TOP_FEATURES - 1:02}<" in drawn
-    assert f">feature_{figures.TOP_FEATURES:02}<" not in drawn
-
-
-def test_whole_networks_and_the_distance_to_training_are_drawn(shown):
-    cost = figures.end_to_end(shown)[0]
-    assert cost.words == "End to end in percent of 1 runs of networks, the lowest: resnet50, training 88.1."
-    drawn = svg_of(cost)
-    assert ">88.1<" in drawn and ">resnet50, training<" in drawn
-    near = figures.coverage(shown)[0]
-    assert "above 0.5, up to 1: 7 problems, mean 95.0" in near.words
-    assert near.words.endswith("kind not trained on: 3 problems, mean 65.0.")
-    assert svg_of(near).count('aria-roledescription="bar"') == 2
-
-
-def test_each_chooser_has_a_line_and_each_pipeline_two_bars(shown):
-    drawn = figures.distribution(shown)[0]
-    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', svg_of(drawn)))) == 4
-    assert "model 81.8, best single kernel 50.2" in drawn.words
-    drawn = figures.pipelines(shown)[0]
-    assert svg_of(drawn).count('aria-roledescription="bar"') == 4
-    assert "mem best 700, picked 431" in drawn.words
 
 
 def test_operations_come_in_the_order_of_the_directions(shown):
@@ -528,50 +522,205 @@ def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_
     assert len(figures.learning_curve(results.load(reports, trainings))) == 1
 
 
-def test_the_best_of_each_shape_is_the_fastest_that_ran(shown):
+def test_bars_are_ordered_and_cut(shown):
+    drawn = figures.networks(shown)[0]
+    assert drawn.words.index(HOSTILE) < drawn.words.index("alexnet") < drawn.words.index("resnet50")
+    result = shown.operations[0]
+    part = result.validation.by_network["alexnet"]
+    many = result.validation.model_copy(update={"by_network": {f"net{i:02}": part for i in range(30)}})
+    cut = figures.networks(dataclasses.replace(shown, operations=(dataclasses.replace(result, validation=many),)))
+    assert f">net{figures.LOWEST - 1:02}<" in svg_of(cut[0]) and f">net{figures.LOWEST:02}<" not in svg_of(cut[0])
+
+
+def test_whole_networks_are_drawn_and_each_chooser_has_a_line(shown):
+    cost = figures.end_to_end(shown)[0]
+    assert cost.words == "End to end in percent of 1 runs of networks, the lowest: resnet50, training 88.1."
+    assert ">88.1<" in svg_of(cost) and ">resnet50, training<" in svg_of(cost)
+    drawn = figures.distribution(shown)[0]
+    assert len(set(re.findall(r'aria-roledescription="line mark"[^>]*stroke="(.*?)"', svg_of(drawn)))) == 4
+    assert "model 81.8, best single kernel 50.2" in drawn.words
+    assert "published elsewhere" in svg_of(figures.choosers(shown)[0])
+    assert "published elsewhere" not in svg_of(figures.choosers(judged(shown, arch="sm_90"))[0])
+
+
+def judged(shown, **changes) -> results.Results:
+    """The first operation alone, with other figures."""
+    first = shown.operations[0]
+    first = dataclasses.replace(first, validation=first.validation.model_copy(update=changes))
+    return dataclasses.replace(shown, operations=(first,))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"efficiency": Summary(mean=97.75, median=99.0, p10=87.0, min=0.0)}, None),
+        ({"efficiency": Summary(mean=97.25, median=99.0, p10=87.0, min=0.0)}, "mean 97.2 %, 99.5 % is possible"),
+        ({"efficiency": Summary(mean=97.75, median=99.0, p10=83.0, min=0.0)}, "10th percentile 83.0 %"),
+        (
+            {"efficiency": Summary(mean=97.75, median=99.0, p10=87.0, min=0.0), "interval": {"mean": [62.5, 98.0]}},
+            "best single kernel has 62.8 %, the model at least 62.5 %",
+        ),
+    ],
+)
+def test_the_verdict_says_what_is_not_good_enough(shown, changes, reason):
+    other = judged(shown, **changes)
+    found = other.operations[0].validation
+    assert list(verdict.faults(found)) == [] if reason is None else reason in verdict.line(found)
+    (row,) = as_rows(decisions.verdict(other)[0])
+    assert row["verdict"].startswith("good enough" if reason is None else "not good enough")
+    assert row["worst networks"].startswith(f"{HOSTILE} 71.2 %, alexnet 93.5 %")
+
+
+def test_the_kernels_to_ship_have_their_loss_price_and_names(shown, html):
+    table = decisions.ship(shown)[0]
+    (row, *_) = as_rows(table)
+    names = shown.operations[0].kernels.pruned
+    assert row["kernels"].startswith("2 of ") and row["loss on unseen problems, %"] == "1.50"
+    assert row["loss on training problems, %"] == "0.75" and row["machine code, MB"] == "0.1 (estimated)"
+    assert row["names"] == Copied("\n".join(names), "Copy 2 names")
+    assert f'data-text="{names[0]}\n{names[1]}"' in html
+    result = shown.operations[0]
+    others = result.measured.candidates.assign(
+        aliases=["one two" if name == names[0] else "" for name in result.measured.candidates["kernel"]], code_bytes=5e6
+    )
+    known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, candidates=others))
+    known = dataclasses.replace(shown, operations=(known,))
+    assert as_rows(decisions.ship(known)[0])[0]["machine code, MB"] == "10.0 (measured)"
+    listed = as_rows(decisions.shipped(known)[0])
+    assert [(row["name"].text, row["other names"]) for row in listed] == [(names[0], "one, two"), (names[1], "")]
+
+
+def test_the_best_of_each_shape_is_the_fastest_that_ran_with_the_pick_and_the_library_beside_it(shown):
     found = learning_samples.measured("forward")
-    rows = [row for row in tables.best(shown)[0].rows if row[1] == "forward_bf16"]
-    held_out = found.problems.index[found.problems["split"] == "validation"]
-    fastest = {
-        number: found.tflops[(found.problem == number) & (found.status == 0)].max()
-        for number in held_out
-        if ((found.problem == number) & (found.status == 0)).any()
-    }
-    assert len(rows) == len(fastest) > 0
-    assert sorted(row[5] for row in rows) == sorted(fastest.values())
+    rows = [row for row in as_rows(decisions.best(shown)[0]) if row["operation"] == "forward_bf16"]
+    ran = found.status == 0
+    fastest = [
+        found.tflops[(found.problem == number) & ran].max()
+        for number in found.problems.index[found.problems["split"] == "validation"]
+        if ((found.problem == number) & ran).any()
+    ]
+    assert sorted(row["TFLOPS"] for row in rows) == sorted(fastest) and fastest
     for row in rows:
-        at = (found.tflops == row[5]) & (found.candidates["candidate"].to_numpy()[found.candidate] == row[3])
-        assert found.latency_ms[at] * 1e3 == pytest.approx([row[6]])
-        assert 0 < row[7] <= 100
+        name = re.search(r"--candidate (\S+)", row["replay"].text)[1]
+        at = (found.tflops == row["TFLOPS"]) & (found.candidates["candidate"].to_numpy()[found.candidate] == name)
+        assert found.latency_ms[at] * 1e3 == pytest.approx([row["µs"]])
+        assert all(str(row[part]) in name for part in ("pipeline", "tile", "waves"))
+        assert row["of the roof, %"] > 0
+    assert [row for row in rows if row["pick"] == "the best" and row["pick, %"] == 100.0]
+    (other,) = [row for row in rows if row["pick, %"] == 81.25]
+    label = measured.records(shown.operations[0].measured.candidates)[1]
+    assert other["cuDNN, µs"] == 123.5 and other["pick"] == measured.short(label)
+    assert any(row["pick"] == "" and row["cuDNN, µs"] == "" for row in rows)
 
 
-def test_groups_and_statuses_count_every_pair(shown):
-    found, seen = learning_samples.measured("forward"), shown.operations[0].measured
-    assert seen.groups["pairs"].sum() == seen.statuses.to_numpy().sum() == len(found.status)
-    assert seen.groups["candidates"].sum() == len(found.candidates)
-    assert seen.groups["wins"].sum() == len(seen.shapes)
-    assert (seen.noise["median"] == 1.25).all() and seen.noise["pairs"].sum() == (found.status == 0).sum()
+def test_the_replay_line_measures_the_same_time_again(shown, capsys):
+    """The sample's times are those of the simulated device with the seed that ``tileseer bench`` takes."""
+    result = shown.operations[-1]
+    labels = {row.candidate: row for row in measured.records(result.measured.candidates)}
+    shapes = measured.records(result.measured.shapes)
+    shape = next((shape for shape in shapes if "@splitk" in shape.candidate), shapes[0])
+    line = decisions.replay(result, labels[shape.candidate], shape.problem)
+    program, *words = line.split()
+    assert program == "tileseer" and main([*words, "--json", "--config", str(ROOT / "config")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (row,) = told["kernels"]
+    assert row["kernel"] == shape.candidate and row["median_ms"] == pytest.approx(shape.latency_ms, rel=1e-9)
+    recorded = judged(shown, device_kind="recorded").operations[0]
+    label = labels[shape.candidate]
+    assert "--driver driver.so --module kernels.so" in decisions.replay(recorded, label, shape.problem)
+    assert decisions.replay(recorded, label._replace(tile=""), shape.problem) == ""
 
 
-def test_options_are_named(shown):
-    candidates = learning_samples.measured("bwd_weight").candidates
-    words = measured.options(candidates)
-    assert all(("split-K" in text) == (split > 1) for text, split in zip(words, candidates["split_k"], strict=True))
-    one = candidates.iloc[:1].assign(double_smem_buffer=False, num_groups_to_merge=4, two_stage=True, split_k=1)
-    assert measured.options(one) == ["two-stage, 4 groups merged"]
+def test_labels_leave_out_what_all_names_share_and_tell_candidates_apart():
+    for variant in ("forward", "bwd_weight"):
+        candidates = learning_samples.measured(variant).candidates
+        labels = measured.labels(candidates)
+        assert len(set(map(measured.short, labels.itertuples()))) == len(candidates)
+        assert not labels["flags"].str.contains("grouped|conv|bf16|nhwgc").any()
+        assert labels["tile"].tolist() == [
+            "x".join(map(str, row)) for row in candidates[["tile_m", "tile_n", "tile_k"]].to_numpy()
+        ]
+    split = labels["flags"].str.contains(r"splitk\d+")
+    assert (split == (candidates["split_k"] > 1).to_numpy()).all() and split.any()
+
+
+def test_candidates_of_the_same_time_share_a_shape(shown):
+    result = shown.operations[0]
+    seen = result.measured
+    twice = np.tile(seen.efficiency[:, :1], (1, 2))
+    one = seen.candidates.iloc[:1]
+    both = pd.concat([one, one.assign(candidate="zzz", pipeline="zzz")], ignore_index=True)
+    equal = dataclasses.replace(seen, efficiency=np.where(twice > 0, 1.0, 1.0), candidates=both)
+    first = next(iter(result.validation.picks.values())).model_copy(update={"candidate": "zzz"})
+    judge = result.validation.model_copy(update={"picks": {"x": first}})
+    changed = dataclasses.replace(shown, operations=(dataclasses.replace(result, validation=judge, measured=equal),))
+    rows = {row["pipeline"]: row for row in as_rows(decisions.pipelines(changed)[0])}
+    assert {row["shapes won, %"] for row in rows.values()} == {50.0}
+    assert rows["zzz"]["shapes picked, %"] == 100.0
+    winners = as_rows(decisions.wins(changed)[0])
+    assert {row["shapes won, %"] for row in winners} == {50.0} and {row["pipeline"] for row in winners} == set(rows)
+
+
+def test_each_class_of_shapes_counts_its_shapes_once(shown):
+    seen = shown.operations[0].measured
+    for kind in measured.CLASSES:
+        own = [mask for name, _, mask in measured.classes(seen.shapes) if name == kind]
+        assert (np.sum(own, axis=0) == 1).all()
+    assert np.allclose(seen.wins.sum(axis=1), 1.0)
+    counted = seen.candidates[["pairs", "supported", "failed"]].sum()
+    found = learning_samples.measured("forward")
+    assert counted["pairs"] == len(found.status) and counted["supported"] <= counted["pairs"]
+
+
+def test_what_to_do_next_follows_from_the_figures(shown):
+    done = {row["do"]: row["because"] for row in as_rows(decisions.following(judged(shown))[0])}
+    assert done["add kernels"] == "no candidate can run 7 unseen layers"
+    assert "10 to 20, gained 1.0 points" in done["measure more training problems of all kinds"]
+    quiet = judged(shown, n_without_measurement=0, learning_curve=None, by_layer_kind={}, by_distance=None)
+    assert decisions.following(quiet) == []
+    parts = as_rows(decisions.losses(judged(shown))[0])
+    assert sum(row["share of what is lost, %"] for row in parts if row["part"].startswith("network")) == pytest.approx(
+        100
+    )
+
+
+def test_failures_noise_and_drift_are_one_line_an_operation(shown):
+    sample = learning_samples.measured()
+    ok = np.flatnonzero(sample.status == 0)
+    drift = np.full(len(sample.status), np.nan)
+    drift[ok] = 1.0
+    drift[ok[0]] = 1.02
+    told = measured.of(dataclasses.replace(sample, sentinel=drift), learning_samples.product()).health
+    assert told["drifted"] == pytest.approx(100 / len(ok)) and told["timed"] == len(ok)
+    unknown = measured.of(dataclasses.replace(sample, sentinel=None, relative_error=None), learning_samples.product())
+    first = dataclasses.replace(shown.operations[0], measured=unknown)
+    row, *_ = as_rows(decisions.health(dataclasses.replace(shown, operations=(first,)))[0])
+    assert (
+        row["median standard error of a time, %"] == row["pairs timed while the device had drifted, %"] == "not known"
+    )
+    sure = as_rows(decisions.health(shown)[0])[0]
+    assert sure["median standard error of a time, %"] == "1.25"
+    failed = {"crash": 10, "wrong_result": 2}
+    first = dataclasses.replace(
+        first, measured=dataclasses.replace(unknown, health=unknown.health | {"failed": failed})
+    )
+    assert (
+        as_rows(decisions.health(dataclasses.replace(shown, operations=(first,)))[0])[0]["failed"]
+        == "crash 10, wrong result 2"
+    )
+
+
+def test_columns_of_one_value_fold_into_the_caption():
+    table = Table("of a, x", ("name", "kind", "n"), (("a", "same", 1), ("b", "same", 2), ("c", "same", 2)))
+    assert table.folded() == Table("of a, x; kind: same", ("name", "n"), (("a", 1), ("b", 2), ("c", 2)))
+    few = Table("x", ("name", "kind"), (("a", "same"), ("b", "same")))
+    assert few.folded() == few
 
 
 def test_the_roof_is_the_product_s(shown):
     product = learning_samples.product()
     panel = figures.roofline(shown)[0]
     assert f"Roof {product.peak_tflops_16bit:,.0f} TFLOPS and {product.hbm_tb_per_s:g} TB/s" in panel.words
-
-
-def test_published_figures_are_marked_as_of_elsewhere(html, shown):
-    table = tables.published(shown)[0]
-    assert "not comparable" in table.caption and results.PUBLISHED_IN in table.caption
-    assert ("forward_bf16", 93.05, 96.8, 79.9) in table.rows
-    assert "published elsewhere" in svg_of(figures.choosers(shown)[0])
 
 
 def test_a_worst_pick_is_explained(html):
@@ -582,8 +731,8 @@ def test_a_worst_pick_is_explained(html):
 
 def test_without_datasets_their_sections_are_left_out(stages):
     html = page.render(results.load(*stages), TEMPLATE)
-    assert '<section id="results"' in html
-    for name in ("best", "wins", "roofline", "resources", "support", "noise", "failures"):
+    assert '<section id="verdict"' in html
+    for name in ("wins", "shapes", "ship"):
         assert f'id="{name}"' not in html and f'href="#{name}"' not in html
 
 
@@ -599,23 +748,13 @@ def test_a_dataset_of_another_device_or_operation_is_refused(stages, tmp_path, m
     assert results.load(*stages, [tmp_path / "d.parquet"]).operations[0].measured is not None
 
 
-def test_the_best_of_each_shape_has_the_pick_and_the_library_beside_it(shown):
-    (table,) = tables.best(shown)
-    rows = [dict(zip(table.header, row, strict=True)) for row in table.rows]
-    own = [row for row in rows if row["operation"] == "forward_bf16"]
-    assert [row for row in own if row["the model's pick"] == "the best" and row["pick, %"] == 100.0]
-    (other,) = [row for row in own if row["the model's pick"] == "another_kernel"]
-    assert other["pick, %"] == 81.25 and other["cuDNN, µs"] == 123.5
-    assert any(row["the model's pick"] == "" and row["cuDNN, µs"] == "" for row in own)
-
-
 def test_what_only_a_compiler_knows_is_shown_where_it_is_known(shown):
-    assert tables.resources(shown) == []
+    assert decisions.resources(shown) == []
     result = shown.operations[0]
     kernels = result.measured.resources
     compiled = kernels.assign(vgpr_spills=[4.0, *[0.0] * (len(kernels) - 1)], agprs=64.0)
     known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, resources=compiled))
-    (table,) = tables.resources(dataclasses.replace(shown, operations=(known,)))
+    (table,) = decisions.resources(dataclasses.replace(shown, operations=(known,)))
     rows = {row[0]: row for row in table.rows}
     assert set(rows) == {"no spilled registers", "spilled registers", "accumulation registers"}
     assert rows["spilled registers"][1:4] == (1, 4.0, pytest.approx(kernels["efficiency"].iloc[0]))
@@ -657,32 +796,3 @@ def test_the_learning_curve_is_that_of_measuring_or_of_shares_of_the_problems(sh
     passive = dataclasses.replace(result, validation=result.validation.model_copy(update={"active": None}))
     (panel,) = figures.learning_curve(dataclasses.replace(shown, operations=(passive,)))
     assert panel.words == "With 20 training problems, mean 82.0 percent."
-
-
-def test_drift_is_drawn_by_the_change_of_the_sentinel(shown):
-    sample = learning_samples.measured()
-    ok = np.flatnonzero(sample.status == 0)
-    drift = np.full(len(sample.status), np.nan)
-    drift[ok] = 1.0
-    drift[ok[:2]] = 1.02, 0.5
-    found = measured.of(dataclasses.replace(sample, sentinel=drift), learning_samples.product())
-    result = dataclasses.replace(shown.operations[0], measured=found)
-    (panel,) = figures.drift(dataclasses.replace(shown, operations=(result,)))
-    share = 100 * (len(ok) - 2) / len(ok)
-    assert panel.words == f"For {share:.1f} percent of {len(ok)} pairs the sentinel's time was within 0.3 percent."
-    drawn = json.dumps(panel.chart.to_dict())
-    assert '"+1 to +3"' in drawn and '"below -3"' in drawn and '"above +3"' not in drawn
-    unknown = measured.of(dataclasses.replace(sample, sentinel=None), learning_samples.product())
-    result = dataclasses.replace(result, measured=unknown)
-    assert figures.drift(dataclasses.replace(shown, operations=(result,))) == []
-
-
-def test_failures_are_drawn_as_shares_of_what_was_let_through(shown):
-    result = shown.operations[0]
-    statuses = pd.DataFrame({"ok": [90, 40], "unsupported": [500, 0], "crash": [10, 0]}, index=["mem", "compv3"])
-    known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, statuses=statuses))
-    (panel,) = figures.failures(dataclasses.replace(shown, operations=(known,)))
-    assert panel.words == "Most often: mem crash, 10.00 percent of its pairs."
-    nothing = dataclasses.replace(result.measured, statuses=statuses.drop(columns="crash"))
-    none = dataclasses.replace(shown, operations=(dataclasses.replace(result, measured=nothing),))
-    assert figures.failures(none) == []

@@ -1,14 +1,17 @@
 # Stage 12: one page that shows what came out.
 PAGE = source("workflow/templates/report.html.j2")
-PAGE_SCRIPT = source("workflow/templates/report.js")
+PAGE_SCRIPTS = [
+    source(f"workflow/templates/{name}") for name in ("sortable.min.js", "report.js")
+]
 
 
 rule report:
     input:
         each_operation(*TRAINED),
-        **stage("report", tables={"template": PAGE}, reads=[PAGE_SCRIPT]),
+        **stage("report", tables={"template": PAGE}, reads=PAGE_SCRIPTS),
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
+        kernels=each_operation(f"{SERVING}/{model_files.KERNELS}"),
         tables=recorded_tables,
     output:
         page=report(

@@ -7,7 +7,8 @@ from tileseer.core.stage import Input, Output, Place, Settings, stage
 @stage()
 def main(
     validation: list[Input], training: list[Input], template: Input, page: Output, dataset: list[Input] = (),
-    recording: Place | None = None, tables: list[Input] = (), arch: str = "", settings: Settings = "{}",
+    kernels: list[Input] = (), recording: Place | None = None, tables: list[Input] = (), arch: str = "",
+    settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Show what training and validation of one arch gave, as one HTML page that needs no network.
 
@@ -15,6 +16,7 @@ def main(
     training: folders of the model stage, any order
     template: Jinja2 template of the page; its script lies beside
     dataset: datasets, for what they show; any order
+    kernels: kernel lists of the serving stage, any order
     recording: folder of the recording that was replayed, for cuDNN's times
     tables: files of that recording which the page shows
     """
@@ -22,6 +24,6 @@ def main(
     from tileseer.report import page as pages
     from tileseer.report import results
 
-    shown = results.load(validation, training, dataset, recording)
+    shown = results.load(validation, training, dataset, recording, kernels)
     write_text(page, pages.render(shown, template))
     return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"

@@ -24,18 +24,36 @@ function drawWhenSeen(panels) {
 }
 
 const text = (cell) => cell.textContent;
-const value = (cell) => cell.dataset.value ?? (cell.matches(".number") ? text(cell).replaceAll(",", "") : text(cell));
+const value = (cell) => cell.dataset.sort ?? cell.querySelector("button")?.dataset.text ?? text(cell);
 
-function compare(a, b) {
-  const [x, y] = [Number(a), Number(b)];
-  if (a !== "" && b !== "" && !Number.isNaN(x) && !Number.isNaN(y)) return x - y;
-  return a < b ? -1 : Number(a > b);
+// Sorting itself is the library's: it listens to clicks in the head of a table.
+function sortable(table) {
+  for (const head of table.tHead.rows[0].cells) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = text(head);
+    head.replaceChildren(button);
+  }
+}
+
+function copyable(button) {
+  button.addEventListener("click", async () => {
+    const said = text(button);
+    try {
+      await navigator.clipboard.writeText(button.dataset.text);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = said; }, 1500);
+    } catch {
+      window.prompt("Copy this:", button.dataset.text);
+    }
+  });
+  button.hidden = false;
 }
 
 function searchable(form) {
   const table = form.nextElementSibling.querySelector("table");
-  const body = table.tBodies[0];
-  const rows = [...body.rows];
+  const heads = [...table.tHead.rows[0].cells].map(text);
+  const rows = [...table.tBodies[0].rows];
   const words = rows.map((row) => text(row).toLowerCase());
   const { search, save } = form.elements;
   const filters = [...form.querySelectorAll("select")];
@@ -58,26 +76,11 @@ function searchable(form) {
     counted.value = `${count.toLocaleString("en")} of ${rows.length.toLocaleString("en")} shapes`;
   }
 
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = text(head);
-    button.addEventListener("click", () => {
-      const down = head.getAttribute("aria-sort") === "ascending";
-      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-      head.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const keys = new Map(rows.map((row) => [row, value(row.cells[column])]));
-      body.append(...[...rows].sort((a, b) => (down ? -1 : 1) * compare(keys.get(a), keys.get(b))));
-    });
-    head.replaceChildren(button);
-  });
-
   // A spreadsheet takes what begins with one of these for a formula.
   const plain = (field) => (/^[=+@-]/.test(field) && isNaN(field) ? `'${field}` : field);
   const quoted = (field) => (/[",\n]/.test(field) ? `"${field.replaceAll('"', '""')}"` : field);
   save.addEventListener("click", () => {
-    const heads = [...table.tHead.rows[0].cells].map(text);
-    const shown = [...body.rows].filter((row) => !row.hidden);
+    const shown = [...table.tBodies[0].rows].filter((row) => !row.hidden);
     const lines = shown.map((row) => [save.dataset.arch, save.dataset.kind, ...[...row.cells].map(value)]);
     const csv = [["arch", "device kind", ...heads], ...lines].map((line) => line.map(plain).map(quoted).join(",") + "\n").join("");
     const link = document.createElement("a");
@@ -94,5 +97,7 @@ function searchable(form) {
 }
 
 document.querySelectorAll("form.controls").forEach(searchable);
+document.querySelectorAll("table.sortable").forEach(sortable);
+document.querySelectorAll("button.copy").forEach(copyable);
 document.getElementById("hint").hidden = false;
 drawWhenSeen([...document.querySelectorAll(".panel")]);

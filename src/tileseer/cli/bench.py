@@ -18,6 +18,9 @@ from tileseer.devices.base import STATUSES
 from tileseer.devices.harness.library_check import supporting
 from tileseer.devices.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients
+from tileseer.families import names
+from tileseer.families.candidates import label
+from tileseer.families.gemm_kernel import Kernel
 from tileseer.families.registry import of_arch
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
@@ -30,6 +33,7 @@ Rows = list[dict[str, Any]]
 EXAMPLES = (
     "tileseer bench --quick",
     "tileseer bench --quick --product gfx950_mi350x --variant bwd_data --kernels 20 --json",
+    "tileseer bench --quick --candidate grouped_conv_fwd_bf16_nhwgc_2d_mem_cshuffle_interwave_16x64x64_1x4x1_16x16x16",
     "tileseer bench --quick --driver driver.so --module kernels.so",
 )
 
@@ -38,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("--quick", action="store_true", help=f"the convolution {QUICK}")
     options.add_problem(parser)
+    parser.add_argument("--candidate", metavar="NAME", help="only this one, with @splitkN behind it for a split-K of N")
     parser.add_argument("--kernels", type=options.positive, default=10, help="how many kernels at most (default: 10)")
     parser.add_argument("--driver", type=Path, help="measuring driver, a library: measure for real")
     parser.add_argument("--module", type=Path, action="append", default=[], help="library with kernels, repeatable")
@@ -68,16 +73,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
-    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     operation = Operation(args.variant, args.dtype)
     family = of_arch(args.arch)
-    rules = family.part("rules")
-    rule_set = rules.load(find(args.config / "rule_sets" / family.rule_set))
-    found = rules.swept(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
-    # Evenly through the rule set, so that few kernels are of many kinds.
-    few = found[:: max(1, len(found) // args.kernels)][: args.kernels]
-    if not few:
-        raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")
+    few, split_k = _few(args, problem, operation)
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
         raise UserError(f"no product stands for {args.arch}; add --product, a name of {args.config}/hardware.yaml")
@@ -85,31 +83,51 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
     device = SimulatedDevice(gpu, load_coefficients(find(args.config / "simulated_device.yaml")), seed=1)
-    table = family.part("kernel").frame(few).assign(split_k=1)
+    table = family.part("kernel").frame(few).assign(split_k=split_k)
 
     def measure(number: int) -> Measurement:
         times = device.measure(frame([problem]), table, np.zeros(1, int), np.array([number]))
         return STATUSES[times.status[0]], float(times.latency_ms[0]), int(times.samples[0]), ""
 
-    return f"{device.name}, SIMULATED", _measured(problem, table["kernel"].tolist(), measure)
+    return f"{device.name}, SIMULATED", _measured(problem, [label(name, split_k) for name in table["kernel"]], measure)
+
+
+def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tuple[list[Kernel], int]:
+    """The kernels to measure, and their split-K."""
+    if args.candidate:
+        named = names.read(args.candidate, args.arch, operation, problem.ndim)
+        return [named.kernel], named.split_k
+    family = of_arch(args.arch)
+    rules = family.part("rules")
+    rule_set = rules.load(find(args.config / "rule_sets" / family.rule_set))
+    specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
+    found = rules.swept(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
+    if not found:
+        raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")
+    # Evenly through the rule set, so that few kernels are of many kinds.
+    return found[:: max(1, len(found) // args.kernels)][: args.kernels], 1
 
 
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     loaded = libraries(str(args.driver.resolve()), [str(path.resolve()) for path in args.module])
-    numbers = problem_numbers(vars(problem), problem.variant, 1)
+    wanted, split_k = names.launched(args.candidate or "")
+    numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()
-        names = supporting(loaded, numbers)[: args.kernels]
+        able = supporting(loaded, numbers)
+        if wanted and wanted not in able:
+            raise UserError(f"--candidate: no --module has a kernel {wanted} that can run this problem")
+        able = [wanted] if wanted else able[: args.kernels]
 
         def measure(number: int) -> Measurement:
-            request = Request(loaded, names[number], numbers, launch_options(Timing(cache=args.cache)))
+            request = Request(loaded, able[number], numbers, launch_options(Timing(cache=args.cache)))
             outcome = supervisor.measure(request)
             result = outcome.reply.get("result") if outcome.status == "ok" else None
             if result is None:
                 return outcome.status, float("nan"), 0, outcome.error
             return outcome.status, float(result["median_ms"]), int(result["samples"]), ""
 
-        rows = _measured(problem, names, measure)
+        rows = _measured(problem, able, measure)
     return f"{told['name']} ({told['backend']}, operands {args.cache})", rows
 
 

@@ -26,12 +26,10 @@ from tileseer.model.schema import Summary
 from tileseer.model.trainer import Trained
 from tileseer.problems import foreign_problems, problem_table
 from tileseer.serving import kernel_set
+from tileseer.serving.kernel_set import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 
-ESTIMATED_BYTES = 60_000
-ESTIMATED_SECONDS = 11.0
-"""Of a kernel that was not compiled: code object and CPU time of a CK Tile kernel for gfx950, ten compiled at once."""
 NEAR = 0.05
 """A set covers a problem well with a kernel this close to the pool's best."""
 

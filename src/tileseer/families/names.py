@@ -33,6 +33,12 @@ class Named:
         return int(words.get(CHANNEL_MULTIPLE, 1))
 
 
+def launched(text: str) -> tuple[str, int]:
+    """Name of a candidate's kernel, and its split-K: 1 without ``@splitkN``."""
+    launch = _LAUNCH.fullmatch(text)
+    return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
+
+
 def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
     """Kernel that ``text`` stands for on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
 
@@ -40,8 +46,7 @@ def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2
     known, a name may leave them out, if the family has such names.
     """
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
-    launch = _LAUNCH.fullmatch(name)
-    name, split_k = (launch["name"], int(launch["split_k"])) if launch else (name, 1)
+    name, split_k = launched(name)
     family = registry.of_arch(arch)
     if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")

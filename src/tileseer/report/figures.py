@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, wraps
 from importlib import metadata
-from itertools import pairwise
 from typing import Any
 
 import altair as alt
@@ -22,22 +21,20 @@ import vl_convert
 from tileseer.core.cache import key
 from tileseer.core.stage import shared_cache
 from tileseer.dataset.efficiency import PERCENTILES
-from tileseer.report.measured import DRIFT_BANDS, Measured, kernels, records
-from tileseer.report.results import PUBLISHED, OperationResult, Results
-from tileseer.validation.schema import Distance
+from tileseer.report.measured import Measured, short
+from tileseer.report.results import PUBLISHED, PUBLISHED_FOR, OperationResult, Results
 
-NO_FAILURE = ("unsupported", "skipped")
-"""Statuses of pairs that were not run."""
 WIDTH = 340
 """Pixels of a panel, axes and labels included: one on a phone, three on a desk."""
-TOP_FEATURES = 20
 WITH_AND_WITHOUT = ("with the prior", "without it")
+LOWEST = 15
+"""Networks and runs that are drawn; a table has all."""
 _FEWEST_ROWS = 3
 
 INK, SOFT, MODEL, BASELINE = "var(--ink)", "var(--grid)", "var(--model)", "var(--baseline)"
 # The model, then the baselines in the order of the validation report; dashes serve those who do not see the colours.
-LINES = [MODEL, BASELINE, "var(--third)", "var(--fourth)"]
-DASHES = [[1, 0], [6, 2], [2, 2], [8, 3, 2, 3]]
+LINES = [MODEL, BASELINE, "var(--third)", "var(--fourth)", "var(--c2)"]
+DASHES = [[1, 0], [6, 2], [2, 2], [8, 3, 2, 3], [1, 3]]
 COLOURS = [f"var(--c{i})" for i in range(8)]
 """Of pipelines, in their order; each is numbered as well, for those who do not see the colours."""
 # The first font comes with vl_convert: texts have one width on every machine. The second has the same metrics.
@@ -48,7 +45,7 @@ CONFIG: dict[str, Any] = {
     "background": None,
     "view": {"stroke": None},
     "mark": {"tooltip": {"content": "encoding"}},
-    "title": {"color": INK, "font": _FONT, "fontSize": 13, "anchor": "start", "frame": "bounds"},
+    "title": {"color": INK, "font": _FONT, "fontSize": 12, "anchor": "start", "frame": "bounds"},
     "text": {"color": INK, "font": _FONT},
     "axis": {**_TEXT, "gridColor": SOFT, "domainColor": SOFT, "tickColor": SOFT, "labelLimit": 150},
     "axisY": {"ticks": False, "domain": False, "labelPadding": 6},
@@ -94,14 +91,19 @@ def spec(panel: Panel) -> dict[str, Any]:
     return {**panel.chart.properties(title=panel.title).to_dict(), "config": CONFIG}
 
 
+def drawn(panel: Panel) -> tuple[dict[str, Any], str]:
+    """The ``spec`` of a panel, and its words with the title."""
+    return spec(panel), f"{panel.title}. {panel.words}"
+
+
 def svg(spec: dict[str, Any], name: str) -> str:
     """A ``spec`` as SVG, its title drawn into it; the same spec and ``name`` give the same text.
 
     Vega counts clip paths through the process; here they are numbered anew after ``name``, unique in the page.
     """
-    drawn = vl_convert.vegalite_to_svg(spec)
-    clips = list(dict.fromkeys(re.findall(r'<clipPath id="(\w+)"', drawn)))
-    return re.sub(r'(id="|url\(#)(clip\d+)("|\))', lambda m: f"{m[1]}{name}-clip{clips.index(m[2])}{m[3]}", drawn)
+    text = vl_convert.vegalite_to_svg(spec)
+    clips = list(dict.fromkeys(re.findall(r'<clipPath id="(\w+)"', text)))
+    return re.sub(r'(id="|url\(#)(clip\d+)("|\))', lambda m: f"{m[1]}{name}-clip{clips.index(m[2])}{m[3]}", text)
 
 
 @cache
@@ -138,7 +140,7 @@ def choosers(result: OperationResult) -> Drawing:
         for i, (name, summary) in enumerate(summaries.items())
     ]
     theirs = PUBLISHED.get(result.validation.operation)
-    if theirs is not None:
+    if theirs is not None and result.validation.arch.startswith(PUBLISHED_FOR):
         rows.append({"chooser": "published elsewhere", "colour": LINES[3], **theirs})
     base = _chart(rows).encode(y=_labels("chooser", rows), color=alt.Color("colour:N", scale=None, legend=None))
     words = "; ".join(f"{name} mean {s.mean:.1f}, 10th percentile {s.p10:.1f}" for name, s in summaries.items())
@@ -170,32 +172,13 @@ def distribution(result: OperationResult) -> Drawing:
 
 
 @each_operation
-def pipelines(result: OperationResult) -> Drawing:
-    """Draw how often a kernel of each pipeline is picked, and how often one is the best."""
-    counts, total = result.validation.pipelines, result.validation.n_problems
-    rows = [
-        {"pipeline": name, "which": which, "share": 100 * problems / total}
-        for name, count in counts.items()
-        for which, problems in (("best", count.best), ("picked", count.picked))
-    ]
-    chart = _chart(rows).mark_bar(opacity=0.6).encode(
-        y=alt.Y("pipeline:N", title=None, sort=list(counts)),
-        yOffset="which:N",
-        x=alt.X("share:Q", title="problems, %", scale=alt.Scale(zero=True)),
-        color=_colour("which", ["best", "picked"], [BASELINE, MODEL]),
-    )  # fmt: skip
-    words = ", ".join(f"{name} best {count.best}, picked {count.picked}" for name, count in counts.items())
-    return _sized(chart, len(counts), 34), f"Problems of {total}: {words}."
-
-
-@each_operation
 def networks(result: OperationResult) -> Drawing:
     """Draw the mean efficiency on each network, lowest first."""
     means = {name: stratum.efficiency.mean for name, stratum in result.validation.by_network.items()}
     rows = [{"network": name, "mean": means[name]} for name in sorted(means, key=lambda name: (means[name], name))]
     words = ", ".join(f"{row['network']} {row['mean']:.1f}" for row in rows[:5])
     return (
-        _bars(rows, "network", "mean", _percent("mean"), ".1f"),
+        _bars(rows[:LOWEST], "network", "mean", _percent("mean"), ".1f"),
         f"Mean efficiency in percent on {len(rows)} networks, the lowest: {words}.",
     )
 
@@ -209,195 +192,52 @@ def end_to_end(result: OperationResult) -> Drawing | None:
     ]
     worst = ", ".join(f"{row['run']} {row['whole']:.1f}" for row in rows[:5])
     words = f"End to end in percent of {len(rows)} runs of networks, the lowest: {worst}."
-    return (_bars(rows, "run", "whole", _percent("whole"), ".1f", tick="weighted"), words) if rows else None
-
-
-@each_operation
-def coverage(result: OperationResult) -> Drawing | None:
-    """Draw the efficiency of the picks by distance to the nearest training problem, nearest class first."""
-    rows: Rows = [
-        {"distance": f"{octaves(part)}: {part.n_problems}", **part.efficiency.model_dump()}
-        for part in result.validation.by_distance or ()
-    ]
-    chart = _spread(_chart(rows).encode(y=_labels("distance", rows)), color=MODEL)
-    means = "; ".join(f"{row['distance']} problems, mean {row['mean']:.1f}" for row in rows)
-    return (_sized(chart, len(rows), 26), f"Efficiency in percent by octaves: {means}.") if rows else None
-
-
-@each_operation
-def importances(result: OperationResult) -> Drawing:
-    """Draw how often the trees split on each of the ``TOP_FEATURES`` features that they use most."""
-    most = list(result.importances.items())[:TOP_FEATURES]
-    rows = [{"feature": name, "splits": splits} for name, splits in most]
-    words = ", ".join(f"{name} {splits}" for name, splits in most[:5])
-    axis = alt.X("splits:Q", title="splits", axis=alt.Axis(tickCount=3))
-    return (
-        _bars(rows, "feature", "splits", axis, ",d"),
-        f"Splits on each of the {len(rows)} most used features, the first: {words}.",
-    )
+    return (_bars(rows[:LOWEST], "run", "whole", _percent("whole"), ".1f", tick="weighted"), words) if rows else None
 
 
 def wins(results: Results) -> list[Panel]:
     """Draw the pipeline that wins most shapes, over rows and reduction of the matrix product."""
     # A pipeline has one number and one colour in all panels.
-    shapes = [result.measured.shapes for result in results.operations if result.measured]
-    numbers = {name: i for i, name in enumerate(sorted({n for table in shapes for n in table["pipeline"]}), 1)}
+    known = [result.measured.candidates["pipeline"] for result in results.operations if result.measured]
+    numbers = {name: i for i, name in enumerate(sorted({name for names in known for name in names}), 1)}
     return each_dataset(lambda measured: _wins(measured, numbers))(results)
 
 
 def _wins(measured: Measured, numbers: dict[str, int]) -> Drawing:
-    shapes = measured.shapes
-    names = sorted(set(shapes["pipeline"]))
+    shapes, won = measured.shapes, measured.wins
+    of_pipeline: pd.DataFrame = pd.DataFrame(won).T.groupby(measured.candidates["pipeline"].to_numpy()).sum().T
+    labels = [short(row) for row in measured.candidates.itertuples()]
     table = shapes.assign(m=_octaves(shapes["gemm_m"], 2), k=_octaves(shapes["gemm_k"], 2))
     rows = [
         {
-            "rows (M), from 2^": int(m),
-            "reduction (K), from 2^": int(k),
+            "rows (M), from 2^": m,
+            "reduction (K), from 2^": k,
             "wins most": f"{numbers[most]} {most}",
             "number": numbers[most],
-            "share": round(100 * float((part["pipeline"] == most).mean()), 1),
+            "share": round(100 * float(of_pipeline.loc[part.index, most].mean()), 1),
             "shapes": len(part),
-            "tile most often": _most(part["tile"]),
+            "kernel that wins most": labels[int(won[part.index].sum(axis=0).argmax())],
         }
         for (m, k), part in _cells(table, "m", "k")
-        for most in [_most(part["pipeline"])]
+        for most in [str(of_pipeline.loc[part.index].sum().idxmax())]
     ]
-    x, y = ("rows (M), from 2^", "rows of the matrix product (M), from 2^"), ("reduction (K), from 2^",) * 2
-    base = _grid(rows, x, y, ["wins most:N", "share:Q", "shapes:Q", "tile most often:N"])
-    colours = [COLOURS[(numbers[name] - 1) % len(COLOURS)] for name in names]
+    x, y = ("rows (M), from 2^", "rows of the product (M), from 2^"), ("reduction (K), from 2^",) * 2
+    base = _chart(rows).encode(
+        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
+        tooltip=[f"{x[0]}:O", f"{y[0]}:O", "wins most:N", "share:Q", "shapes:Q", "kernel that wins most:N"],
+    )
+    names = sorted({str(row["wins most"]) for row in rows}, key=lambda name: int(name.split()[0]))
+    colours = [COLOURS[(int(name.split()[0]) - 1) % len(COLOURS)] for name in names]
     shade = alt.Opacity("share:Q", scale=alt.Scale(domain=[0, 100], range=[0.1, 0.75]), legend=None)
-    legend = _colour("wins most", [f"{numbers[name]} {name}" for name in names], colours, columns=3, symbolOpacity=0.7)
+    legend = _colour("wins most", names, colours, columns=3, symbolOpacity=0.7)
     chart = alt.layer(
         base.mark_rect().encode(color=legend, opacity=shade),
         base.mark_text(fontSize=9).encode(text="number:Q"),
     )
-    won = shapes["pipeline"].value_counts()
-    words = ", ".join(f"{name} {won[name]}" for name in names)
+    sums = of_pipeline.sum()
+    words = ", ".join(f"{name} {sums[name]:.0f}" for name in sums.index if sums[name] >= 0.5)
     return _sized(chart, 14, 16), f"Shapes of {len(shapes)} won: {words}."
-
-
-@each_dataset
-def support(measured: Measured) -> Drawing:
-    """Draw the share of pairs that each pipeline and scheduler supports, by option."""
-    rows: Rows = [
-        {
-            "kernels": kernels(group),
-            "options": group.options,
-            "supported": round(group.supported, 1),
-            "candidates": int(group.candidates),
-            "pairs": int(group.pairs),
-        }
-        for group in records(measured.groups)
-    ]
-    least = min(rows, key=lambda row: (row["supported"], row["kernels"], row["options"]))
-    words = (
-        f"{len(rows)} kinds of kernels; fewest pairs are supported by {least['kernels']}, {least['options']}: "
-        f"{least['supported']:.0f} percent."
-    )
-    more = ["candidates:Q", "pairs:Q"]
-    return _matrix(rows, "kernels", "options", "supported", "pairs supported, %", more, domain=100.0), words
-
-
-@each_dataset
-def noise(measured: Measured) -> Drawing | None:
-    """Draw the median relative standard error of the mean times by pipeline and length of the time."""
-    if measured.noise.empty:
-        return None
-    rows: Rows = [
-        {
-            "time, ms": f"{10.0**row.decade:g} to {10.0 ** (row.decade + 1):g}",
-            "pipeline": row.pipeline,
-            "median": round(row.median, 3),
-            "90th percentile": round(row.p90, 3),
-            "pairs": int(row.pairs),
-        }
-        for row in records(measured.noise.sort_values(["decade", "pipeline"]))
-    ]
-    most = max(rows, key=lambda row: row["median"])
-    words = f"Largest median error {most['median']:.2f} percent: {most['pipeline']}, {most['time, ms']} ms."
-    more = ["90th percentile:Q", "pairs:Q"]
-    return _matrix(rows, "time, ms", "pipeline", "median", "standard error, %", more, number=".2f"), words
-
-
-@each_dataset
-def drift(measured: Measured) -> Drawing | None:
-    """Draw how far the device had drifted when the pairs of each pipeline were measured; nothing without sentinel."""
-    if measured.drift.empty:
-        return None
-    table = measured.drift
-    edges = [f"{100 * edge:+g}" for edge in DRIFT_BANDS]
-    names = [f"below {edges[0]}", *(f"{a} to {b}" for a, b in pairwise(edges)), f"above {edges[-1]}"]
-    change = "change of the sentinel, %"
-    rows: Rows = [
-        {change: names[row.band], "pipeline": row.pipeline, "share": round(row.share, 2), "pairs": int(row.pairs)}
-        for row in records(table.sort_values(["band", "pipeline"]))
-    ]
-    middle = len(DRIFT_BANDS) // 2
-    total = int(table["pairs"].sum())
-    inside = 100 * int(table.loc[table["band"] == middle, "pairs"].sum()) / total
-    limit = 100 * DRIFT_BANDS[middle]
-    words = f"For {inside:.1f} percent of {total} pairs the sentinel's time was within {limit:g} percent."
-    chart = _matrix(rows, change, "pipeline", "share", "of its pairs, %", ["pairs:Q"], domain=100.0, number=".1f")
-    return chart, words
-
-
-@each_dataset
-def failures(measured: Measured) -> Drawing | None:
-    """Draw the share of the pairs of each pipeline that failed, by status; nothing where none did.
-
-    Shares are of the pairs that the support rules let through.
-    """
-    tried = measured.statuses.drop(columns=list(NO_FAILURE), errors="ignore")
-    rows: Rows = [
-        {
-            "pipeline": str(pipeline),
-            "status": str(status).replace("_", " "),
-            "share": round(100 * float(count) / max(int(counts.sum()), 1), 3),
-            "pairs": int(count),
-        }
-        for pipeline, counts in tried.iterrows()
-        for status, count in counts.drop("ok", errors="ignore").items()
-    ]
-    if not rows:
-        return None
-    most = max(rows, key=lambda row: row["share"])
-    words = f"Most often: {most['pipeline']} {most['status']}, {most['share']:.2f} percent of its pairs."
-    return _matrix(rows, "pipeline", "status", "share", "of its pairs, %", ["pairs:Q"], number=".2f"), words
-
-
-@each_dataset
-def resources(measured: Measured) -> Drawing | None:
-    """Draw the mean efficiency of the candidates over their vector registers and LDS."""
-    if measured.resources.empty:
-        return None
-    table = measured.resources
-    table = table.assign(v=(table["vgprs"] // 32 * 32).astype(int), lds=(table["lds_kib"] // 8 * 8).astype(int))
-    rows: Rows = [
-        {
-            "VGPRs, from": int(v),
-            "LDS KiB, from": int(lds),
-            "mean efficiency, %": round(float(part["efficiency"].mean()), 1),
-            "best candidate, %": round(float(part["efficiency"].max()), 1),
-            "blocks a CU": round(float(part["occupancy"].mean()), 2),
-            "candidates": len(part),
-        }
-        for (lds, v), part in _cells(table, "lds", "v")
-    ]
-    best = max(rows, key=lambda row: row["mean efficiency, %"])
-    x = ("VGPRs, from", "vector registers a lane, from")
-    y = ("LDS KiB, from", "LDS or shared memory a block, KiB, from")
-    more = ["mean efficiency, %:Q", "best candidate, %:Q", "blocks a CU:Q", "candidates:Q"]
-    legend = alt.Legend(
-        title="mean efficiency, %", orient="bottom", labelColor=INK, titleColor=INK, symbolFillColor=MODEL,
-        symbolStrokeColor=SOFT, values=[0, 25, 50, 75, 100], direction="horizontal", symbolType="square",
-    )  # fmt: skip
-    shade = alt.Opacity("mean efficiency, %:Q", scale=alt.Scale(domain=[0, 100], range=[0.03, 1.0]), legend=legend)
-    chart = _grid(rows, x, y, more).mark_rect(color=MODEL).encode(opacity=shade)
-    words = (
-        f"{len(table)} candidates; best on average from {best['VGPRs, from']} registers and "
-        f"{best['LDS KiB, from']} KiB: {best['mean efficiency, %']:.0f} percent."
-    )
-    return _sized(chart, 14, 16), words
 
 
 @each_dataset
@@ -406,10 +246,12 @@ def roofline(measured: Measured) -> Drawing:
     shapes, peak, memory = measured.shapes, measured.peak_tflops, measured.memory_tb_per_s
     # A quarter of an octave is finer than a dot: shapes that would lie on one another are one dot.
     table = shapes.assign(
-        x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4), y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4)
+        x=2 ** (np.round(4 * np.log2(shapes["intensity"])) / 4),
+        y=2 ** (np.round(4 * np.log2(shapes["tflops"])) / 4),
+        one=shapes["network"] + ": " + shapes["layer"],
     )
     rows: Rows = [
-        {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": _one(part)}
+        {"FLOP a byte": _digits(x), "TFLOPS": _digits(y), "shapes": len(part), "one of them": min(part["one"])}
         for (x, y), part in _cells(table, "x", "y")
     ]
     low, high = min(row["FLOP a byte"] for row in rows), max(row["FLOP a byte"] for row in rows)
@@ -425,11 +267,9 @@ def roofline(measured: Measured) -> Drawing:
         tooltip=["FLOP a byte:Q", "TFLOPS:Q", "shapes:Q", "one of them:N"],
     )
     line = _chart(limits).mark_line(color=BASELINE).encode(x="x:Q", y="y:Q", tooltip=alt.value(None))
-    allowed = np.minimum(peak, shapes["intensity"].to_numpy() * memory)
-    share = float(np.median(100 * shapes["tflops"].to_numpy() / allowed))
     words = (
         f"Roof {peak:,.0f} TFLOPS and {memory:g} TB/s; the best candidate reaches "
-        f"{share:.0f} percent of the roof on half of the shapes."
+        f"{shapes['roof'].median():.0f} percent of the roof on half of the shapes."
     )
     return _sized(alt.layer(dots, line), 14, 16), words
 
@@ -490,26 +330,8 @@ def transfer(result: OperationResult) -> Drawing | None:
     return _sized(interval + line, 13, 16), words
 
 
-def octaves(distance: Distance) -> str:
-    """The class of a distance in words."""
-    if not distance.of_a_known_kind:
-        return "kind not trained on"
-    if distance.above is None:
-        return "unknown"
-    return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
-
-
 def _chart(rows: Sequence[dict[str, Any]]) -> alt.Chart:
     return alt.Chart(alt.Data(values=rows))
-
-
-def _grid(rows: Rows, x: tuple[str, str], y: tuple[str, str], more: list[str]) -> alt.Chart:
-    """The rows by two ordered columns, each with the title of its axis; ``more`` columns join them in the tooltip."""
-    return _chart(rows).encode(
-        x=alt.X(f"{x[0]}:O", title=x[1], axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(f"{y[0]}:O", title=y[1], sort="descending"),
-        tooltip=[f"{x[0]}:O", f"{y[0]}:O", *more],
-    )
 
 
 def _spread(base: alt.Chart, **style: Any) -> Drawn:
@@ -520,30 +342,6 @@ def _spread(base: alt.Chart, **style: Any) -> Drawn:
         base.mark_bar(height=9, opacity=0.45, **style).encode(x="p10:Q", x2="median:Q"),
         base.mark_point(filled=True, size=60, opacity=1, **style).encode(x="mean:Q"),
     )
-
-
-def _matrix(
-    rows: Rows, x: str, y: str, value: str, title: str, more: list[str],
-    domain: float | None = None, number: str = ".0f",
-) -> Drawn:  # fmt: skip
-    """A matrix whose cells are the darker the larger ``value`` is; the value stands in each."""
-    base = _chart(rows).encode(
-        x=alt.X(
-            f"{x}:N",
-            sort=None,
-            title=None if x == "kernels" else x,
-            axis=alt.Axis(labelAngle=-40, orient="bottom", labelLimit=110),
-        ),
-        y=alt.Y(f"{y}:N", title=None, axis=alt.Axis(labelLimit=220)),
-        tooltip=[f"{y}:N", f"{x}:N", alt.Tooltip(f"{value}:Q", title=title), *more],
-    )
-    top = domain or max(row[value] for row in rows) or 1.0
-    shade = alt.Opacity(f"{value}:Q", scale=alt.Scale(domain=[0, top], range=[0.05, 0.6]), legend=None)
-    chart = alt.layer(
-        base.mark_rect(color=MODEL).encode(opacity=shade),
-        base.mark_text(fontSize=9).encode(text=alt.Text(f"{value}:Q", format=number)),
-    )
-    return _sized(chart, len({row[y] for row in rows}) + 3, 18)
 
 
 def _bars(rows: Rows, label: str, value: str, axis: alt.X, number: str, tick: str | None = None) -> Drawn:
@@ -591,19 +389,8 @@ def _cells(table: pd.DataFrame, x: str, y: str) -> list[tuple[Any, pd.DataFrame]
     return list(table.groupby([x, y], sort=True))
 
 
-def _octaves(values: pd.Series, width: int) -> pd.Series:
-    return (np.floor(np.log2(values.clip(lower=1)) / width) * width).astype(int)
-
-
-def _most(values: pd.Series) -> str:
-    """The most frequent value; of equals the first by name."""
-    counts = values.value_counts()
-    return str(min(counts.index, key=lambda name: (-counts[name], name)))
-
-
-def _one(shapes: pd.DataFrame) -> str:
-    first = shapes.sort_values(["network", "layer"]).iloc[0]
-    return f"{first['network']}: {first['layer']}"
+def _octaves(values: pd.Series, width: int) -> list[int]:
+    return (np.floor(np.log2(values.clip(lower=1)) / width) * width).astype(int).tolist()
 
 
 def _digits(value: float) -> float:

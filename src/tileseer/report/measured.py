@@ -1,10 +1,11 @@
-"""What the report shows of the measurements themselves: the best of each shape, and where kernels win, fail and vary.
+"""What the report shows of the measurements themselves: the best of each shape, which kernels win, and how sure it is.
 
-Shapes are the validation problems on which anything ran: layers of real networks, one row each. Counts of pairs are
-over all problems.
+Shapes are the problems that are judged and on which anything ran: layers of real networks, one row each. Counts of
+pairs are over all problems.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,23 +21,14 @@ from tileseer.devices.base import STATUSES
 from tileseer.gpu.hardware import Hardware
 from tileseer.validation.ranking import has_validation_split
 
-_OPTIONS: dict[str, Callable[[Any], str | bool]] = {
-    "double_smem_buffer": lambda on: on and "double LDS",
-    "two_stage": lambda on: on and "two-stage",
-    "split_image": lambda on: on and "split image",
-    "explicit_gemm": lambda on: on and "explicit GEMM",
-    "num_groups_to_merge": lambda count: count > 1 and f"{count} groups merged",
-    "split_k": lambda count: count > 1 and "split-K",
-    "specialization": lambda name: name != "default" and name.replace("_", " "),
-    "streamk": lambda kind: kind != "none" and "stream-K",
-}
-"""By field of a candidate: its option in words, if it has one."""
-NO_SCHEDULER = "-"
-"""Of kernels whose family has one way to order loads and products."""
-PLAIN = "plain"
-"""The option of a kernel without any."""
-DRIFT_BANDS = (-0.03, -0.01, -0.003, 0.003, 0.01, 0.03)
-"""Relative changes of the sentinel's time between which pairs are counted together."""
+NO_FAILURE = ("ok", "unsupported", "skipped")
+"""Statuses of pairs that ran or that were not run."""
+DRIFT = 0.01
+"""A pair was measured on a drifted device if the sentinel's time had changed by more than this share."""
+LABEL = ("pipeline", "tile", "waves", "flags")
+"""Columns that name a candidate in short."""
+_LAYOUT = re.compile(r"n[gcdhw]+")
+"""A layout in a name: it says no more than the number of dimensions beside it."""
 BY_A_COMPILER = {
     "vgpr_spills": "spilled registers",
     "scratch_bytes": "scratch, bytes a lane",
@@ -47,40 +39,39 @@ BY_A_COMPILER = {
 
 @dataclass(frozen=True)
 class Measured:
-    """What one dataset shows."""
+    """What one dataset shows of P shapes and Q candidates."""
 
     shapes: pd.DataFrame
-    """A row a shape: ``problem_key``, ``network``, ``layer``, ``problem``, ``ndim``, ``candidate`` (the fastest), its
-    ``pipeline``, ``tile``, ``tflops`` and ``latency_ms``, ``runner_up`` (its TFLOPS in percent of the best, NaN
-    without one), ``ran`` (candidates with a time), ``gemm_m``, ``gemm_k`` and ``intensity`` (FLOP a byte of main
-    memory)."""
-    groups: pd.DataFrame
-    """A row a (``pipeline``, ``scheduler``, ``options``): ``candidates``, ``pairs``, ``supported``, ``ok`` (shares in
-    percent: of the pairs, and of those supported) and ``wins`` (shapes on which one is the fastest)."""
-    statuses: pd.DataFrame
-    """Pairs by pipeline (index) and status (columns, those that occur)."""
-    noise: pd.DataFrame
-    """A row a (``pipeline``, ``decade``): ``pairs`` and the ``median`` and ``p90`` of the relative standard error of
-    the mean time, percent; ``decade`` is the power of ten of the time in ms. Empty where it is unknown."""
-    drift: pd.DataFrame
-    """A row a (``pipeline``, ``band``) in which a pair ran: ``pairs`` and their ``share`` of the pipeline's, percent;
-    ``band`` counts the ``DRIFT_BANDS`` that the sentinel's change is above. Empty where there is no sentinel."""
+    """A row a shape: ``problem_key``, ``network``, ``layer``, ``problem``, ``candidate`` (the fastest), ``equal`` (how
+    many candidates have just its time), ``tflops`` and ``latency_ms``, ``gemm_m``, ``gemm_k``, ``intensity`` (FLOP a
+    byte of main memory), ``roof`` (``tflops`` in percent of what peak and bandwidth allow), and its class of each of
+    ``CLASSES``."""
+    efficiency: np.ndarray
+    """[P, Q], 0 where a candidate did not run."""
+    candidates: pd.DataFrame
+    """Q rows: ``candidate``, ``kernel``, ``LABEL``, ``aliases``, ``code_bytes`` (NaN if unknown), and ``pairs``,
+    ``supported`` and ``failed``, counts over all problems."""
+    health: dict[str, Any]
+    """Of all pairs: ``timed``, ``failed`` by status, ``error`` (median relative standard error of a time, percent) and
+    ``drifted`` (share of the pairs, percent); None where nobody knows."""
     resources: pd.DataFrame
-    """A row a candidate that ran on a shape: ``pipeline``, ``vgprs``, ``lds_kib``, ``occupancy``, ``efficiency``, the
-    mean over the shapes on which it ran, percent; and what only a compiler knows, NaN where none was asked: ``agprs``,
-    ``vgpr_spills`` and ``scratch_bytes``. No row of candidates of which nothing is known."""
+    """A row a candidate that ran on a shape: ``efficiency``, the mean over the shapes on which it ran, percent, and
+    ``BY_A_COMPILER``, NaN where no compiler was asked."""
     resources_from: tuple[str, ...]
     peak_tflops: float
     """Dense matrix peak for the operation's data type."""
     memory_tb_per_s: float
     """Peak bandwidth of the main memory."""
 
+    @property
+    def wins(self) -> np.ndarray:
+        """[P, Q], the shape that each candidate wins; candidates of just the same time share it."""
+        best = self.efficiency == 1.0
+        return best / best.sum(axis=1, keepdims=True)
+
 
 def of(measurements: Measurements, hardware: Hardware) -> Measured:
     """What ``measurements`` show of the problems that are judged. ``UserError`` when none of them has a time."""
-    candidates = measurements.candidates.assign(options=options(measurements.candidates))
-    if "scheduler" not in candidates:
-        candidates["scheduler"] = NO_SCHEDULER
     held_out = np.arange(len(measurements.problems))
     if has_validation_split(measurements):
         held_out = held_out[(measurements.problems["split"] == "validation").to_numpy()]
@@ -90,12 +81,12 @@ def of(measurements: Measurements, hardware: Hardware) -> Measured:
         raise UserError(f"{measurements.operation}: no validation problem has a measured time")
     dtype = str(measurements.problems["dtype"].iloc[0])
     peak = hardware.peak_tflops_fp32 if dtype == "fp32" else hardware.peak_tflops_16bit
+    candidates = measurements.candidates
     return Measured(
-        shapes=_shapes(measurements, rows, speed),
-        groups=_groups(measurements, candidates, speed.argmax(axis=1)),
-        statuses=_statuses(measurements, candidates),
-        noise=_noise(measurements, candidates),
-        drift=_drift(measurements, candidates),
+        shapes=_shapes(measurements, rows, speed, peak, hardware.hbm_tb_per_s),
+        efficiency=speed / speed.max(axis=1, keepdims=True),
+        candidates=_candidates(measurements),
+        health=_health(measurements),
         resources=_resources(candidates, speed),
         resources_from=tuple(sorted(set(candidates["resources_from"]))) if "resources_from" in candidates else (),
         peak_tflops=peak,
@@ -103,37 +94,74 @@ def of(measurements: Measurements, hardware: Hardware) -> Measured:
     )
 
 
-def options(candidates: pd.DataFrame) -> list[str]:
-    """What each candidate has beside tile, pipeline and scheduler, in words; ``PLAIN`` if nothing."""
-    # A family whose kernels have no such field has none of these options.
-    known = candidates[[name for name in _OPTIONS if name in candidates]]
-    words = ([_OPTIONS[str(name)](value) for name, value in row.items()] for row in known.to_dict("records"))
-    return [", ".join(str(word) for word in row if word) or PLAIN for row in words]
-
-
 def records(table: pd.DataFrame) -> list[Any]:
     """The rows of a table, their columns as attributes."""
     return list(table.itertuples(index=False))
 
 
-def kernels(group: Any) -> str:
-    """Name of a row of ``Measured.groups``: its pipeline, and its scheduler if its family has several."""
-    return str(group.pipeline) if group.scheduler == NO_SCHEDULER else f"{group.pipeline} {group.scheduler}"
+def labels(candidates: pd.DataFrame) -> pd.DataFrame:
+    """``LABEL`` of each candidate: of its name what others lack, and no layout."""
+    names = [str(name).replace("@", "_").split("_") for name in candidates["candidate"]]
+    common = set.intersection(*map(set, names)) if len(names) > 1 else set()
+    texts = {
+        short: [
+            "x".join(map(str, row)) for row in candidates[[f"{field}_{axis}" for axis in "mnk"]].to_numpy()
+        ] if f"{field}_m" in candidates else [""] * len(candidates)
+        for short, field in (("tile", "tile"), ("waves", "wave"))
+    }  # fmt: skip
+    rows = []
+    for words, pipeline, tile, waves in zip(names, candidates["pipeline"], *texts.values(), strict=True):
+        rest = [word for word in words if not _LAYOUT.fullmatch(word)]
+        for word in (*str(pipeline).split("_"), tile, waves):
+            if word in rest:
+                rest.remove(word)
+        rows.append((str(pipeline), tile, waves, " ".join(word for word in rest if word not in common)))
+    return pd.DataFrame(rows, columns=list(LABEL), index=candidates.index)
 
 
-def _shapes(measurements: Measurements, rows: np.ndarray, speed: np.ndarray) -> pd.DataFrame:
+def short(label: Any) -> str:
+    """The label in one text."""
+    return " ".join(text for text in (getattr(label, name) for name in LABEL) if text)
+
+
+CLASSES: dict[str, tuple[str, ...]] = {
+    "rows (M)": ("up to 4,096", "up to 65,536", "more than 65,536"),
+    "filter": ("1x1", "3x3", "other filter"),
+    "channels a group": ("up to 32", "33 to 256", "more than 256"),
+    "groups": ("one group", "some groups", "depthwise"),
+}
+"""By what shapes are told apart, and the classes in their order."""
+
+
+def _classes(problems: pd.DataFrame, rows: np.ndarray) -> dict[str, np.ndarray]:
+    p = {name: problems[name].to_numpy() for name in DIMS}
+    pixel = p["Z"] * p["Y"] * p["X"] == 1
+    number = {
+        "rows (M)": np.digitize(rows, (4096, 65536), right=True),
+        "filter": np.where(pixel, 0, np.where((p["Y"] == 3) & (p["X"] == 3) & np.isin(p["Z"], (1, 3)), 1, 2)),
+        "channels a group": np.digitize(p["C"] // p["G"], (32, 256), right=True),
+        "groups": np.where(p["G"] == 1, 0, np.where(p["G"] < p["C"], 1, 2)),
+    }
+    return {name: np.array(words)[number[name]] for name, words in CLASSES.items()}
+
+
+def classes(shapes: pd.DataFrame) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Each kind of class, each class of it that occurs, and whether a shape is of it, bool [P]."""
+    for kind, names in CLASSES.items():
+        for name in names:
+            of_class = (shapes[kind] == name).to_numpy()
+            if of_class.any():
+                yield kind, name, of_class
+
+
+def _shapes(
+    measurements: Measurements, rows: np.ndarray, speed: np.ndarray, peak: float, memory: float
+) -> pd.DataFrame:
     problems = measurements.problems.iloc[rows].reset_index(drop=True)
-    candidates = measurements.candidates
-    variant = measurements.operation.rpartition("_")[0]
-    gemm = implicit_gemm(problems, variant)
-    best = speed.argmax(axis=1)
+    gemm = implicit_gemm(problems, measurements.operation.rpartition("_")[0])
     tflops = speed.max(axis=1)
-    second = np.sort(speed, axis=1)[:, -2] if speed.shape[1] > 1 else np.zeros(len(rows))
-    moved = gemm["bytes_read"].to_numpy(np.float64) + gemm["bytes_written"].to_numpy(np.float64)
     flops = gemm["flops"].to_numpy(np.float64)
-    tiles = candidates["candidate"].tolist()
-    if "tile_m" in candidates:
-        tiles = [f"{m}x{n}x{k}" for m, n, k in candidates[["tile_m", "tile_n", "tile_k"]].to_numpy()]
+    intensity = flops / (gemm["bytes_read"].to_numpy(np.float64) + gemm["bytes_written"].to_numpy(np.float64))
     return pd.DataFrame(
         {
             "problem_key": problems["problem_key"].astype(str),
@@ -143,85 +171,58 @@ def _shapes(measurements: Measurements, rows: np.ndarray, speed: np.ndarray) -> 
                 " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True))
                 for row in problems[list(DIMS)].to_numpy()
             ],
-            "ndim": problems["ndim"].to_numpy(),
-            "candidate": candidates["candidate"].to_numpy()[best],
-            "pipeline": candidates["pipeline"].to_numpy()[best],
-            "tile": np.array(tiles)[best],
+            "candidate": measurements.candidates["candidate"].to_numpy()[speed.argmax(axis=1)],
+            "equal": (speed == tflops[:, None]).sum(axis=1),
             "tflops": tflops,
             "latency_ms": flops / tflops * 1e-9,
-            "runner_up": np.where(second > 0, 100 * second / tflops, np.nan),
-            "ran": (speed > 0).sum(axis=1),
             "gemm_m": gemm["gemm_m"].to_numpy(np.float64),
             "gemm_k": gemm["gemm_k"].to_numpy(np.float64),
-            "intensity": flops / moved,
+            "intensity": intensity,
+            "roof": 100 * tflops / np.minimum(peak, intensity * memory),
+            **_classes(problems, gemm["gemm_m"].to_numpy(np.float64)),
         }
     )
 
 
-def _groups(measurements: Measurements, candidates: pd.DataFrame, winners: np.ndarray) -> pd.DataFrame:
-    count = len(candidates)
+def _candidates(measurements: Measurements) -> pd.DataFrame:
+    known = measurements.candidates
+    failures = [number for number, name in enumerate(STATUSES) if name not in NO_FAILURE]
+    counted = {
+        "pairs": np.ones(len(measurements.candidate), bool),
+        "supported": efficiency.in_pool(measurements),
+        "failed": np.isin(measurements.status, failures),
+    }
+    return pd.concat([known[["candidate", "kernel"]], labels(known)], axis=1).assign(
+        aliases=known.get("aliases", ""),
+        code_bytes=known["code_bytes"].astype(float) if "code_bytes" in known else np.nan,
+        **{
+            name: np.bincount(measurements.candidate[which], minlength=len(known)) for name, which in counted.items()
+        },
+    )  # fmt: skip
+
+
+def _health(measurements: Measurements) -> dict[str, Any]:
     ok = measurements.status == efficiency.OK
-    table = candidates[["pipeline", "scheduler", "options"]].assign(
-        candidates=1,
-        pairs=np.bincount(measurements.candidate, minlength=count),
-        could=np.bincount(measurements.candidate[efficiency.in_pool(measurements)], minlength=count),
-        ran=np.bincount(measurements.candidate[ok], minlength=count),
-        wins=np.bincount(winners, minlength=count),
+    counts = np.bincount(measurements.status, minlength=len(STATUSES))
+    error, sentinel = (
+        values[ok & np.isfinite(values)] if values is not None else np.empty(0)
+        for values in (measurements.relative_error, measurements.sentinel)
     )
-    found = table.groupby(["pipeline", "scheduler", "options"], sort=True, as_index=False).sum()
-    found["supported"] = 100 * found["could"] / np.maximum(found["pairs"], 1)
-    found["ok"] = 100 * found["ran"] / np.maximum(found["could"], 1)
-    return found.drop(columns=["could", "ran"])
-
-
-def _statuses(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    pipelines = candidates["pipeline"].to_numpy()[measurements.candidate]
-    statuses = pd.Categorical.from_codes(measurements.status, pd.Index(STATUSES))
-    return pd.crosstab(pipelines, statuses)
-
-
-def _noise(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    if measurements.relative_error is None:
-        return pd.DataFrame()
-    known = np.flatnonzero((measurements.status == efficiency.OK) & np.isfinite(measurements.relative_error))
-    table = pd.DataFrame(
-        {
-            "pipeline": candidates["pipeline"].to_numpy()[measurements.candidate[known]],
-            "decade": np.floor(np.log10(measurements.latency_ms[known])).astype(int),
-            "error": 100 * measurements.relative_error[known],
-        }
-    )
-    errors = table.groupby(["pipeline", "decade"], sort=True)["error"]
-    found = {"pairs": errors.size(), "median": errors.median(), "p90": errors.quantile(0.9)}
-    return pd.DataFrame(found).reset_index()
-
-
-def _drift(measurements: Measurements, candidates: pd.DataFrame) -> pd.DataFrame:
-    if measurements.sentinel is None:
-        return pd.DataFrame()
-    known = np.flatnonzero((measurements.status == efficiency.OK) & np.isfinite(measurements.sentinel))
-    pipeline = candidates["pipeline"].to_numpy()[measurements.candidate[known]]
-    table = pd.DataFrame(
-        {"pipeline": pipeline, "band": np.digitize(measurements.sentinel[known] - 1, DRIFT_BANDS), "pairs": 1}
-    )
-    found = table.groupby(["pipeline", "band"], sort=True, as_index=False).sum()
-    found["share"] = 100 * found["pairs"] / found.groupby("pipeline")["pairs"].transform("sum")
-    return found
+    return {
+        "timed": int(ok.sum()),
+        "failed": {name: int(n) for name, n in zip(STATUSES, counts, strict=True) if n and name not in NO_FAILURE},
+        "error": 100 * float(np.median(error)) if len(error) else None,
+        "drifted": 100 * float((np.abs(sentinel - 1) > DRIFT).mean()) if len(sentinel) else None,
+    }
 
 
 def _resources(candidates: pd.DataFrame, speed: np.ndarray) -> pd.DataFrame:
-    if "vgprs" not in candidates:
-        return pd.DataFrame(columns=list(BY_A_COMPILER))
     share = speed / speed.max(axis=1, keepdims=True)
     ran = (speed > 0).sum(axis=0)
     table = pd.DataFrame(
         {
-            "pipeline": candidates["pipeline"],
-            "vgprs": candidates["vgprs"].astype(float),
-            "lds_kib": candidates["lds_bytes"] / 1024,
-            "occupancy": candidates["occupancy"].astype(float),
             "efficiency": 100 * share.sum(axis=0) / np.maximum(ran, 1),
             **{name: candidates[name].astype(float) if name in candidates else np.nan for name in BY_A_COMPILER},
         }
     )
-    return table[(ran > 0) & table["vgprs"].notna()].reset_index(drop=True)
+    return table[ran > 0].reset_index(drop=True)

@@ -7,46 +7,48 @@ from pathlib import Path
 
 from tileseer.core import templates
 from tileseer.core.templates import mistakes_named
-from tileseer.report import figures, tables
+from tileseer.report import decisions, figures, tables
 from tileseer.report.results import Results
 
-SCRIPT = "report.js"
+SCRIPTS = ("sortable.min.js", "report.js")
+"""Beside the template: sorting of tables (sortable-tablesort 4.1.7, public domain), and our own."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """What is shown below a headline, whose words stand in the template; tables under a figure are folded away.
+    """What is shown below a headline, whose words stand in the template; ``folded`` tables are seen on demand.
 
     A section without a panel and a table is left out: its data is not there.
     """
 
     name: str
-    draw: figures.Draw | None = None
-    tabulate: tuple[tables.Tabulate, ...] = ()
+    shown: tuple[tables.Tabulate, ...] = ()
+    draw: tuple[figures.Draw, ...] = ()
+    folded: tuple[tables.Tabulate, ...] = ()
 
 
 SECTIONS = (
-    Section("results", tabulate=(tables.metrics, tables.bounds, tables.reality)),
-    Section("choosers", figures.choosers, (tables.rivals, tables.choosers, tables.baselines, tables.published)),
-    Section("distribution", figures.distribution),
-    Section("pipelines", figures.pipelines),
-    Section("wins", figures.wins),
-    Section("best", tabulate=(tables.best,)),
-    Section("networks", figures.networks, (tables.networks, tables.dimensions, tables.kinds)),
-    Section("whole-networks", figures.end_to_end, (tables.runs,)),
-    Section("coverage", figures.coverage, (tables.distances,)),
-    Section("worst", tabulate=(tables.worst,)),
-    Section("roofline", figures.roofline),
-    Section("resources", figures.resources, (tables.resources,)),
-    Section("support", figures.support, (tables.support,)),
-    Section("noise", figures.noise),
-    Section("drift", figures.drift),
-    Section("failures", figures.failures, (tables.failures,)),
-    Section("learning-curve", figures.learning_curve, (tables.learning_curve,)),
-    Section("transfer", figures.transfer, (tables.transfer,)),
-    Section("importances", figures.importances),
-    Section("cross-validation", tabulate=(tables.cross_validation,)),
-    Section("provenance", tabulate=(tables.provenance, tables.recorded)),
+    Section("verdict", (decisions.verdict,), folded=(tables.metrics, tables.bounds, tables.reality)),
+    Section("ship", (decisions.ship,), folded=(decisions.shipped,)),
+    Section("wins", (decisions.wins,), (figures.wins,), (decisions.pipelines, decisions.resources)),
+    Section("shapes", (decisions.best,), (figures.roofline,)),
+    Section(
+        "losses",
+        (decisions.following, decisions.losses),
+        (figures.networks, figures.end_to_end),
+        (decisions.worst, tables.networks, tables.runs),
+    ),
+    Section(
+        "baselines",
+        draw=(figures.choosers, figures.distribution),
+        folded=(tables.rivals, tables.choosers, tables.baselines),
+    ),
+    Section(
+        "learning",
+        draw=(figures.learning_curve, figures.transfer),
+        folded=(tables.learning_curve, tables.transfer, tables.cross_validation),
+    ),
+    Section("sources", (decisions.health, tables.provenance, tables.recorded)),
 )
 """The page in reading order. A new figure is a function in ``figures``, an entry here and its words in the template."""
 
@@ -75,18 +77,18 @@ DEVICE_NOTES: dict[str, tuple[str, ...]] = {
 def render(results: Results, template: Path) -> str:
     """The page as HTML that loads nothing; the same results and template give the same text.
 
-    The template's own script, ``report.js``, lies beside it. ``UserError`` when one is missing or broken.
+    ``SCRIPTS`` lie beside the template. ``UserError`` when one is missing or broken.
     """
     with mistakes_named(template):
-        script = (template.parent / SCRIPT).read_text(encoding="utf-8")
-    scripts = (_inline(figures.library()), _inline(script))
+        scripts = [_inline((template.parent / name).read_text(encoding="utf-8")) for name in SCRIPTS]
+    scripts.insert(0, _inline(figures.library()))
     environment = templates.environment(template.parent).overlay(autoescape=True)
     environment.filters["number"] = number
     with mistakes_named(template):
         return environment.get_template(template.name).render(
             results=results,
             note=DEVICE_NOTES[results.device_kind],
-            sections=[shown for shown in (_shown(s, results) for s in SECTIONS) if shown["panels"] or shown["tables"]],
+            sections=[shown for shown in (_shown(s, results) for s in SECTIONS) if shown["shown"] or shown["panels"]],
             scripts=scripts,
             allowed=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
         )
@@ -107,16 +109,15 @@ def number(value: int | float) -> str:
 
 
 def _shown(section: Section, results: Results) -> dict[str, object]:
-    panels = section.draw(results) if section.draw else []
+    panels = [figures.drawn(panel) for draw in section.draw for panel in draw(results)]
+    folded = [table.folded() for tabulate in section.folded for table in tabulate(results)]
     return {
         "name": section.name,
+        "shown": [table for tabulate in section.shown for table in tabulate(results)],
         "panels": [
-            {
-                "svg": figures.svg(spec, f"{section.name}-{number}"),
-                "spec": spec,
-                "words": f"{panel.title}. {panel.words}",
-            }
-            for number, (panel, spec) in enumerate((panel, figures.spec(panel)) for panel in panels)
+            {"svg": figures.svg(spec, f"{section.name}-{number}"), "spec": spec, "words": words}
+            for number, (spec, words) in enumerate(panels)
         ],
-        "tables": [table for tabulate in section.tabulate for table in tabulate(results)],
+        "folded": folded,
+        "more": list(dict.fromkeys(table.caption.partition(",")[0] for table in folded)),
     }

@@ -17,6 +17,7 @@ from tileseer.model import model_files
 from tileseer.model.schema import Fold, Folds, Importances, Manifest, Summary, same_origin
 from tileseer.report import measured
 from tileseer.report.measured import Measured
+from tileseer.serving.schema import Kernels
 from tileseer.validation.schema import Validation
 
 ONE_DEVICE = "one report shows one device"
@@ -28,13 +29,13 @@ RIVALS = {
 """In a recording, by operation, ``rivals.parquet``: columns with the time of what others run, and what that is."""
 LIBRARY = "cudnn.csv"
 """In a recording, by operation: the times of cuDNN on the same problems."""
-PUBLISHED_IN = "pull request 6327 of the reference: an MI355X (gfx950), bf16, its own kernels and problems"
+PUBLISHED_FOR = "gfx950"
 PUBLISHED = {
     "forward_bf16": {"mean": 93.05, "median": 96.8, "p10": 79.9},
     "bwd_data_bf16": {"mean": 93.8, "median": 96.5, "p10": 82.9},
     "bwd_weight_bf16": {"mean": 96.1, "median": 99.2, "p10": 89.4},
 }
-"""Efficiency of the reference's picks in percent, as its authors give it: an order of magnitude, no ranking."""
+"""Efficiency of the reference's picks on an MI355X in percent, as its authors give it in pull request 6327."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class OperationResult:
     """Splits of each feature, most used first."""
     measured: Measured | None = None
     """What its dataset shows, if one was given."""
+    kernels: Kernels | None = None
+    """The kernels that a dispatcher knows, and the few that are enough, if they were given."""
     library_us: dict[str, float] = dataclasses.field(default_factory=dict)
     """Time of cuDNN by problem key, microseconds, where a recording has it."""
     rivals_us: pd.DataFrame | None = None
@@ -92,13 +95,18 @@ class Results:
 
 
 def load(
-    validations: Sequence[Path], trainings: Sequence[Path], datasets: Sequence[Path] = (), recorded: Path | None = None
+    validations: Sequence[Path],
+    trainings: Sequence[Path],
+    datasets: Sequence[Path] = (),
+    recorded: Path | None = None,
+    served: Sequence[Path] = (),
 ) -> Results:
     """Read validation reports, the training folders of their models and their datasets, in any order.
 
-    ``recorded`` is the folder of a recording, for its making and for cuDNN's times. Datasets are not needed, but there
-    is no more than one an operation. ``UserError`` when a file is missing or has another form, when a report and a
-    training have no partner, or when they differ in arch, device or device kind.
+    ``recorded`` is the folder of a recording, for its making and for cuDNN's times; ``served`` are kernel lists of the
+    serving stage. Datasets and lists are not needed, but there is no more than one dataset an operation. ``UserError``
+    when a file is missing or has another form, when a report and a training have no partner, or when they differ in
+    arch, device or device kind.
     """
     reports = [(path, documents.read(path, Validation)) for path in validations]
     trained = {}
@@ -118,6 +126,11 @@ def load(
     ]:
         same_origin(path, origin, first, first_path, ONE_DEVICE)
     shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
+    lists = {}
+    for path in served:
+        kernels = documents.read(path, Kernels)
+        same_origin(path, kernels, first, first_path, ONE_DEVICE)
+        lists[kernels.operation] = kernels
     results = [
         OperationResult(
             validation,
@@ -125,6 +138,7 @@ def load(
             documents.read(folder / model_files.CV_METRICS, Folds).root,
             documents.read(folder / model_files.IMPORTANCES, Importances).root,
             shown.get(validation.operation),
+            lists.get(validation.operation),
             _library_times(recorded, validation.operation),
             _rivals(recorded, validation.operation),
         )

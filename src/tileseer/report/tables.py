@@ -1,4 +1,4 @@
-"""The tables: one function a table, from the results to rows; numbers stay numbers until the page prints them."""
+"""The tables of figures: one function a table, from the results to rows; the page prints the numbers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -8,15 +8,25 @@ import numpy as np
 
 from tileseer.model.schema import Summary
 from tileseer.problems.foreign_problems import DEFAULTS
-from tileseer.report.figures import octaves
-from tileseer.report.measured import BY_A_COMPILER, kernels, records
-from tileseer.report.results import PUBLISHED, PUBLISHED_IN, RIVALS, OperationResult, Results
-from tileseer.validation.schema import Learnt, Selectors, Stratum, Validation, WorstPick
+from tileseer.report.results import RIVALS, OperationResult, Results
+from tileseer.validation.schema import Learnt, Selectors, Stratum, Validation
 
-Cell = str | int | float
+
+@dataclass(frozen=True)
+class Copied:
+    """A cell with a button that copies a text."""
+
+    text: str
+    button: str
+
+
+Cell = str | int | float | Copied
 Row = Mapping[str, Cell]
 """Cells by column, in the order of the columns; the first one names the row."""
 FLOOR = "noise floor, mean, %"
+FEWEST_ROWS = 3
+"""Of fewer, no column is folded."""
+TOP_FEATURES = 5
 SLOWER = 1.02
 """Who takes so many times as long is slower; less is within the noise."""
 USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name != "G")
@@ -34,11 +44,28 @@ class Table:
     """Whether the reader can search, filter by the columns ``filters``, sort and save it; it scrolls in a box."""
     filters: tuple[str, ...] = ()
 
+    def folded(self) -> "Table":
+        """The table without columns that have one value, which its caption says instead, or none."""
+        kept, said = [0], []
+        for number in range(1, len(self.header)):
+            values = {row[number] for row in self.rows}
+            if len(self.rows) < FEWEST_ROWS or len(values) > 1 or isinstance(next(iter(values)), Copied):
+                kept.append(number)
+            elif value := next(iter(values)):
+                text = f"{value:g}" if isinstance(value, float) else value
+                said.append(f"{self.header[number]}: {text}")
+        return replace(
+            self,
+            caption="; ".join([self.caption, *said]),
+            header=tuple(self.header[number] for number in kept),
+            rows=tuple(tuple(row[number] for number in kept) for row in self.rows),
+        )
+
 
 Tabulate = Callable[[Results], list[Table]]
 
 
-def _table(caption: str, rows: Iterable[Row]) -> list[Table]:
+def table_of(caption: str, rows: Iterable[Row]) -> list[Table]:
     """A table with the columns of its first row; none without rows."""
     rows = list(rows)
     return [Table(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
@@ -50,7 +77,7 @@ def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable
     def decorated(rows: Callable[[OperationResult], Iterable[Row]]) -> Tabulate:
         @wraps(rows)
         def tables(results: Results) -> list[Table]:
-            return [table for r in results.operations for table in _table(f"{title}, {r.label}", rows(r))]
+            return [table for r in results.operations for table in table_of(f"{title}, {r.label}", rows(r))]
 
         return tables
 
@@ -63,7 +90,7 @@ def together(title: str) -> Callable[[Callable[[Results], Iterable[Row]]], Tabul
     def decorated(rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
         @wraps(rows)
         def tables(results: Results) -> list[Table]:
-            return _table(f"{title}, {results.label}", rows(results))
+            return table_of(f"{title}, {results.label}", rows(results))
 
         return tables
 
@@ -102,7 +129,7 @@ def metrics(results: Results) -> Iterable[Row]:
 def bounds(result: OperationResult) -> Iterable[Row]:
     """The model beside what it could reach at best, the reference's trainer, and networks left out."""
     found, floors = result.validation, result.validation.noise_floor
-    rows = [("model", found.efficiency, _interval(found.interval["mean"]), "features of problem and candidate")]
+    rows = [("model", found.efficiency, interval(found.interval["mean"]), "features of problem and candidate")]
     for name in ("perfect_selector", "perfect_model", "against_true_best"):
         if floor := getattr(floors, name):
             rows.append((name.replace("_", " "), floor.efficiency, "", floor.meaning))
@@ -115,10 +142,10 @@ def bounds(result: OperationResult) -> Iterable[Row]:
         rows.append(("networks left out in turn", left_out.efficiency, "", meaning))
     if layers := found.leave_layer_out:
         name = f"model, mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds"
-        rows.append((name, layers.efficiency, _interval(layers.interval["mean"]), layers.meaning))
-    for name, summary, interval, meaning in rows:
+        rows.append((name, layers.efficiency, interval(layers.interval["mean"]), layers.meaning))
+    for name, summary, ends, meaning in rows:
         yield {
-            "way to choose": name, **_cells(summary), "95 % interval of the mean": interval, "what it knows": meaning,
+            "way to choose": name, **_cells(summary), "95 % interval of the mean": ends, "what it knows": meaning,
         }  # fmt: skip
 
 
@@ -132,7 +159,7 @@ def _of_shares(result: OperationResult) -> Iterable[Row]:
     for share in result.validation.learning_curve or ():
         yield {
             "training problems": f"{share.problems:,}", "of all, about, %": share.share, "pairs": share.pairs,
-            **_cells(share.efficiency), "interval of the mean": _interval(share.interval["mean"]),
+            **_cells(share.efficiency), "interval of the mean": interval(share.interval["mean"]),
             FLOOR: result.validation.noise_floor.best.efficiency.mean,
         }  # fmt: skip
 
@@ -175,7 +202,7 @@ def _seen(problems: int) -> str:
 def _learnt(model: Learnt | None) -> tuple[Cell, Cell, Cell]:
     if model is None:
         return "", "", ""
-    return model.efficiency.mean, _interval(model.interval["mean"]), model.efficiency.p10
+    return model.efficiency.mean, interval(model.interval["mean"]), model.efficiency.p10
 
 
 @each_operation("Efficiency of each way to choose")
@@ -192,29 +219,10 @@ def baselines(results: Results) -> Iterable[Row]:
     return ({"baseline": name.replace("_", " "), "meaning": meaning} for name, meaning in meanings.items())
 
 
-def published(results: Results) -> list[Table]:
-    """What the reference has published of its models for the operations that are shown."""
-    shown = {result.validation.operation for result in results.operations}
-    return _table(
-        f"Published elsewhere, not comparable with {results.label}: {PUBLISHED_IN}",
-        (
-            {"operation": operation, **{f"{name}, %": value for name, value in theirs.items()}}
-            for operation, theirs in PUBLISHED.items()
-            if operation in shown
-        ),
-    )
-
-
 def _strata(strata: Mapping[str, Stratum], part: str = "part") -> Iterable[Row]:
     for name, stratum in strata.items():
         floor = _floor(stratum.noise_floor)
         yield {part: name, "problems": stratum.n_problems, **_cells(stratum.efficiency), FLOOR: floor}
-
-
-@each_operation("Efficiency by dimensionality")
-def dimensions(result: OperationResult) -> Iterable[Row]:
-    """Efficiency on 2D and 3D problems."""
-    return _strata(result.validation.by_ndim)
 
 
 @each_operation("Efficiency by network")
@@ -225,84 +233,9 @@ def networks(result: OperationResult) -> Iterable[Row]:
         yield {**row, "other layers train": "yes" if stratum.in_training else "no"}
 
 
-@each_operation("Efficiency by octaves to the nearest training problem")
-def distances(result: OperationResult) -> Iterable[Row]:
-    """Efficiency by octaves to the nearest training problem."""
-    return _strata({octaves(part): part for part in result.validation.by_distance or ()}, "octaves")
-
-
-def kinds(results: Results) -> list[Table]:
-    """Efficiency by kind of layer and by distance to the training problems."""
-    return [
-        table
-        for result in results.operations
-        for title, strata in (
-            ("Efficiency by kind of layer", result.validation.by_layer_kind),
-            ("Efficiency by distance to training", result.validation.by_distance_to_training),
-        )
-        for table in _table(f"{title}, {result.label}", _strata(strata))
-    ]
-
-
-@each_operation("Worst picks")
-def worst(result: OperationResult) -> Iterable[Row]:
-    """The picks that are farthest from the best."""
-    for pick in result.validation.worst:
-        yield {
-            "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": pick.pick,
-            "best": pick.best, "problem": _without_defaults(pick.problem), "spoke for the pick": _reasons(pick),
-            "like training": _novelty(pick),
-        }  # fmt: skip
-
-
-def _reasons(worst: WorstPick) -> str:
-    reasons = (
-        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
-    )
-    return "; ".join(reasons) or "not known"
-
-
-def _novelty(worst: WorstPick) -> str:
-    words = [f"farther from training than {worst.distance_percentile:.0f} % of training problems from one another"]
-    if worst.outside_training:
-        words.append("outside: " + ", ".join(worst.outside_training))
-    return "; ".join([*words, "nearest: " + _without_defaults(worst.nearest_training_problem)])
-
-
-def _without_defaults(problem: str) -> str:
+def without_defaults(problem: str) -> str:
+    """The dimensions of a problem that are not ``USUAL``."""
     return " ".join(dimension for dimension in problem.split() if dimension not in USUAL)
-
-
-def best(results: Results) -> list[Table]:
-    """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
-    has_library = any(result.library_us for result in results.operations)
-    rows = [row for result in results.operations for row in _best(result, has_library)]
-    tables = _table(f"The fastest candidate of each shape, {results.label}", rows)
-    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in tables]
-
-
-def _best(result: OperationResult, has_library: bool) -> Iterable[Row]:
-    if not result.measured:
-        return
-    for shape in records(result.measured.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
-        pick = result.validation.picks.get(shape.problem_key)
-        same = pick and pick.candidate == shape.candidate
-        cells: dict[str, Cell] = {
-            "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
-            "operation": result.validation.operation,
-            "problem": _without_defaults(shape.problem),
-            "best candidate": shape.candidate,
-            "pipeline": shape.pipeline,
-            "TFLOPS": float(shape.tflops),
-            "time, µs": 1e3 * float(shape.latency_ms),
-            "second best, %": "" if np.isnan(shape.runner_up) else float(shape.runner_up),
-            "candidates that ran": int(shape.ran),
-            "of them tied with the best": pick.ties if pick else "",
-            "the model's pick": "the best" if same else pick.candidate if pick else "",
-            "pick, %": pick.efficiency if pick else "",
-        }
-        library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
-        yield cells | library
 
 
 @together("Time of what others run over that of the pick, recorded times")
@@ -330,40 +263,6 @@ def rivals(results: Results) -> Iterable[Row]:
                 }
 
 
-@each_operation("What the code uses, and speed")
-def resources(result: OperationResult) -> Iterable[Row]:
-    """How fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
-    if not result.measured:
-        return
-    table = result.measured.resources
-    for column, name in BY_A_COMPILER.items():
-        for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
-            if len(part):
-                yield {
-                    "candidates with": words, "candidates": len(part), "median of it": float(part[column].median()),
-                    "mean efficiency, %": float(part["efficiency"].mean()),
-                    "best candidate, %": float(part["efficiency"].max()),
-                }  # fmt: skip
-
-
-@each_operation("Support and wins")
-def support(result: OperationResult) -> Iterable[Row]:
-    """What became of the pairs of each pipeline, scheduler and option."""
-    for group in records(result.measured.groups) if result.measured else ():
-        yield {
-            "kernels": kernels(group), "options": group.options, "candidates": int(group.candidates),
-            "pairs": int(group.pairs), "supported, %": float(group.supported), "of these ran, %": float(group.ok),
-            "shapes won": int(group.wins),
-        }  # fmt: skip
-
-
-@each_operation("Pairs by status")
-def failures(result: OperationResult) -> Iterable[Row]:
-    """How many pairs of each pipeline ended in which status."""
-    for name, counts in result.measured.statuses.iterrows() if result.measured else ():
-        yield {"pipeline": str(name), **{str(status).replace("_", " "): int(n) for status, n in counts.items()}}
-
-
 @each_operation("Whole networks")
 def runs(result: OperationResult) -> Iterable[Row]:
     """What the picks cost whole runs of networks."""
@@ -375,22 +274,6 @@ def runs(result: OperationResult) -> Iterable[Row]:
             "the same of the noise floor, %": floor.end_to_end,
             "efficiency weighted by FLOP, %": run.flop_weighted, "of the noise floor, %": floor.flop_weighted,
             "FLOP scored, %": run.flop_scored,
-        }  # fmt: skip
-
-
-@together("Provenance")
-def provenance(results: Results) -> Iterable[Row]:
-    """Where the numbers come from."""
-    for result in results.operations:
-        validation, manifest = result.validation, result.manifest
-        known = result.measured.resources_from if result.measured else ()
-        yield {
-            "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
-            "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
-            "validation problems": validation.n_problems, "candidates": validation.n_candidates,
-            "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
-            "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
-            "LightGBM": manifest.lightgbm,
         }  # fmt: skip
 
 
@@ -409,7 +292,7 @@ def reality(results: Results) -> Iterable[Row]:
             yield {
                 "operation": origin.operation, "times": f"{origin.arch} ({origin.device_kind})",
                 "problems": found.n_problems, "candidates": found.candidates, **_cells(found.efficiency),
-                "95 % interval of the mean": _interval(found.interval["mean"]),
+                "95 % interval of the mean": interval(found.interval["mean"]),
                 "any of them by chance, mean, %": found.by_chance.mean, "source": found.source or "this project",
             }  # fmt: skip
 
@@ -446,6 +329,24 @@ def _cells(summary: Summary) -> dict[str, Cell]:
     return {f"{name}, %": value for name, value in summary.model_dump().items()}
 
 
-def _interval(ends: list[float]) -> str:
+def interval(ends: list[float]) -> str:
+    """An interval in words."""
     low, high = ends
     return f"{low:.1f} to {high:.1f}"
+
+
+@together("Provenance")
+def provenance(results: Results) -> Iterable[Row]:
+    """Where the numbers come from, and what the models look at."""
+    for result in results.operations:
+        validation, manifest = result.validation, result.manifest
+        known = result.measured.resources_from if result.measured else ()
+        yield {
+            "operation": validation.operation, "device": validation.device, "kind of times": validation.device_kind,
+            "training rows": manifest.training_rows, "training problems": manifest.unique_problems,
+            "validation problems": validation.n_problems, "candidates": validation.n_candidates,
+            "candidates timed of those offered, mean, %": validation.oracle.mean_coverage,
+            "resources": ", ".join(name.replace("_", " ") for name in known) or "not known",
+            "LightGBM": manifest.lightgbm,
+            "features that the trees split on most": ", ".join(list(result.importances)[:TOP_FEATURES]),
+        }  # fmt: skip

@@ -1,0 +1,305 @@
+"""The tables that a reader decides by: verdict, kernels to ship, winners, every shape, losses, what to do next."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tileseer.report import tables
+from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
+from tileseer.report.results import OperationResult, Results
+from tileseer.report.tables import Cell, Copied, Row, Table, each_operation, together
+from tileseer.serving.kernel_set import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.validation import verdict as verdicts
+from tileseer.validation.schema import Distance, Stratum, WorstPick
+
+FEW = 3
+"""Worst networks in the verdict, kernels of a class, parts of each kind."""
+LOUD = 1.25
+"""A part is worth more training problems if its share of the loss is so many times its share of the problems."""
+STEEP = 0.3
+"""Points that the last step of a learning curve gained, from which more training problems are worth it."""
+NOISY = 99.0
+"""Efficiency, percent, that a selector without error misses where the times are too noisy to tell candidates apart."""
+
+
+@together("Verdict")
+def verdict(results: Results) -> Iterable[Row]:
+    """Whether each model is good enough, and why."""
+    for result in results.operations:
+        found = result.validation
+        networks = sorted(found.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
+        yield {
+            "operation": found.operation, "verdict": verdicts.line(found).split(" (")[0],
+            "interval of the mean, %": tables.interval(found.interval["mean"]),
+            "possible mean, %": found.noise_floor.best.efficiency.mean,
+            "unseen layers": found.n_problems, "layers that no candidate can run": found.n_without_measurement,
+            "worst networks": ", ".join(f"{name} {part.efficiency.mean:.1f} %" for name, part in networks),
+        }  # fmt: skip
+
+
+@together("Kernels to ship")
+def ship(results: Results) -> Iterable[Row]:
+    """The few kernels that are enough, with their price."""
+    for result in results.operations:
+        if (kernels := result.kernels) is None:
+            continue
+        known = result.measured
+        code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
+        measured = code.reindex(kernels.pruned)
+        is_known = bool(measured.notna().all())
+        size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
+        of_unseen = kernels.oracle_within_pruned.get("validation")
+        yield {
+            "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
+            "loss on training problems, %": f"{100 - kernels.oracle_within_pruned['train'].mean:.2f}",
+            "loss on unseen problems, %": "" if of_unseen is None else f"{100 - of_unseen.mean:.2f}",
+            "10th percentile, %": "" if of_unseen is None else of_unseen.p10,
+            "machine code, MB": f"{size / 1e6:.1f} ({'measured' if is_known else 'estimated'})",
+            "CPU minutes to compile": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)",
+            "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
+        }  # fmt: skip
+
+
+@each_operation("The kernels of the set, the one that adds most first")
+def shipped(result: OperationResult) -> Iterable[Row]:
+    """Each kernel of the set, with its other names."""
+    if result.kernels is None or result.measured is None:
+        return
+    seen = result.measured
+    rows = {row.kernel: row for row in reversed(records(seen.candidates.sort_values("candidate")))}
+    won = pd.Series(seen.wins.sum(axis=0)).groupby(seen.candidates["kernel"].to_numpy()).sum() * 100 / len(seen.shapes)
+    for number, kernel in enumerate(result.kernels.pruned, 1):
+        yield {
+            "kernel": str(number), **_label(rows[kernel]), "shapes won of the whole pool, %": float(won[kernel]),
+            "other names": ", ".join(rows[kernel].aliases.split()), "name": Copied(kernel, "Copy"),
+        }  # fmt: skip
+
+
+@each_operation("The kernels that win most of each class of shapes")
+def wins(result: OperationResult) -> Iterable[Row]:
+    """Which kernels win where, by size, filter, channels and groups; candidates of the same time share a shape."""
+    if (seen := result.measured) is None:
+        return
+    rows = records(seen.candidates)
+    for kind, name, own in classes(seen.shapes):
+        won = 100 * seen.wins[own].mean(axis=0)
+        for place in np.argsort(-won, kind="stable")[:FEW]:
+            if won[place] > 0:
+                yield {
+                    "class": f"{kind}: {name}", "shapes": int(own.sum()), **_label(rows[place]),
+                    "shapes won, %": float(won[place]),
+                    "mean efficiency of it alone, %": 100 * float(seen.efficiency[own, place].mean()),
+                    "best of the roof, median, %": float(seen.shapes.loc[own, "roof"].median()),
+                }  # fmt: skip
+
+
+@each_operation("Pipelines")
+def pipelines(result: OperationResult) -> Iterable[Row]:
+    """How often each pipeline wins and is picked, and what became of its pairs."""
+    if (seen := result.measured) is None:
+        return
+    names = seen.candidates["pipeline"]
+    of_candidate = dict(zip(seen.candidates["candidate"], names, strict=True))
+    picked = pd.Series([of_candidate[pick.candidate] for pick in result.validation.picks.values()]).value_counts()
+    won = pd.Series(seen.wins.sum(axis=0)).groupby(names.to_numpy()).sum()
+    for name, part in seen.candidates.groupby("pipeline", sort=True):
+        pairs = part[["pairs", "supported", "failed"]].sum()
+        yield {
+            "pipeline": str(name), "candidates": len(part), "pairs": int(pairs["pairs"]),
+            "supported, %": float(100 * pairs["supported"] / max(pairs["pairs"], 1)), "failed": int(pairs["failed"]),
+            "shapes won, %": float(100 * won[name] / len(seen.shapes)),
+            "shapes picked, %": float(100 * picked.get(name, 0) / max(picked.sum(), 1)),
+        }  # fmt: skip
+
+
+@each_operation("What the code uses, and speed")
+def resources(result: OperationResult) -> Iterable[Row]:
+    """How fast the candidates are that spill, use scratch or accumulation registers; nothing if unknown."""
+    if result.measured is None:
+        return
+    table = result.measured.resources
+    for column, name in BY_A_COMPILER.items():
+        for words, part in ((f"no {name}", table[table[column] == 0]), (name, table[table[column] > 0])):
+            if len(part):
+                yield {
+                    "candidates with": words, "candidates": len(part), "median of it": float(part[column].median()),
+                    "mean efficiency, %": float(part["efficiency"].mean()),
+                    "best candidate, %": float(part["efficiency"].max()),
+                }  # fmt: skip
+
+
+def best(results: Results) -> list[Table]:
+    """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
+    rows = [row for result in results.operations if result.measured for row in _best(result, result.measured, results)]
+    found = tables.table_of(f"The fastest candidate of each shape, {results.label}", rows)
+    return [replace(table, searched=True, filters=("operation", "pipeline")) for table in found]
+
+
+def _best(result: OperationResult, seen: Measured, results: Results) -> Iterable[Row]:
+    has_library = any(one.library_us for one in results.operations)
+    labels = {row.candidate: row for row in records(seen.candidates)}
+    for shape in records(seen.shapes.sort_values(["network", "layer", "problem"], kind="stable")):
+        pick = result.validation.picks.get(shape.problem_key)
+        same = pick and (pick.candidate == shape.candidate or pick.efficiency == 100)
+        label = labels[shape.candidate]
+        cells: dict[str, Cell] = {
+            "layer": f"{shape.network}: {shape.layer}" if shape.layer else shape.network,
+            "operation": result.validation.operation,
+            "problem": tables.without_defaults(shape.problem),
+            **_label(label),
+            "equal": int(shape.equal - 1),
+            "TFLOPS": float(shape.tflops),
+            "of the roof, %": float(shape.roof),
+            "µs": 1e3 * float(shape.latency_ms),
+            "pick": "the best" if same else short(labels[pick.candidate]) if pick else "",
+            "pick, %": pick.efficiency if pick else "",
+        }
+        library = {"cuDNN, µs": result.library_us.get(shape.problem_key, "")} if has_library else {}
+        line = replay(result, label, shape.problem)
+        yield cells | library | ({"replay": Copied(line, "Copy")} if line else {})
+
+
+def replay(result: OperationResult, label: Any, problem: str) -> str:
+    """A command that measures one candidate on one problem again; empty for what no driver of ours can run."""
+    if not label.tile:
+        return ""
+    found = result.validation
+    variant, _, dtype = found.operation.rpartition("_")
+    arch = found.arch.removesuffix(f"_{found.device.rpartition('_')[2]}")
+    device = (
+        f"--arch {arch} --product {found.device}"
+        if found.device_kind == "simulated"
+        else "--driver driver.so --module kernels.so"
+    )
+    dims = tables.without_defaults(problem).replace(" ", ",")
+    return f"tileseer bench {device} --variant {variant} --dtype {dtype} --candidate {label.candidate} --problem {dims}"
+
+
+def _label(row: Any) -> dict[str, Cell]:
+    return {name: getattr(row, name) for name in LABEL}
+
+
+def _parts(result: OperationResult) -> Iterator[tuple[str, str, Stratum, float]]:
+    """Each part of the problems, by kind, and its share of what is lost there against the possible mean."""
+    found = result.validation
+    kinds: dict[str, Mapping[str, Stratum]] = {
+        "layers": found.by_layer_kind,
+        "octaves to training": {_octaves(part): part for part in found.by_distance or ()},
+        "network": found.by_network,
+    }
+    for kind, parts in kinds.items():
+        lost = {name: max(0.0, _missed(part)) * part.n_problems for name, part in parts.items()}
+        total = sum(lost.values()) or 1.0
+        for name in sorted(lost, key=lambda name: (-lost[name], name)):
+            yield kind, name, parts[name], 100 * lost[name] / total
+
+
+def _missed(part: Stratum) -> float:
+    return part.noise_floor.best.mean - part.efficiency.mean
+
+
+def _octaves(distance: Distance) -> str:
+    """The class of a distance in words."""
+    if not distance.of_a_known_kind:
+        return "kind not trained on"
+    if distance.above is None:
+        return "unknown"
+    return f"above {distance.above:g}" + ("" if distance.up_to is None else f", up to {distance.up_to:g}")
+
+
+@each_operation("Where the model loses")
+def losses(result: OperationResult) -> Iterable[Row]:
+    """The parts of the problems that lose most, of each kind the first few."""
+    shown: dict[str, int] = {}
+    for kind, name, part, share in _parts(result):
+        shown[kind] = shown.get(kind, 0) + 1
+        if shown[kind] <= FEW:
+            yield {
+                "part": f"{kind}: {name}", "problems": part.n_problems, "mean, %": part.efficiency.mean,
+                "10th percentile, %": part.efficiency.p10, "possible mean, %": part.noise_floor.best.mean,
+                "share of what is lost, %": share,
+            }  # fmt: skip
+
+
+@together("What to do next")
+def following(results: Results) -> Iterable[Row]:
+    """What would make each model better, as far as its figures say."""
+    for result in results.operations:
+        for what, why in _next(result):
+            yield {"operation": result.validation.operation, "do": what, "because": why}
+
+
+def _next(result: OperationResult) -> Iterator[tuple[str, str]]:
+    found = result.validation
+    for kind, name, part, share in _parts(result):
+        of_problems = 100 * part.n_problems / found.n_problems
+        if kind in ("layers", "octaves to training") and share > LOUD * of_problems and share >= 10:
+            yield (
+                f"measure more training problems, {kind}: {name}",
+                f"they are {of_problems:.0f} % of the problems and {share:.0f} % of what is lost",
+            )
+    steps = [(share.problems, share.efficiency.mean) for share in found.learning_curve or ()]
+    for (before, low), (after, high) in list(pairwise(steps))[-1:]:
+        if high - low >= STEEP:
+            gained = f"the last ones, {before:,} to {after:,}, gained {high - low:.1f} points"
+            yield "measure more training problems of all kinds", gained
+    if failed := sum(pick.pick_failed for pick in found.worst):
+        yield "find out why kernels fail that were picked", f"{failed} of the worst picks did not run"
+    if found.n_without_measurement:
+        yield "add kernels", f"no candidate can run {found.n_without_measurement} unseen layers"
+    floor = found.noise_floor.perfect_selector.efficiency.mean
+    if floor < NOISY:
+        yield "time candidates that are close more precisely", f"a perfect selector has {floor:.1f} % on these times"
+
+
+@each_operation("Worst picks")
+def worst(result: OperationResult) -> Iterable[Row]:
+    """The picks that are farthest from the best."""
+    seen = result.measured
+    labels = {row.candidate: row for row in records(seen.candidates)} if seen else {}
+    for pick in result.validation.worst:
+        names = {name: short(labels[name]) if name in labels else name for name in (pick.pick, pick.best)}
+        line = replay(result, labels[pick.best], pick.problem) if pick.best in labels else ""
+        yield {
+            "layer": f"{pick.network}: {pick.layer}", "efficiency, %": pick.efficiency, "pick": names[pick.pick],
+            "best": names[pick.best], "problem": tables.without_defaults(pick.problem),
+            "spoke for the pick": _reasons(pick), "like training": _novelty(pick),
+            **({"replay the best": Copied(line, "Copy")} if line else {}),
+        }  # fmt: skip
+
+
+def _reasons(worst: WorstPick) -> str:
+    reasons = (
+        f"{s.feature} {s.contribution:+.2f} ({s.of_pick:g}, best {s.of_best:g})" for s in worst.spoke_for_the_pick
+    )
+    return "; ".join(reasons) or "not known"
+
+
+def _novelty(worst: WorstPick) -> str:
+    words = [f"farther from training than {worst.distance_percentile:.0f} % of training problems from one another"]
+    if worst.outside_training:
+        words.append("outside: " + ", ".join(worst.outside_training))
+    return "; ".join([*words, "nearest: " + tables.without_defaults(worst.nearest_training_problem)])
+
+
+@together("How sure the times are")
+def health(results: Results) -> Iterable[Row]:
+    """Failures, noise and drift of all pairs."""
+    for result in results.operations:
+        if result.measured is not None:
+            told = result.measured.health
+            failed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in told["failed"].items())
+            yield {
+                "operation": result.validation.operation, "pairs timed": told["timed"], "failed": failed or "none",
+                "median standard error of a time, %": _known(told["error"], ".2f"),
+                "pairs timed while the device had drifted, %": _known(told["drifted"], ".1f"),
+                "roof, TFLOPS": result.measured.peak_tflops, "TB/s": result.measured.memory_tb_per_s,
+            }  # fmt: skip
+
+
+def _known(value: float | None, number: str) -> str:
+    return "not known" if value is None else format(value, number)
