@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix host-support lock schema problems crawltest counts clean \
+.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix host-support lock rule-graph schema problems crawltest counts clean \
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
@@ -105,6 +105,11 @@ RESOLVE = uv pip compile pyproject.toml - --universal --python-version 3.11 --ge
 lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
+
+# The picture of the stages, as Snakemake knows them: needs graphviz.
+rule-graph: $(READY_DEV)
+	$(RUN) snakemake --cores 1 --quiet all --rulegraph -- results/models/gfx950 results/reports/gfx950.html | \
+	    dot -Grankdir=LR -Tsvg | sed '/^<!--/d; /^ -->/d' > docs/pipeline.svg
 
 # Write what is generated: the JSON schemas and the pages of docs/generated.
 schema: $(READY_DEV)
