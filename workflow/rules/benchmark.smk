@@ -4,21 +4,6 @@
 # Without a budget nothing is shared, and the number of chunks is no reason to run again.
 JOURNAL = "results/journals/{arch}/{operation}/{chunk}.csv"
 REPEATS = "results/journals/{arch}/{operation}/again/{chunk}.csv"
-from tileseer.devices.harness.telemetry import refuse_other_gpus
-
-
-def driver(wildcards):
-    """Measuring driver. That this machine's GPUs are of another arch is said before anything is compiled."""
-    executor = workflow.executor_plugin
-    # Where SLURM's jobs are submitted from, other GPUs may be.
-    if executor is None or executor.name != "slurm":
-        try:
-            refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
-        except UserError as error:
-            raise WorkflowError(str(error)) from None
-    return expand(DRIVER, arch=wildcards.arch)
-
-
 JOURNALS = {
     "journal": JOURNAL,
     "repeats": REPEATS,
@@ -34,7 +19,7 @@ rule benchmark:
         problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
         chosen=CHOSEN,
-        driver=driver,
+        driver=measuring_driver,
         modules=MODULE,
         recording=recording,
     output:

@@ -2,6 +2,7 @@
 import json
 import re
 
+from tileseer.devices.harness.telemetry import refuse_other_gpus
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import target
 
@@ -41,6 +42,18 @@ def recording(wildcards):
     if SETTINGS.benchmark.device != "recorded":
         return []
     return [f"config/recordings/{product(wildcards)}/{wildcards.operation}.parquet"]
+
+
+def measuring_driver(wildcards):
+    """The driver, on a real GPU. That this machine's GPUs are of another arch is said before anything is compiled."""
+    executor = workflow.executor_plugin
+    # Where SLURM's jobs are submitted from, other GPUs may be.
+    if executor is None or executor.name != "slurm":
+        try:
+            refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
+        except UserError as error:
+            raise WorkflowError(str(error)) from None
+    return expand(DRIVER, arch=wildcards.arch)
 
 
 def recording_of(arch, operation):
