@@ -66,8 +66,8 @@ def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
     append(path, measurement(1))
     found, malformed = journal.read(path)
     assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
-    assert [(m.line, m.text) for m in malformed] == [(3, line)]
-    assert told in malformed[0].reason
+    assert [(number, text) for _, number, _, text in malformed] == [(3, line)]
+    assert told in malformed[0][2]
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,8 @@ def test_a_line_with_another_value_is_reported_as_damaged(tmp_path, changes):
     path.write_text("\n".join(lines) + "\n")
     found, malformed = journal.read(path)
     assert found.num_rows == 2
-    assert [m.line for m in malformed] == [2, 4]
-    assert malformed[1].reason == "the line was damaged"
+    assert [number for _, number, *_ in malformed] == [2, 4]
+    assert malformed[1][2] == "the line was damaged"
 
 
 def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
@@ -98,7 +98,7 @@ def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
     append(path, measurement(2))
     found, malformed = journal.read(path)
     assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{2:016x}"]
-    assert [m.line for m in malformed] == [3]
+    assert [number for _, number, *_ in malformed] == [3]
 
 
 def test_a_file_that_is_no_journal_is_refused(tmp_path):
