@@ -76,13 +76,13 @@ def trained(measured):
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
     assert (settings.features, settings.prior) == ("cudnn", "none")
     found = trainer.train(measured[0], H200, settings)
-    assert found.model.spec.own_margin is not None
+    assert len(found.model.spec.own_margins) == len(own_choice.GROUPINGS)
     return replace(found, model=with_margin(found.model, 0.03))
 
 
 def with_margin(model, margin):
-    """The same model with another margin."""
-    return replace(model, spec=model.spec.model_copy(update={"own_margin": margin}))
+    """The same model with another margin for all groupings."""
+    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(own_choice.GROUPINGS)}))
 
 
 def test_a_dataset_has_what_the_library_offered(measured):
@@ -104,20 +104,42 @@ def test_a_dataset_has_what_the_library_offered(measured):
 
 
 def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
-    scores = np.array([[0.0, -0.1, -0.3], [0.0, -0.1, -0.3], [0.0, -np.inf, -0.3], [0.0, -0.1, -0.3]])
-    picks = own_choice.kept(scores, np.array([1, 2, 1, own_choice.NONE]), 0.2).argmax(axis=1)
-    # The own choice that the model does not know is kept; without one the best stands.
-    assert picks.tolist() == [1, 0, 1, 0]
+    scores = np.tile([0.0, -0.1, -0.3], (5, 1))
+    scores[2, 1] = -np.inf
+    margins = np.array([0.2, 0.2, 0.2, 0.2, 0.05])
+    picks = own_choice.kept(scores, np.array([1, 2, 1, own_choice.NONE, 1]), margins).argmax(axis=1)
+    # The own choice that the model does not know is kept; without one the best stands. Each problem has its own margin.
+    assert picks.tolist() == [1, 0, 1, 0, 0]
 
 
-def test_the_margin_is_the_least_that_few_problems_lose_with(measured):
+def test_each_grouping_has_the_margin_that_gains_most_where_few_lose(measured):
     data, own = measured[0], own_choice.of(measured[0])
     sure = np.full((len(data.problems), len(data.candidates)), -np.inf)
     ok = data.status == 0
     sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
-    assert own_choice.margin(data, sure, own) == 0
-    # Who always names the worst plan first, by far, is never believed.
-    assert own_choice.margin(data, -100 * sure, own) == own_choice.MARGINS[-1]
+    assert own_choice.margins(data, sure, own) == [0.0] * 3
+    # Who names the worst plan of grouped problems first, by far, is believed of the others alone.
+    grouping = own_choice.grouping(data.problems["G"].to_numpy(), data.problems["C"].to_numpy())
+    wrong = np.where((grouping == own_choice.GROUPINGS.index("grouped"))[:, None] & np.isfinite(sure), -sure, sure)
+    assert own_choice.margins(data, wrong, own) == [0.0, 0.0, own_choice.NEVER]
+    # A plan that never ran is not picked, whatever its score.
+    barred = np.flatnonzero(np.bincount(data.candidate[ok], minlength=len(data.candidates)) == 0)
+    sure[:, barred] = 1000.0
+    assert len(barred) and own_choice.margins(data, sure, own) == [0.0] * 3
+
+
+def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
+    data = measured[0]
+    names = data.candidates["kernel"].str.replace("_bf16_", "_fp16_")
+    candidates = data.candidates.assign(kernel=names, candidate=names)
+    problems = data.problems.assign(problem_key=data.problems["problem_key"].str[::-1], dtype="fp16")
+    other = replace(data, operation="bwd_weight_fp16", problems=problems, candidates=candidates)
+    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    both = trainer.train(data, H200, settings, other_dtype=other)
+    assert both.model.pool["kernel"].tolist() == trained.model.pool["kernel"].tolist()
+    assert both.manifest.unique_problems == 2 * trained.manifest.unique_problems
+    assert both.model.text != trained.model.text
+    assert len(both.out_of_fold) == len(trained.out_of_fold)
 
 
 def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
 
@@ -72,6 +73,13 @@ def test_an_operation_that_was_not_recorded_is_named(fresh):
     run = fresh.run("results/models/sm_90")
     assert run.status != 0
     assert "forward_fp16" in run.output
+
+
+def test_a_model_of_cudnn_s_plans_learns_from_the_other_data_type(fresh):
+    for arch, datasets in (("sm_90_cudnn", 2), ("sm_90", 1)):
+        planned = fresh.run(f"results/training/{arch}/forward_bf16/feature_spec.json", "--dry-run")
+        assert planned.status == 0, planned.output
+        assert re.search(rf"^recorded +{datasets}$", planned.output, re.M)
 
 
 def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fresh):

@@ -37,6 +37,14 @@ def recorded_elsewhere(arch, operation):
     ]
 
 
+def other_dtype(arch, operation):
+    """The operation of the other 16-bit data type, where a library's candidates mean the same in both."""
+    direction, _, dtype = operation.rpartition("_")
+    other = f"{direction}_{dict(bf16='fp16', fp16='bf16').get(dtype)}"
+    offered = of_arch(arch).offered and arch in RECORDINGS
+    return [other] if offered and other in recorded_operations(arch) else []
+
+
 def recording(wildcards):
     """Table that the device replays, if it is one that does."""
     if SETTINGS.benchmark.device != "recorded":

@@ -18,6 +18,11 @@ rule model:
             other=recorded_elsewhere(**wildcards),
             operation=wildcards.operation,
         ),
+        other_dtype=lambda wildcards: expand(
+            "results/datasets/{arch}/{other}.parquet",
+            arch=wildcards.arch,
+            other=other_dtype(**wildcards),
+        ),
     output:
         TRAINED,
     log:

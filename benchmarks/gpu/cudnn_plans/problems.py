@@ -3,8 +3,8 @@
 The problems are those that the problems stage would choose of config/problems for training (the design and layers of
 the train split) and for validation (whole runs of networks of the test split), less what is too large to be measured
 often. The list goes round the directions, three training problems to one of validation. A first round has each problem
-in one of the two data types, in turn. A second round has more layers of training networks: of each grouping as many as
-``MORE`` says, since the first one has few with groups. A third round has the problems of the first with the other data
+in one of the two data types, in turn. Further rounds have more layers of training networks: of each grouping as many as
+``MORE`` says, since the first one has few with groups. The last round has the problems of the first with the other data
 type. The layers of a run keep to one data type.
 """
 
@@ -31,8 +31,8 @@ SETTINGS = ProblemsSettings(design=560, training_layers=450, validation_problems
 MOST_GFLOP = 400.0
 MOST_ELEMENTS = 1 << 28
 TRAINING_TO_VALIDATION = 3
-MORE = {"grouped": 80, "depthwise": 24, "dense": 240}
-"""Layers of a direction in the second round."""
+MORE = ({"grouped": 80, "depthwise": 24, "dense": 240}, {"grouped": 37, "depthwise": 17, "dense": 190})
+"""Layers of a direction in each of the further rounds."""
 COLUMNS = ("problem_key", "split", "network", "layer", *FIELDS)
 Row = tuple[object, ...]
 Given = tuple[Problem, str, str, int]
@@ -64,30 +64,39 @@ def problems(variant: str) -> tuple[list[Given], list[Given]]:
     return train, list(validation.values())
 
 
-def more(variant: str) -> list[Given]:
-    """Layers of training networks whose layer family ``problems`` has nowhere, the groupings evenly mixed."""
+def more(variant: str) -> list[list[Given]]:
+    """Layers of training networks whose layer family ``problems`` has nowhere, by round, the groupings evenly mixed."""
     operation = Operation(variant, "bf16")
     chosen = training_set.enough(SETTINGS, operation, (2, 3))
     known = {entry.problem.layer_family for entry in (*chosen.training, *chosen.validation)}
-    groupings: dict[str, list[layers.Layer]] = {grouping: [] for grouping in MORE}
+    groupings: dict[str, list[layers.Layer]] = {grouping: [] for grouping in MORE[0]}
     for layer in layers.read(Path(SETTINGS.networks)):
         problem = layer.problem_for(operation)
         if problem.layer_family not in known and small(problem):
             groupings[design.kind_of(layer.dims).grouping].append(layer)
-    placed: list[tuple[float, Entry]] = []
+    rounds: list[list[tuple[float, Entry]]] = [[] for _ in MORE]
     for grouping, found in groupings.items():
-        sample = problem_sets.sample_layers(found, "train", operation, MORE[grouping], SETTINGS.seed)
+        total = sum(wanted[grouping] for wanted in MORE)
+        sample = problem_sets.sample_layers(found, "train", operation, total, SETTINGS.seed)
         entries = problem_sets.of_layers(sample, operation, (2, 3))
-        placed += [((place + 0.5) / len(entries), entry) for place, entry in enumerate(entries)]
-    placed.sort(key=lambda item: item[0])
-    return [(entry.problem, entry.origin, entry.layer, turn) for turn, (_, entry) in enumerate(placed)]
+        for wanted, placed in zip(MORE, rounds, strict=True):
+            own, entries = entries[: wanted[grouping]], entries[wanted[grouping] :]
+            placed += [((place + 0.5) / len(own), entry) for place, entry in enumerate(own)]
+    for placed in rounds:
+        placed.sort(key=lambda item: item[0])
+    return [
+        [(entry.problem, entry.origin, entry.layer, turn) for turn, (_, entry) in enumerate(placed)]
+        for placed in rounds
+    ]
 
 
 def rows() -> Iterator[Row]:
     """The cases in order."""
     of = {variant: problems(variant) for variant in VARIANTS}
     yield from _round(of, other=0)
-    yield from _round({variant: (more(variant), []) for variant in VARIANTS}, other=0)
+    further = {variant: more(variant) for variant in VARIANTS}
+    for place in range(len(MORE)):
+        yield from _round({variant: (found[place], []) for variant, found in further.items()}, other=0)
     yield from _round(of, other=1)
 
 

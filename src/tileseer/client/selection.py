@@ -17,6 +17,7 @@ from tileseer.client.published import published, read_picker
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem, frame
 from tileseer.core import documents
 from tileseer.core.errors import UserError
+from tileseer.dataset import own_choice
 from tileseer.families.grammar import SPELLED
 from tileseer.families.registry import of_arch
 from tileseer.model import model_files
@@ -102,7 +103,7 @@ class Selector(Model):
         ``library`` is what offers them, with its version (``cudnn 91900``); of another than was measured nothing is
         known, which is a warning. The header's ``choose`` gives the same.
         """
-        if self.spec.own_margin is None:
+        if self.spec.own_margins is None:
             raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
         if library != self.spec.library:
             told = f"{self.folder}: measured with {self.spec.library}, not with {library}: its own choice is kept"
@@ -116,7 +117,8 @@ class Selector(Model):
         rows = rows[rows >= 0]
         score = self.predict(frame([wanted]), np.zeros(len(rows), np.int64), rows)
         best = int(score.argmax())
-        return int(rows[best]) if score[best] - score[0] > self.spec.own_margin else NO_CANDIDATE
+        margin = self.spec.own_margins[int(own_choice.grouping(np.array(wanted.G), np.array(wanted.C)))]
+        return int(rows[best]) if score[best] - score[0] > margin else NO_CANDIDATE
 
     def known_row(self, wanted: Problem) -> int:
         """The row of the candidate that was fastest when exactly this problem was measured, or ``NO_CANDIDATE``."""

@@ -62,3 +62,16 @@ class Measurements:
         rows = {name: getattr(self, name) for name in _OF_PAIRS}
         kept: dict[str, Any] = {name: None if values is None else values[keep] for name, values in rows.items()}
         return replace(self, **kept)
+
+    def followed_by(self, other: Measurements) -> Measurements:
+        """These, and behind them the problems, candidates and pairs of the other data type, as if of this one."""
+        problems = pd.concat([self.problems, other.problems], ignore_index=True)
+        problems["dtype"] = self.problems["dtype"].iloc[0]
+        candidates = pd.concat([self.candidates, other.candidates], ignore_index=True)
+        offset = {"problem": len(self.problems), "candidate": len(self.candidates)}
+        joined: dict[str, Any] = {}
+        for name in _OF_PAIRS:
+            first, second = getattr(self, name), getattr(other, name)
+            known = first is not None and second is not None
+            joined[name] = np.concatenate([first, second + offset.get(name, 0)]) if known else None
+        return replace(self, problems=problems, candidates=candidates, **joined)

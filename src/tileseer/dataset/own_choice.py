@@ -13,10 +13,21 @@ NONE = -1
 """No candidate."""
 LOSS = 0.02
 """A pick that is slower than the library's own choice by more than this share loses."""
+FAILED = 1e-3
+"""Efficiency that a pick which did not run counts as."""
 LOSERS = 0.03
 """Largest share of the held-out training problems that may lose."""
-MARGINS = np.linspace(0.0, 0.5, 101)
+NEVER = 100.0
+"""A lead that no score has."""
+MARGINS = (*np.linspace(0.0, 0.5, 101).round(6).tolist(), NEVER)
 """Among these is the least lead of a score with which a candidate replaces the library's own choice."""
+GROUPINGS = ("dense", "depthwise", "grouped")
+"""Kinds of problems, each with a margin of its own: without groups, a channel a group, several."""
+
+
+def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
+    """Place in ``GROUPINGS`` of problems with these groups and channels, int [P]."""
+    return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
 
 
 def of(measurements: Measurements) -> np.ndarray | None:
@@ -39,31 +50,43 @@ def offered(measurements: Measurements) -> np.ndarray:
     return found
 
 
-def kept(scores: np.ndarray, own: np.ndarray, margin: float) -> np.ndarray:
-    """Scores [P, Q] in which the own choice stands first, unless another leads it by more than ``margin``.
+def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    """Scores [P, Q] in which the own choice stands first, unless another leads it by more than the problem's margin.
 
     An own choice that the model does not know, with a score of -inf, is kept: nothing says what would be gained.
     """
     scores = scores.copy()
     rows = np.flatnonzero(own != NONE)
     best, score = scores[rows].max(axis=1), scores[rows, own[rows]]
-    keep = rows[~((best - score > margin) & np.isfinite(score))]
+    keep = rows[~((best - score > margins[rows]) & np.isfinite(score))]
     top = scores[keep].max(axis=1)
     scores[keep, own[keep]] = np.where(np.isfinite(top), top + 1.0, 0.0)
     return scores
 
 
-def margin(measurements: Measurements, scores: np.ndarray, own: np.ndarray) -> float:
-    """The least of ``MARGINS`` with which few enough problems lose; the largest where none is enough.
+def margins(measurements: Measurements, scores: np.ndarray, own: np.ndarray) -> list[float]:
+    """The margin of each of ``GROUPINGS``: of those with which few enough problems lose, the one that gains most.
 
-    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none.
+    ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. ``NEVER`` where nothing
+    is gained, or nothing was measured.
     """
+    # What never ran, or was wrong once, is in no model's pool.
+    scores = np.where(efficiency.proven(measurements), scores, -np.inf)
     rows = np.flatnonzero((own != NONE) & np.isfinite(scores).any(axis=1))
     achieved = efficiency.grid(measurements, rows)
-    at = np.arange(len(rows))
-    least = achieved[at, own[rows]] / (1 + LOSS)
-    for value in MARGINS:
-        picks = kept(scores[rows], own[rows], value).argmax(axis=1)
-        if np.mean(achieved[at, picks] < least) <= LOSERS:
-            return round(float(value), 6)
-    return float(MARGINS[-1])
+    known, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
+    lead = np.where(known, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    gain = np.log(np.maximum(achieved[at, scores[rows].argmax(axis=1)], FAILED) / achieved[at, own[rows]])
+    problems = measurements.problems.iloc[rows]
+    kind = grouping(problems["G"].to_numpy(), problems["C"].to_numpy())
+    return [_margin(lead[kind == place], gain[kind == place]) for place in range(len(GROUPINGS))]
+
+
+def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
+    """The margin of problems whose best candidate has this lead of the score, and this gain of ln(time)."""
+    found, most = NEVER, 0.0
+    for margin in MARGINS if len(lead) else ():
+        gained = np.where(lead > margin, gain, 0.0)
+        if np.mean(gained < -np.log1p(LOSS)) <= LOSERS and gained.sum() > most:
+            found, most = margin, float(gained.sum())
+    return found

@@ -105,9 +105,9 @@ class FeatureSpec(Document):
     """What scores start from, where it is the device's formula."""
     library: str | None = None
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
-    own_margin: float | None = None
-    """Lead of a score with which a candidate replaces the choice of the library that offers it; see
-    ``dataset.own_choice``."""
+    own_margins: list[float] | None = None
+    """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of
+    ``dataset.own_choice.GROUPINGS``."""
     source: str | None = None
     """Whose times these are, where others published them."""
     training_rows: int | None = None

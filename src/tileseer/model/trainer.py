@@ -53,20 +53,22 @@ class Trained:
 
 def train(
     measurements: Measurements, hardware: Hardware, settings: TrainingParameters, threads: int = 1,
-    coefficients: Coefficients | None = None,
+    coefficients: Coefficients | None = None, other_dtype: Measurements | None = None,
 ) -> Trained:  # fmt: skip
     """Train on the ``ok`` rows of problems with split ``train``; raise ``UserError`` when there are too few.
 
     Failed pairs teach nothing but stay in the pool that cross-validation ranks: picking one scores 0. With
     ``settings.prior``, what is trained starts from that model, or from the device's formula with ``coefficients``.
+    The training rows of ``other_dtype`` are learnt from too; its candidates are not in the model's pool.
     """
-    used = rows.of_problems(measurements, settings)
-    start = start_of(measurements, used, hardware, settings, coefficients)
-    data = table(measurements, used, hardware, settings, threads, start)
-    problems = measurements.problems
+    known = measurements if other_dtype is None else measurements.followed_by(other_dtype)
+    used = rows.of_problems(known, settings)
+    start = start_of(known, used, hardware, settings, coefficients)
+    data = table(known, used, hardware, settings, threads, start)
+    problems = known.problems
     keys, groups = problems["problem_key"].to_numpy(), problems[settings.cv_group].to_numpy()
     folds = cross_validation.folds_of(data.rows.problem, groups, settings.folds, settings.seed)
-    own = own_choice.of(measurements)
+    own = own_choice.of(known)
     # A margin holds for models of the size that is published.
     crossed = settings if own is None else settings.whole
     count = len(folds.groups) * crossed.cv_estimators + settings.n_estimators
@@ -77,13 +79,14 @@ def train(
     out_of_fold = cross_validation.picked(data.rows, score, keys)
     names = features.feature_set(settings.features).names
     counts = zip(names, booster.feature_importance("split").tolist(), strict=True)
-    margin = _own_margin(measurements, data.rows, score, own)
+    margins = _own_margins(known, data.rows, score, own)
+    out_of_fold = out_of_fold.merge(measurements.problems[["problem_key", "layer_family", "ndim"]], on="problem_key")
     return Trained(
-        model=model_of(measurements, hardware, settings, booster, start, margin),
+        model=model_of(measurements, hardware, settings, booster, start, margins),
         cv=cross_validation.fold_metrics(data.rows, folds, score),
-        out_of_fold=out_of_fold.merge(problems[["problem_key", "layer_family", "ndim"]], on="problem_key"),
+        out_of_fold=out_of_fold,
         importances=Importances(dict(sorted(counts, key=lambda p: (-p[1], p[0])))),
-        manifest=_manifest(measurements, data.rows, settings, booster.num_trees(), out_of_fold, start),
+        manifest=_manifest(measurements, problems, data.rows, settings, booster.num_trees(), out_of_fold, start),
     )
 
 
@@ -142,7 +145,7 @@ def table(
 
 def model_of(
     measurements: Measurements, hardware: Hardware, settings: TrainingParameters, booster: lightgbm.Booster,
-    start: Start = None, own_margin: float | None = None,
+    start: Start = None, own_margins: list[float] | None = None,
 ) -> Model:  # fmt: skip
     """Trees as a model of what ran, and of what the prior knows."""
     offered = efficiency.proven(measurements)
@@ -150,17 +153,17 @@ def model_of(
         offered |= prior.knows(start, measurements.candidates)
     pool = measurements.candidates[offered].reset_index(drop=True)
     formula = start if isinstance(start, FormulaStart) else None
-    spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula, "own_margin": own_margin})
+    spec = spec_of(measurements, hardware, settings).model_copy(update={"formula": formula, "own_margins": own_margins})
     return Model(spec, trees.round_leaves(booster), pool, hardware)
 
 
-def _own_margin(measurements: Measurements, of: Rows, score: np.ndarray, own: np.ndarray | None) -> float | None:
-    """The margin of the library's own choice, of scores out of fold; None where no library chooses."""
+def _own_margins(measurements: Measurements, of: Rows, score: np.ndarray, own: np.ndarray | None) -> list[float] | None:
+    """The margins of the library's own choice, of scores out of fold; None where no library chooses."""
     if own is None:
         return None
     scores = np.full((len(measurements.problems), len(measurements.candidates)), -np.inf)
     scores[of.problem, of.candidate] = score
-    return own_choice.margin(measurements, scores, own)
+    return own_choice.margins(measurements, scores, own)
 
 
 def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingParameters) -> FeatureSpec:
@@ -191,10 +194,11 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
 
 
 def _manifest(
-    measurements: Measurements, of: Rows, settings: TrainingParameters, count: int, out_of_fold: pd.DataFrame,
-    start: Start,
+    measurements: Measurements, problems: pd.DataFrame, of: Rows, settings: TrainingParameters, count: int,
+    out_of_fold: pd.DataFrame, start: Start,
 ) -> Manifest:  # fmt: skip
-    trained = measurements.problems.iloc[np.unique(of.problem[of.learn])]
+    """``problems``: those that the rows ``of`` are of."""
+    trained = problems.iloc[np.unique(of.problem[of.learn])]
     return Manifest(
         operation=measurements.operation,
         arch=measurements.arch,

@@ -62,7 +62,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         "namespace": f"{origin.operation}_{origin.arch}",
         "content": CONTENT,
         "library": cascade.model.spec.library,
-        "own_margin": None if (margin := cascade.model.spec.own_margin) is None else literal(margin),
+        "own_margins": [literal(margin) for margin in cascade.model.spec.own_margins or ()],
         "dims": [(name, 0 if name.startswith("pad") else 1) for name in DIMS],
         "largest_dim": INT32_MAX,
         "lanes": LANES,

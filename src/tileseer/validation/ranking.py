@@ -75,9 +75,10 @@ def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tup
     scores[problem, position[candidate]] = model.predict(problems, problem, candidate, threads)
     offered = np.zeros(scores.shape, bool)
     offered[:, position] = supported
-    if own is not None and model.spec.own_margin is not None:
+    if own is not None and model.spec.own_margins is not None:
         has = np.flatnonzero(held_out & (own != own_choice.NONE))
-        scores[has] = own_choice.kept(scores[has], own[has], model.spec.own_margin)
+        grouping = own_choice.grouping(problems["G"].to_numpy()[has], problems["C"].to_numpy()[has])
+        scores[has] = own_choice.kept(scores[has], own[has], np.array(model.spec.own_margins)[grouping])
         offered[has, own[has]] = True
     return scores, offered
 
