@@ -120,7 +120,7 @@ class Picker:
             size = len(range(*pool.places.indices(len(self.candidates))))
             for value in values:
                 np.broadcast_to(value, size)
-            for trees in self._forest:
+            for trees in self._forest if size else ():
                 pool.of_candidates(trees)
 
     def save(self, path: Path) -> None:
