@@ -5,10 +5,16 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from tileseer.conv import layers
+from tileseer.conv import problem as problem_tables
 from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.families.candidates import with_fields
+from tileseer.families.ck_tile import rules
+from tileseer.families.support_rules import check
+from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import training_set
 from tileseer.settings.inputs import ProblemsSettings
 from zoo import entries, tables
@@ -91,3 +97,14 @@ def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, varian
     assert {layer.problem_for(operation).key for run in chosen.runs for layer in run.layers} == keys
     near = np.array([chosen.nearest[key] for key in keys])
     assert (near > 0).all() and np.isfinite(near).mean() > 0.5
+    problems = problem_tables.frame([entry.problem for entry in chosen.validation])
+    assert runnable(problems, operation).all()
+
+
+def runnable(problems, operation):
+    """Which problems some kernel of the default rule set can run, depthwise and odd channels among them."""
+    config = PROBLEMS.parent
+    specs = ArchSpecs.load(config / "arch_specs.json")
+    found = rules.swept(rules.load(config / "rule_sets/sweep.yaml"), specs, "gfx950", operation, [2, 3])
+    kernels = with_fields(pd.DataFrame({"kernel": [kernel.name for kernel in found.kernels], "split_k": 1}))
+    return (check(problems, kernels, operation.variant) == 0).any(axis=1)
