@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
 from tileseer.families.ck_tile import depthwise
+from tileseer.families.ck_tile import rules as sweep
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set
 from tileseer.reference.full_set import Cell
@@ -303,3 +305,23 @@ def test_no_line_ends_in_another_error(tmp_path_factory, place, word):
         assert "nhwgc_fp16.conf:1" in str(error)
     else:
         assert len(found) <= 1
+
+
+def test_written_lines_are_read_as_the_same_kernels(checkout):
+    rules = sweep.load(CONFIG / "rule_sets/sweep.yaml")
+    for variant in FOLDERS:
+        for ndim, layout in TABLES.builder.files.layouts.items():
+            kernels = sweep.swept(rules, SPECS, "gfx950", Operation(variant, "bf16"), [ndim]).kernels
+            texts, without = builder_set.native_files(kernels, "gfx950", TABLES.builder, SPECS)
+            (path,) = texts
+            assert path == f"{FOLDERS[variant]}/{layout}_bf16.conf"
+            root = checkout(variant, texts[path].splitlines(), layout=layout, dtype="bf16")
+            found = names(root, variant, ndim=ndim, dtype="bf16")
+            every = {kernel.name.removeprefix("grouped_conv_"): kernel for kernel in kernels}
+            assert len(found) > 50 and set(found) == set(every) - {name.removeprefix("grouped_conv_") for name in without}
+            # The builder's words know neither basic_v1 nor a two-stage kernel that stores more than one element.
+            assert all(
+                kernel.pipeline == "basic_v1" or kernel.two_stage or kernel.variant == "bwd_weight" and kernel.vec_c == 1
+                for name, kernel in every.items()
+                if name not in found
+            )

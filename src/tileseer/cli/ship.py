@@ -46,6 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--against", type=Path, metavar="LIST", help="an old set, a name a line: what to add and drop")
     parser.add_argument("--output", type=Path, metavar="DIR", help="write sources, build list and selectors of the set")
+    parser.add_argument(
+        "--ck-api", default="", metavar="LEVEL", help="level of the CK Tile API of the sources (default: the newest)"
+    )
     parser.add_argument("--threads", type=options.positive, default=1, help="the result does not depend on it")
     parser.epilog = "Results of the workflow have to lie beside MODEL_DIR: results/datasets/ARCH/OP.parquet."
 
@@ -86,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         lines += _lines(operation, found)
     if args.output:
         shipped_folder.write_sources(
-            args.output, listed.arch, [name for f in content.values() for name in f["kernels"]]
+            args.output, listed.arch, [name for f in content.values() for name in f["kernels"]], args.ck_api
         )
         shipped_folder.write_figures(args.output, listed.arch, listed.device_kind, content)
         lines.append(f"{args.output}: sources, build list and selectors")

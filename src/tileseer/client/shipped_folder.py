@@ -9,9 +9,13 @@ from tileseer.client.shipping import Retrained
 from tileseer.core import documents, places
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.core.tables import read
 from tileseer.families.coefficients import load_coefficients
 from tileseer.families.registry import of_arch
+from tileseer.gpu.arch import ArchSpecs
 from tileseer.gpu.hardware import target
+from tileseer.reference import builder_set
+from tileseer.reference.builder_lines import BuilderRules
 from tileseer.serving import stage as serving
 from tileseer.settings.model import ServingParameters
 
@@ -19,6 +23,7 @@ LIST = "kernels.txt"
 CMAKE = "kernels.cmake"
 FIGURES = "figures.json"
 SOURCES = "kernels"
+INSTANCES = "instances"
 
 
 class Figures(documents.Document):
@@ -53,8 +58,11 @@ def write_selector(folder: Path, of: Retrained, threads: int) -> None:
     served.save(folder)
 
 
-def write_sources(folder: Path, arch: str, names: Sequence[str]) -> None:
-    """Write the kernels of all operations as sources with their registration, if their library is compiled here."""
+def write_sources(folder: Path, arch: str, names: Sequence[str], level: str) -> None:
+    """Write the kernels of all operations as sources with their registration, if their library is compiled here.
+
+    ``level`` is that of the library's API; empty for the newest.
+    """
     family, own = of_arch(arch), places.workflow_folder()
     every = sorted(names)
     write_text(folder / LIST, "".join(f"{name}\n" for name in every))
@@ -62,11 +70,17 @@ def write_sources(folder: Path, arch: str, names: Sequence[str]) -> None:
         return
     emit, kernels = family.part("emit"), [family.part("kernel").parse(name) for name in every]
     templates, api = own / "workflow/templates", own / "config/ck_api.yaml"
-    texts = emit.files(kernels, target(arch), templates, api, "")
-    texts |= emit.collection_files(kernels, target(arch), templates, api, "")
-    for path, text in texts.items():
-        (folder / SOURCES / path).parent.mkdir(parents=True, exist_ok=True)
-        write_text(folder / SOURCES / path, text)
+    texts = emit.files(kernels, target(arch), templates, api, level)
+    texts |= emit.collection_files(kernels, target(arch), templates, api, level)
+    rules = read(own / "config/rule_sets/builder.yaml", BuilderRules)
+    specs = ArchSpecs.load(own / "config/arch_specs.json")
+    lines, without = builder_set.native_files(kernels, target(arch), rules, specs)
+    if lines:
+        lines["without.txt"] = "".join(f"{name}\n" for name in without)
+    for below, files in ((SOURCES, texts), (INSTANCES, lines)):
+        for path, text in files.items():
+            (folder / below / path).parent.mkdir(parents=True, exist_ok=True)
+            write_text(folder / below / path, text)
     units = [
         f"${{CMAKE_CURRENT_LIST_DIR}}/{SOURCES}/{path}" for path in sorted(texts) if path.endswith((".cpp", ".cu"))
     ]
@@ -90,5 +104,8 @@ def write_figures(folder: Path, arch: str, device_kind: str, operations: Mapping
         "",
         f"`{LIST}` names them. `{CMAKE}` lists the sources in `{SOURCES}`, which register the kernels. `OPERATION/"
         "selector.hpp` picks among exactly these kernels; it never names another one.",
+        "",
+        f"`{INSTANCES}`, for CK Tile, has the lines of the reference's instance builder, a file as its own folder `configs` has"
+        " them. Kernels that it has no line for are in `without.txt` there.",
     ]
     write_text(folder / "README.md", "\n".join(lines) + "\n")

@@ -118,6 +118,8 @@ class BuilderRules(Table):
     files: Files
     comment_signs: list[str]
     kinds: dict[str, Kind]
+    written: dict[Place, str]
+    """Text of the places of a native line that say nothing of the kernel."""
     specializations: dict[str, Literal[SPECIALIZATIONS]]  # type: ignore[valid-type]
     schedulers: dict[str, Literal["intrawave", "interwave"]]
     versions: dict[str, Pipeline]

@@ -4,7 +4,7 @@ The files say block size, tile and repeats; waves follow with the arch's wave si
 the result is left out here by a named rule, with a reason.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tileseer.families.ck_tile import flags
 from tileseer.families.ck_tile.depthwise import DepthwiseConfig
 from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.enumeration import first_of
+from tileseer.families.gemm_kernel import Kernel
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import reference_filter
 from tileseer.reference.builder_lines import BuilderRules, Instance, Line, read_lines
@@ -77,6 +78,68 @@ def depthwise_kernels(
             if (pad_h, pad_w) != (kernel.pad, kernel.pad):
                 raise UserError(f"{line.where}: padding {pad_h}x{pad_w}; a filter of {size} has {kernel.pad}")
             yield kernel
+
+
+def native_files(
+    kernels: Iterable[Kernel], arch: str, rules: BuilderRules, specs: ArchSpecs
+) -> tuple[dict[str, str], list[str]]:
+    """Native instance files of kernels: path below the folder of a rule set to text; and the names without a line.
+
+    A kernel has a line if reading the line gives exactly this kernel.
+    """
+    texts: dict[str, str] = {}
+    without = []
+    for kernel in sorted(kernels, key=lambda one: one.name):
+        has_file = isinstance(kernel, KernelConfig) and kernel.ndim in rules.files.layouts
+        line = _native_line(kernel, arch, rules, specs) if has_file else ""
+        if not line:
+            without.append(kernel.name)
+            continue
+        name = rules.files.names[kernel.variant][0]  # type: ignore[index]
+        path = f"{rules.files.directions[kernel.variant]}/{name}"  # type: ignore[index]
+        path = path.format(layout=rules.files.layouts[kernel.ndim], dtype=kernel.dtype)  # type: ignore[index]
+        texts[path] = f"{texts.get(path, '')}{line}\n"
+    return texts, without
+
+
+def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: ArchSpecs) -> str:
+    """The line that is read as this kernel, or an empty string."""
+    name, kind = next(
+        (name, kind)
+        for name, kind in rules.kinds.items()
+        if kind.form == "native" and kind.variant == kernel.variant
+    )
+    deep = kernel.ndim == 3
+    values = {
+        place: text.format(ndim=kernel.ndim, dtype=kernel.dtype, d="D" * deep, z="Z" * deep)
+        for place, text in rules.written.items()
+    }
+    words = {
+        kind.specialization: _word_of(kernel.specialization, rules.specializations),
+        kind.pipeline: _word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy}),
+        kind.scheduler: kernel.scheduler.capitalize(),
+        kind.groups: kernel.num_groups_to_merge,
+        kind.split_image: int(kernel.split_image),
+        kind.explicit_gemm: int(kernel.explicit_gemm),
+        kind.double_smem_buffer: int(kernel.double_smem_buffer),
+        kind.wave_groups: kernel.num_wave_groups,
+    }
+    sizes = ((kind.tile, kernel.tile), (kind.waves, kernel.wave), (kind.warp_tile, kernel.warp_tile),
+             (kind.vectors, kernel.vectors))  # fmt: skip
+    words |= {place: size for places, own in sizes for place, size in zip(places or (), own, strict=True)}
+    values |= {place: str(word) for place, word in words.items() if place is not None}
+    if "" in values.values() or sorted(values) != list(range(kind.fields[0])):
+        return ""
+    text = f"{name}<{','.join(values[place] for place in sorted(values))}>"
+    cell = Cell(arch, kernel.variant, kernel.ndim, kernel.dtype)
+    read: dict[KernelConfig, Built] = {}
+    _add(Line(text, kernel.name, rules), cell, rules.files.layouts[kernel.ndim], rules, specs, read)  # type: ignore[index]
+    return text if kernel in read else ""
+
+
+def _word_of(ours: str, table: Mapping[str, str]) -> str:
+    """The first word of the table for ours, or an empty string."""
+    return next((word for word, value in table.items() if value == ours), "")
 
 
 def _folder(variant: str, rule_set: str, root: Path, rules: BuilderRules) -> Path:
