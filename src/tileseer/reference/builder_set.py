@@ -90,8 +90,9 @@ def native_files(
     texts: dict[str, str] = {}
     without = []
     for kernel in sorted(kernels, key=lambda one: one.name):
-        has_file = isinstance(kernel, KernelConfig) and kernel.ndim in rules.files.layouts
-        line = _native_line(kernel, arch, rules, specs) if has_file else ""
+        line = ""
+        if isinstance(kernel, KernelConfig) and kernel.ndim in rules.files.layouts:
+            line = _native_line(kernel, arch, rules, specs)
         if not line:
             without.append(kernel.name)
             continue
@@ -105,9 +106,7 @@ def native_files(
 def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: ArchSpecs) -> str:
     """The line that is read as this kernel, or an empty string."""
     name, kind = next(
-        (name, kind)
-        for name, kind in rules.kinds.items()
-        if kind.form == "native" and kind.variant == kernel.variant
+        (name, kind) for name, kind in rules.kinds.items() if kind.form == "native" and kind.variant == kernel.variant
     )
     deep = kernel.ndim == 3
     values = {
