@@ -105,7 +105,7 @@ def write_figures(folder: Path, arch: str, device_kind: str, operations: Mapping
         f"`{LIST}` names them. `{CMAKE}` lists the sources in `{SOURCES}`, which register the kernels. `OPERATION/"
         "selector.hpp` picks among exactly these kernels; it never names another one.",
         "",
-        f"`{INSTANCES}`, for CK Tile, has the lines of the reference's instance builder. Kernels that it has no line for "
-        "are in `without.txt` there.",
+        f"`{INSTANCES}`, for CK Tile, has the lines of the reference's instance builder. Kernels without a line are in "
+        "`without.txt` there.",
     ]
     write_text(folder / "README.md", "\n".join(lines) + "\n")
