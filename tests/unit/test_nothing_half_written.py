@@ -217,7 +217,7 @@ def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
             path.write_bytes(sound)
 
 
-TRAINED = ("candidates.parquet", "out_of_fold.parquet")
+TRAINED = ("out_of_fold.parquet",)
 TABLES = [
     pytest.param(stage, name, id=f"{stage.name} {name}")
     for stage in STAGES

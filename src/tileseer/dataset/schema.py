@@ -66,9 +66,11 @@ def load(path: Path) -> Measurements:
 def read(path: Path) -> pa.Table:
     """The rows of a dataset file; a ``UserError`` if one is ``ok`` and has no time."""
     table = parquet.read(path, SCHEMA)
-    timed = table["latency_ms"].filter(pc.equal(table["status"].cast("string"), "ok"))
-    if timed.null_count or pc.any(pc.less_equal(timed, 0)).as_py():
-        raise UserError(f"{path}: a row with status ok has no time in latency_ms; make the file again")
+    ok = pc.equal(table["status"].cast("string"), "ok")
+    for name, what in (("latency_ms", "time"), ("tflops", "speed")):
+        timed = table[name].filter(ok)
+        if timed.null_count or pc.any(pc.less_equal(timed, 0)).as_py():
+            raise UserError(f"{path}: a row with status ok has no {what} in {name}; make the file again")
     return table
 
 

@@ -195,6 +195,9 @@ def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
     missing = [name for name in columns if name not in table.schema.names]
     if missing:
         raise UserError(f"{path}: column {missing[0]} is missing; publish the models again")
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise UserError(f"{path}: column {nested[0]} holds lists; publish the models again")
     parquet.refuse_empty(table, columns, path)
     return table.to_pandas()
 
