@@ -51,7 +51,7 @@ def main() -> None:
     api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
     kinds = parsed(args.matrix)["kernels"]
     kernels = [parse(stem) for kind, stem in kinds.items() if kind.startswith(args.kinds)]
-    kernels = [kernel for kernel in kernels if not api.lack(kernel)][: args.count]
+    kernels = [kernel for kernel in kernels if not api.lack(kernel, args.arch)][: args.count]
     units = [CompileUnit(kernel, args.arch, emitter.header(kernel, args.arch).encode()) for kernel in kernels]
     gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
     figures: dict[str, Any] = json.loads(args.record.read_text()) if args.record and args.record.exists() else {}

@@ -1,129 +1,315 @@
 #!/usr/bin/env python3
-"""Compile one kernel of each kind for each arch, and write docs/generated/compile-matrix.md."""
+"""Find by compiling which kernels of the rule sets an API level of CK Tile lacks, and write it to config/ck_api.yaml.
+
+The compiler's front end is asked for a few kernels that together show every kind of the pools: a kind counts as there
+if a kernel of it compiles. From those that fail rules of a few shapes are made that no kernel which compiles breaks,
+and each is tried on further kernels that it would leave out: of each arch, direction, data type and main loop.
+Verdicts are kept in docs/generated; a later run compiles only what they leave open.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import csv
+import io
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from tileseer.compile import compiler, trees
-from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit
-from tileseer.compile.hipcc import HipccToolchain
+from tileseer.compile.base import CompileResult, CompileUnit
+from tileseer.compile.hipcc import FrontEnd
+from tileseer.conv.operation import DTYPES, VARIANTS, Operation
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
-from tileseer.core.errors import reports_user_errors
-from tileseer.core.tables import Table, read
+from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.families.ck_tile import api as ck_api
+from tileseer.families.ck_tile import rules
+from tileseer.families.ck_tile.api import Lack, word
 from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import parse
+from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.gpu import hardware
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.reference import named
 from tileseer.settings.compile import CkSettings, CompileSettings
 
-API = Path("config/ck_api.yaml")
-SHOWN = 10
-"""Kernels whose resources the page lists."""
+API, RULE_SETS = Path("config/ck_api.yaml"), Path("config/rule_sets")
+ARCHS = ("gfx950", "gfx942", "gfx90a")
+FLAGS = ("half_zero_output",)
+"""Kernels with other flags are in no pool."""
+TRIED, RULES = "docs/generated/compile-{level}.tsv", "docs/generated/compile-{level}.md"
+COLUMNS = ("arch", "kernel", "error")
+MARK = "    not_compiled:"
+"""Line of the table: what follows it is written here."""
+LOOP = ("pipeline", "scheduler", "double_smem_buffer")
+SPECIAL = ("ndim", "num_groups_to_merge", "two_stage", "specialization", "split_image", "epilogue")
+FIELDS = ("variant", *LOOP, "dtype", "warp_tile", "vec_a", "vec_b", "vec_c", "arch", "tile", "wave", *SPECIAL)
+"""What tells one kind from another."""
+SHAPES = (
+    ("pipeline", "double_smem_buffer"),
+    ("dtype", "warp_tile"),
+    ("arch", "pipeline"),
+    ("variant", "pipeline", "double_smem_buffer"),
+    ("arch", "variant", "dtype", "warp_tile", "vec_a"),
+    ("arch", "variant", "dtype", "pipeline", "warp_tile", "vec_a"),
+    ("arch", "variant", "warp_tile", "tile", "wave", "vec_a", "vec_b"),
+    ("arch", "variant", "pipeline", "warp_tile", "tile", "wave", "vec_a", "vec_b", "vec_c"),
+)
+"""Fields that a rule may be about, the most general first; if none will do, a rule is about one kernel."""
+TRIES = ("arch", "variant", "dtype", *LOOP)
+"""A rule is tried for every value of these among the kernels that it leaves out."""
+ROUND = 20
+"""Kernels that are compiled before the next ones are chosen, all of one arch."""
 
 
-class Matrix(Table):
-    """What to compile."""
+@dataclass(frozen=True, order=True)
+class Case:
+    """A kernel on an arch."""
 
-    archs: list[str]
-    kernels: dict[str, str]
-    """Kind to kernel name."""
+    arch: str
+    kernel: KernelConfig
+
+    def words(self) -> dict[str, Any]:
+        """Its value of each of ``FIELDS``."""
+        return {field: self.arch if field == "arch" else word(self.kernel, field) for field in FIELDS}
+
+    def kinds(self, tiles: bool) -> set[tuple[object, ...]]:
+        """The kinds that it shows: two fields together where one may not go with the other; ``tiles`` as well."""
+        k, found = self.kernel, set[tuple[object, ...]]()
+        size = "fp32" if k.dtype == "fp32" else "half"
+        loop = tuple(getattr(k, field) for field in LOOP)
+        found.add(("loop", size, *loop))
+        found.add(("warp tile", size, k.pipeline, k.warp_tile))
+        found |= {("vector", field, size, k.pipeline, getattr(k, field)) for field in ("vec_a", "vec_b")}
+        found |= {("vector", "vec_c", size, k.vec_c), ("vectors", size, k.vectors), ("dtype", k.dtype)}
+        found |= {(field, getattr(k, field)) for field in SPECIAL}
+        if tiles:
+            found.add(("tile", k.tile, k.wave, k.warp_tile))
+        return {(self.arch, k.variant, *kind) for kind in found}
+
+    def cost(self) -> float:
+        """How long it takes to compile beside others: larger tiles a wave mean more to instantiate."""
+        k = self.kernel
+        return 1 + k.tile_m * k.tile_n * k.tile_k / (k.wave_m * k.wave_n * k.wave_k) / 250_000
+
+
+class Pools:
+    """The kernels of the rule sets, of each text one: those of the default pool, and those of named sets."""
+
+    def __init__(self, level: str) -> None:
+        self.api, self.emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
+        self._specs = ArchSpecs.load("config/arch_specs.json")
+
+    def cases(self, default: bool) -> list[Case]:
+        """Kernels that the level has a form for, sorted."""
+        found = {}
+        for arch in ARCHS:
+            for kernel in self._default(arch) if default else self._named(arch):
+                if not self.api.no_form(kernel):
+                    # Two names of one main loop make the same text.
+                    twin = replace(kernel, pipeline=min(p for p, row in self.api.pipelines.items()
+                                                        if row == self.api.pipelines[kernel.pipeline]))  # fmt: skip
+                    found[Case(arch, twin)] = None
+        return sorted(found)
+
+    def _default(self, arch: str) -> Iterator[KernelConfig]:
+        table = rules.load(RULE_SETS / "sweep.yaml")
+        for variant in VARIANTS:
+            yield from rules.swept(table, self._specs, arch, Operation(variant, "bf16"), (2, 3), FLAGS).kernels
+
+    def _named(self, arch: str) -> Iterator[KernelConfig]:
+        enumerator = named.Enumerator(self._specs, named.RuleTables.load(RULE_SETS))
+        for rule_set in ("default", "full"):
+            for row in enumerator.enumerate(rule_set, arch, VARIANTS, named.NDIMS, DTYPES):
+                if row.is_built(FLAGS) and isinstance(row.kernel, KernelConfig):
+                    yield row.kernel.built_as
+
+
+Rule = dict[str, Any]
+"""Field to value: the kernels that have all of them."""
+Verdicts = dict[Case, str]
+"""The compiler's first error, without the names of types; empty if it compiles."""
+
+
+def holds(rule: Rule, words: Mapping[str, Any]) -> bool:
+    """Whether a rule is about a kernel."""
+    return all(words[field] == value for field, value in rule.items())
+
+
+def induced(verdicts: Verdicts) -> list[Rule]:
+    """Rules that together are about every kernel which fails, and about none that compiles."""
+    passed = [case.words() for case, error in verdicts.items() if not error]
+    failed = [case.words() for case, error in sorted(verdicts.items()) if error]
+    found: list[Rule] = []
+    while failed:
+        found.append(_rule(failed, passed))
+        best = found[-1]
+        failed = [words for words in failed if not holds(best, words)]
+    return found
+
+
+def _rule(failed: list[dict[str, Any]], passed: list[dict[str, Any]]) -> Rule:
+    """The rule of the first shape that is about the first kernel that fails, and about none that passes."""
+    for fields in (*SHAPES, FIELDS):
+        rule = {field: failed[0][field] for field in fields}
+        if not any(holds(rule, words) for words in passed):
+            return rule
+    raise AssertionError(f"a kernel passes and fails: {failed[0]}")
+
+
+def wanted(cases: Iterable[Case], verdicts: Verdicts, tiles: bool) -> list[Case]:
+    """What to compile next: kernels of kinds that nothing was seen to compile of, and those that try a rule."""
+    lacks = induced(verdicts)
+    words = {case: case.words() for case in cases}
+    out = {case: [rule for rule in lacks if holds(rule, words[case])] for case in words}
+    chosen: dict[Case, None] = {}
+    for rule in lacks:
+        tried = {(field, case.words()[field]) for case, error in verdicts.items()
+                 if error and holds(rule, case.words()) for field in TRIES}  # fmt: skip
+        for case in sorted((case for case in words if rule in out[case]), key=lambda case: (case.cost(), case)):
+            values = {(field, words[case][field]) for field in TRIES}
+            if case not in verdicts and values - tried:
+                chosen[case] = None
+                tried |= values
+    shown = set[tuple[object, ...]]().union(*(case.kinds(tiles) for case, error in verdicts.items() if not error))
+    left = {case: case.kinds(tiles) - shown for case in words if not out[case] and case not in verdicts}
+    arch = next(
+        (arch for arch in ARCHS for case in [*chosen, *(case for case in left if left[case])] if case.arch == arch), ""
+    )
+    chosen = {case: None for case in chosen if case.arch == arch}
+    left = {case: kinds for case, kinds in left.items() if case.arch == arch}
+    while len(chosen) < ROUND and (left := {case: kinds for case, kinds in left.items() if kinds}):
+        best = max(left, key=lambda case: (len(left[case]) / case.cost(), case))
+        chosen[best] = None
+        seen = left.pop(best)
+        left = {case: kinds - seen for case, kinds in left.items()}
+    return list(chosen)[:ROUND]
+
+
+def reason(result: CompileResult) -> str:
+    """The error of a result in a line of a table, empty if there is none."""
+    told = re.sub(r"'probe_\d+::Probe'.*", "its type", result.reason)
+    told = re.sub(r"'[^']{60,}('|$)", "'...'", told).partition(" (aka ")[0]
+    return "" if result.status == "ok" else told[:120].strip()
+
+
+def lacks(verdicts: Verdicts) -> list[Lack]:
+    """The rules as rows of the table; those with one error that differ in one field are one row."""
+    rows: list[tuple[dict[str, list[Any]], str]] = []
+    for rule in induced(verdicts):
+        errors = Counter(error for case, error in verdicts.items() if error and holds(rule, case.words()))
+        rows.append(({field: [value] for field, value in rule.items()}, max(sorted(errors), key=errors.__getitem__)))
+    for first, second in combinations(range(len(rows)), 2):
+        (a, error), (b, other) = rows[first], rows[second]
+        differ = [field for field in a if a[field] != b.get(field)]
+        if a and error == other and a.keys() == b.keys() and len(differ) == 1:
+            rows[second] = (a | {differ[0]: sorted({*a[differ[0]], *b[differ[0]]})}, error)
+            rows[first] = ({}, error)
+    return [
+        Lack(
+            kernel={field: values for field, values in row.items() if field != "arch"},
+            arch=row.get("arch", []),
+            reason=e,
+        )
+        for row, e in rows
+        if row
+    ]
+
+
+def table_text(rows: list[Lack]) -> str:
+    """Rows of ``not_compiled`` in YAML."""
+    lines = [MARK + ("" if rows else " []")]
+    for row in rows:
+        fields = ", ".join(f"{field}: {_list(values)}" for field, values in row.kernel.items())
+        lines.append("      - kernel: {" + fields + "}")
+        lines += [f"        arch: {_list(row.arch)}"] if row.arch else []
+        lines += [f"        reason: {json.dumps(row.reason)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _list(values: list[Any]) -> str:
+    return "[" + ", ".join(json.dumps(value) if isinstance(value, bool) else str(value) for value in values) + "]"
+
+
+def page(rows: list[Lack], verdicts: Verdicts, pools: Mapping[str, list[Case]], level: str, version: str) -> str:
+    """The rules as a page: how many kernels of each pool they leave out on each arch."""
+    lines = [
+        f"Written by `make compile-matrix` with {version} and a tree of API level {level}.",
+        f"{len(verdicts)} kernels were tried; {sum(map(bool, verdicts.values()))} of them do not compile.",
+        "Kernels of one text count once.",
+        "",
+        f"| kernels left out | {' | '.join(f'{pool}, {arch}' for pool in pools for arch in ARCHS)} | error |",
+        "|---|" + "---|" * (len(pools) * len(ARCHS) + 1),
+    ]
+    for row in rows:
+        told = "; ".join(f"{field} {', '.join(map(str, values))}" for field, values in row.kernel.items())
+        cells = [_left_out([row], cases, arch) for cases in pools.values() for arch in ARCHS]
+        lines.append(f"| {told} | {' | '.join(cells)} | `{row.reason}` |")
+    total = [_left_out(rows, cases, arch) for cases in pools.values() for arch in ARCHS]
+    whole = [str(sum(case.arch == arch for case in cases)) for cases in pools.values() for arch in ARCHS]
+    lines += [f"| together | {' | '.join(total)} | |", f"| of | {' | '.join(whole)} | |"]
+    return "\n".join(lines) + "\n"
+
+
+def _left_out(rows: list[Lack], cases: list[Case], arch: str) -> str:
+    own = [row for row in rows if not row.arch or arch in row.arch]
+    return str(sum(case.arch == arch and any(row.holds(case.kernel) for row in own) for case in cases))
 
 
 @reports_user_errors
 def main(argv: list[str] | None = None) -> None:
-    """Compile the kernels missing from the cache, arch by arch, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--matrix", type=Path, default=Path("config/compile_matrix.yaml"))
+    """Compile what is open and write verdicts, table and page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compiler", help="path of hipcc; by default what `tileseer doctor` shows")
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
-    parser.add_argument("--known", action="store_true", help="compile nothing; list the kernels in the cache")
-    parser.add_argument("--output", type=Path, default=Path("docs/generated/compile-matrix.md"))
+    parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
     args = parser.parse_args(argv)
 
-    matrix = read(args.matrix, Matrix)
-    settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=600)
-    tree, found = CkSettings(root=args.ck), compiler.find(settings)
-    level = trees.ck_level(tree, API, compiles=True)
-    store = Cache(args.cache, 20 << 30)
-    results = {}
-    for arch in matrix.archs:
-        gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == arch)
-        toolchain = HipccToolchain(
-            found, trees.tree_of("hipcc", {"ck": tree.root}), settings, store, Path("workflow/native"), gpu
-        )
-        units = _units(matrix.kernels, arch, level)
-        if args.known:
-            units = {kind: unit for kind, unit in units.items() if store.get(toolchain.key(unit)) is not None}
-        results[arch] = dict(zip(units, toolchain.compile(list(units.values())), strict=True))
-        print(f"{arch}: {toolchain.runs} compiler runs", flush=True)
-    write_text(args.output, page(matrix, results, level, found.version.splitlines()[0]))
+    settings = CompileSettings(
+        toolchain="hipcc", compiler=args.compiler, timeout_seconds=600, batch=ROUND, memory_mib=6144
+    )
+    found, tree = compiler.find(settings), trees.tree_of("hipcc", {"ck": args.ck})
+    level = trees.ck_level(CkSettings(root=args.ck), API, compiles=True)
+    if level != ck_api.LEVELS[-1]:
+        raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")
+    pools, store = Pools(level), Cache(args.cache, 20 << 30)
+    gpus = {row.arch: row for row in hardware.load("config/hardware.yaml").values()}
+    chains = {arch: FrontEnd(found, tree, settings, store, Path("workflow/native"), gpus[arch]) for arch in ARCHS}
+    cases = {name: pools.cases(name == "default pool") for name in ("default pool", "named sets")}
+    tried = Path(TRIED.format(level=level))
+    verdicts = read_verdicts(tried)
+    for name, rounds in zip(cases, (args.rounds, args.rounds), strict=True):
+        while rounds and (batch := sorted(wanted(cases[name], verdicts, name == "default pool"))):
+            rounds -= 1
+            arch = batch[0].arch
+            units = [CompileUnit(one.kernel, arch, pools.emitter.header(one.kernel, arch).encode()) for one in batch]
+            verdicts |= zip(batch, map(reason, chains[arch].compile(units)), strict=True)
+            write_text(tried, verdicts_text(verdicts))
+    rows = lacks(verdicts)
+    write_text(API, API.read_text().partition(MARK)[0] + table_text(rows))
+    write_text(Path(RULES.format(level=level)), page(rows, verdicts, cases, level, found.version.splitlines()[0]))
 
 
-def _units(kinds: Mapping[str, str], arch: str, level: str) -> dict[str, CompileUnit]:
-    emitter, api = Emitter(Path("workflow/templates"), API, level), ck_api.load(API, level)
-    kernels = {kind: parse(name) for kind, name in kinds.items()}
-    return {
-        kind: CompileUnit(kernel, arch, emitter.header(kernel, arch).encode())
-        for kind, kernel in kernels.items()
-        if not api.lack(kernel)
-    }
+def read_verdicts(path: Path) -> Verdicts:
+    """Verdicts of earlier runs."""
+    if not path.exists():
+        return {}
+    rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
+    return {Case(row["arch"], KernelConfig.parse(row["kernel"])): row["error"] for row in rows}
 
 
-def page(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]], level: str, compiler_name: str) -> str:
-    """The page: kind by arch, the errors, and the resources of a few kernels."""
-    api = ck_api.load(API, level)
-    errors: dict[str, str] = {}
-    lines = [
-        "# What compiles",
-        "",
-        f"Written by `make compile-matrix` with {compiler_name} against a Composable Kernel tree of API level {level}:",
-        "the device pass of one kernel of each kind (`config/compile_matrix.yaml`). A dash was not compiled.",
-        "",
-        f"| kind | {' | '.join(matrix.archs)} |",
-        "|---|" + "---|" * len(matrix.archs),
-    ]
-    for kind, name in matrix.kernels.items():
-        lack = api.lack(parse(name))
-        cells = [
-            "unsupported_by_ck" if lack else _cell(results.get(arch, {}).get(kind), errors) for arch in matrix.archs
-        ]
-        lines.append(f"| {kind} | {' | '.join(cells)} |")
-    lines += ["", "## Errors", "", "| digest | first error |", "|---|---|"]
-    lines += [f"| {digest} | `{reason.replace('|', '/')[:300]}` |" for digest, reason in sorted(errors.items())]
-    lines += ["", "## Kinds that this level lacks", "", "| kind | reason |", "|---|---|"]
-    for kind, name in matrix.kernels.items():
-        if lack := api.lack(parse(name)):
-            lines.append(f"| {kind} | {lack} |")
-    return "\n".join(lines + _resources(matrix, results)) + "\n"
-
-
-def _cell(result: CompileResult | None, errors: dict[str, str]) -> str:
-    if result is None:
-        return "–"
-    if not result.error_digest:
-        return result.status
-    errors[result.error_digest] = result.reason
-    return f"{result.status} {result.error_digest}"
-
-
-def _resources(matrix: Matrix, results: Mapping[str, Mapping[str, CompileResult]]) -> list[str]:
-    columns = ("VGPR", "AGPR", "SGPR", "LDS bytes", "scratch bytes", "VGPR spills", "blocks a CU", "code bytes")
-    mix = ("MFMA", "global loads", "stores", "LDS reads", "LDS writes", "barriers")
-    arch = next(iter(results), "")
-    lines = ["", f"## Resources of {SHOWN} kernels on {arch}", ""]
-    lines += [f"| kind | {' | '.join((*columns, *mix))} |", "|---|" + "---|" * (len(columns) + len(mix))]
-    built = {kind: made.resources for kind, made in results.get(arch, {}).items() if made.resources.mix}
-    step = max(1, len(built) // SHOWN)
-    for kind, r in list(built.items())[::step][:SHOWN]:
-        values = [r.vgprs, r.agprs, r.sgprs, r.lds_bytes, r.scratch_bytes, r.vgpr_spills, r.occupancy, r.code_bytes]
-        values += [(r.mix or {})[kind] for kind in INSTRUCTIONS if kind != "total"]
-        lines.append(f"| {kind} | {' | '.join(f'{value:g}' for value in values if value is not None)} |")
-    return lines
+def verdicts_text(verdicts: Verdicts) -> str:
+    """Verdicts as a table, sorted."""
+    text = io.StringIO()
+    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
+    writer.writerows([COLUMNS, *((case.arch, case.kernel.name, error) for case, error in sorted(verdicts.items()))])
+    return text.getvalue()
 
 
 if __name__ == "__main__":

@@ -125,9 +125,8 @@ def main(argv: list[str] | None = None) -> None:
     rows: list[Comparison] = []
     asked: Counter[str] = Counter()
     for variant in SPLITS:
-        own = {
-            kind: one for kind, one in kinds.items() if one.variant == variant and not api.lack(one) and one.ndim > 1
-        }
+        has = {kind: one for kind, one in kinds.items() if not api.lack(one, args.arch)}
+        own = {kind: one for kind, one in has.items() if one.variant == variant and one.ndim > 1}
         if not own:
             continue
         units = [CompileUnit(one, args.arch, emitter.header(one, args.arch).encode()) for one in own.values()]

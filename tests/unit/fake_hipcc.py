@@ -8,6 +8,7 @@ of words and the code of the kernels that have them; one line a run is written t
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 import subprocess
@@ -25,6 +26,12 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print((Path(sys.argv[0]).parent / "version").read_text())
         return 0
+    if "-###" in arguments:
+        print(commands(arguments))
+        return 0
+    if "-E" in arguments:
+        Path("headers").write_text(f"unit: {' '.join(opened(Path('unit.cpp'), arguments))}\n")
+        return 0
     output = Path(arguments[arguments.index("-o") + 1])
     if "--cuda-host-only" in arguments:
         return host_library(output)
@@ -36,6 +43,24 @@ def main(arguments: list[str]) -> int:
         stream.write(" ".join(names) + "\n")
     texts = [Path(f"{name}.hpp").read_text() for name in names]
     return one_trouble(names, texts) or assembly(texts, output)
+
+
+def commands(arguments: list[str]) -> str:
+    """Say what it would run: the options, and a library of device code that lies beside it."""
+    words = [*arguments, *os.environ.get("CCC_OVERRIDE_OPTIONS", "").split(), Path(sys.argv[0]).parent / "ocml.bc"]
+    return " ".join(["", *(f'"{word}"' for word in words)])
+
+
+def opened(path: Path, arguments: list[str]) -> list[str]:
+    """List the headers that a file includes, directly or not, in the folders of -I and of the environment."""
+    folders = [arguments[at + 1] for at, word in enumerate(arguments) if word == "-I"]
+    folders += [*os.environ.get("CPLUS_INCLUDE_PATH", "").split(":"), Path(sys.argv[0]).parent / "system"]
+    found = []
+    for name in re.findall(r'#include [<"](.*)[>"]', path.read_text()):
+        header = next((Path(folder, name) for folder in folders if Path(folder, name).is_file()), None)
+        if header is not None:
+            found += [str(header), *opened(header, arguments)]
+    return found
 
 
 def one_trouble(names: list[str], texts: list[str]) -> int:

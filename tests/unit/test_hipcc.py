@@ -12,8 +12,9 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tileseer.compile import build, compiler, machine_code, registry, trees
+from tileseer.compile import build, compiler, machine_code, reading, registry, trees
 from tileseer.compile.base import CompileUnit
+from tileseer.compile.batches import first_error
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import HostCompiler
 from tileseer.conv import problem
@@ -49,12 +50,28 @@ class Machine:
         self.header("a", '#include "ck_tile/b.hpp"')
         self.header("b", "")
         self.header("other", "")
+        self.library("sin 1")
 
-    def header(self, stem: str, text: str) -> None:
-        path = self.folder / "ck/include/ck_tile" / f"{stem}.hpp"
+    def shadowed(self) -> Path:
+        """A folder with another header in the place of HIP's."""
+        return self.header("hip/hip_runtime", "int shadow();", folder="shadow").parents[1]
+
+    def header(self, stem: str, text: str, folder: str = "ck/include/ck_tile") -> Path:
+        path = self.folder / folder / f"{stem}.hpp"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        trees._read.cache_clear()
+        self.forget()
+        return path
+
+    def library(self, code: str) -> None:
+        """Device code of the compiler, beside it."""
+        (self.folder / "ocml.bc").write_text(code)
+        self.forget()
+
+    def forget(self) -> None:
+        """Ends what is remembered of files for the time of a process."""
+        for known in (trees._read, reading._content, reading._digest):
+            known.cache_clear()
 
     def new_compiler(self, version: str) -> None:
         (self.folder / "version").write_text(version)
@@ -112,6 +129,31 @@ def test_a_second_run_compiles_nothing(machine):
     second = machine.toolchain().compile(units("CODE=1", "FAIL"))
     assert len(machine.runs) == runs
     assert [replace(result, log="") for result in first] == second
+
+
+LOG = """\
+In file included from unit.cpp:1:
+include/a.hpp:7:3: error: static assertion failed: of one
+include/b.hpp:9:1: note: in instantiation of member 'probe_1::Probe' requested here
+include/a.hpp:8:3: error: no member named 'x' in 'y'
+unit.cpp:3:1: note: in instantiation of 'kentry<probe_3::Probe>' requested here
+include/a.hpp:9:3: error: a second one
+unit.cpp:3:1: note: in instantiation of 'kentry<probe_3::Probe>' requested here
+In file included from unit.cpp:1:
+In file included from ./{0}.hpp:22:
+include/a.hpp:9:3: error: of the types of a kernel
+./{2}.hpp:150:20: note: in instantiation of template class 'Instance<true>' requested here
+unit.cpp:2:17: error: no member named 'MakeKernelArgs' in 'probe_2::Probe'
+4 errors generated when compiling for gfx950.
+"""
+
+
+def test_an_error_blames_the_kernels_that_it_is_instantiated_for(machine):
+    made = units(*"abcd")
+    blamed = machine.toolchain().blamed(made, LOG.format(*(unit.kernel.name for unit in made)))
+    assert {index: first_error(log) for index, log in blamed.items()} == {
+        1: "static assertion failed: of one", 2: "of the types of a kernel", 3: "no member named 'x' in 'y'",
+    }  # fmt: skip
 
 
 def test_kernels_that_differ_in_name_alone_are_compiled_once(machine):
@@ -210,11 +252,62 @@ def test_the_temporary_folder_is_gone_whatever_happens(machine, monkeypatch, tmp
 
 def test_a_header_that_a_kernel_does_not_include_recompiles_nothing(machine):
     machine.statuses("CODE=1")
-    machine.header("other", "// changed")
+    machine.header("other", "int changed;")
     machine.statuses("CODE=1")
     assert len(machine.runs) == 1
-    machine.header("b", "// changed")
+    machine.header("b", "int changed;")
     machine.statuses("CODE=1")
+    assert len(machine.runs) == 2
+
+
+COMMENTED = """\
+/* of two
+   lines */
+int   f(); // "of a line" \\
+              that goes on
+const char* text = "// no comment";
+#define A B
+"""
+
+
+def test_a_comment_and_white_space_in_a_header_recompile_nothing(machine):
+    machine.header("b", 'int f();\nconst char* text = "// no comment";\n#define A B')
+    machine.statuses("CODE=1")
+    machine.header("b", COMMENTED)
+    assert machine.statuses("CODE=1") == ["ok"]
+    assert len(machine.runs) == 1
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda machine, patch: machine.header("b", COMMENTED.replace("f()", "g()")),
+        lambda machine, patch: machine.header("b", COMMENTED.replace("// no", "/* no")),
+        lambda machine, patch: machine.header("b", COMMENTED.replace("A B", "A\nB")),
+        lambda machine, patch: machine.header("hip/hip_runtime", "", folder="system"),
+        lambda machine, patch: machine.library("sin 2"),
+        lambda machine, patch: patch.setenv("CCC_OVERRIDE_OPTIONS", "+-O1"),
+        lambda machine, patch: patch.setenv("CPLUS_INCLUDE_PATH", str(machine.shadowed())),
+        lambda machine, patch: machine.new_compiler("fake hipcc version 2"),
+    ],
+    ids=[
+        "token",
+        "literal",
+        "end of a directive",
+        "HIP's header",
+        "device library",
+        "options",
+        "include path",
+        "compiler",
+    ],
+)
+def test_what_the_compiler_reads_recompiles(machine, monkeypatch, edit):
+    machine.header("b", COMMENTED)
+    machine.header("hip/hip_runtime", "#define hip 1", folder="system")
+    machine.statuses("#include <hip/hip_runtime.hpp>")
+    edit(machine, monkeypatch)
+    machine.forget()
+    machine.statuses("#include <hip/hip_runtime.hpp>")
     assert len(machine.runs) == 2
 
 
@@ -333,7 +426,7 @@ def test_the_fingerprint_follows_compiler_and_tree(machine):
 
     first = found()
     assert found() == first
-    machine.header("other", "// changed")
+    machine.header("other", "int changed;")
     second = found()
     machine.new_compiler("fake hipcc version 2")
     assert len({first, second, found()}) == 3

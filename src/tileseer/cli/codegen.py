@@ -277,7 +277,7 @@ def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, A
     emitter = (
         of_arch(arch).part("emit").emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or "")
     )
-    kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem])]
+    kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem], arch)]
     if not kernels:
         raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
     processes = args.processes or len(os.sched_getaffinity(0))

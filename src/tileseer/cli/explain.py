@@ -11,6 +11,7 @@ from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
+from tileseer.families.ck_tile import api
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import explanation, named, request
 from tileseer.reference.explanation import Verdict
@@ -35,6 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     config = modes.add_parser("config", help="what every rule says of a kernel", description=_explain_config.__doc__)
     config.add_argument("name", nargs="?", help="the kernel's name; or give it by its fields")
     config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
+    config.add_argument(
+        "--ck-api", metavar="LEVEL", default=api.NEWEST,
+        help=f"level of the CK Tile API that a build is for: {', '.join(api.LEVELS)} (default: {api.NEWEST})",
+    )  # fmt: skip
     options.add_tables(config)
     fields = config.add_argument_group("a kernel by its fields")
     fields.add_argument("--variant", choices=VARIANTS)
@@ -79,7 +84,7 @@ def _explain_config(args: argparse.Namespace) -> int:
     """
     kernel = _kernel(args)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"))
+    verdicts = explanation.explain(kernel, args.arch, specs, find(args.config / "ck_api.yaml"), args.ck_api)
     rows = [asdict(verdict) for verdict in verdicts]
     content = {"kernel": kernel.name, "arch": args.arch, "fields": asdict(kernel), "rules": rows}
     failed = any(not verdict.passed for verdict in verdicts)

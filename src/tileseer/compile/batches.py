@@ -50,9 +50,13 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
         """Compile units in one run; the list is empty unless it ends well."""
 
-    @abstractmethod
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Units that the log of a failed run blames; none if it does not say."""
+        """Units that may have made a run fail, by its log; none if it does not say."""
+        return set()
+
+    def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
+        """The part of the log of a failed run that is about each unit which fails for sure."""
+        return {}
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """Compile what the cache does not know; results are in the order of ``units``."""
@@ -90,7 +94,11 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def key(self, unit: CompileUnit) -> str:
         """Cache key of a unit's result."""
         text = unit.header.replace(unit.kernel.name.encode(), b"KERNEL")
-        return caches.key(self.result_format, self.identity(), unit.arch, text, self.tree.digest(unit.header))
+        return caches.key(self.result_format, self.identity(), unit.arch, text, self.read(unit))
+
+    def read(self, unit: CompileUnit) -> str:
+        """Digest of what is read for a unit beside its own text."""
+        return self.tree.digest(unit.header)
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Group kernels that include the same headers; neighbours in a batch are as alike as the names are."""
@@ -108,14 +116,20 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         if len(units) == 1:
             if again and run.outcome in _REASONS:
                 return self._compiled(units, again=False)
-            return [_failure(units[0], replace(run, log=run.log.replace(f"{self.tree.include}/", "")))]
+            return [self._failure(units[0], run)]
+        blamed = self.blamed(units, run.log) if run.outcome == "error" else {}
+        share = replace(run, seconds=run.seconds / len(units))
+        results = {index: self._failure(units[index], replace(share, log=log)) for index, log in blamed.items()}
+        rest = set(range(len(units))) - set(results)
         suspects = self.suspects(units, run.log) if run.outcome == "error" else set()
         if not suspects or len(suspects) == len(units):
-            suspects = set(range(len(units) // 2))
-        results: dict[int, CompileResult] = {}
-        for part in (sorted(suspects), sorted(set(range(len(units))) - suspects)):
+            suspects = set() if results else set(range(len(units) // 2))
+        for part in filter(None, (sorted(suspects), sorted(rest - suspects))):
             results |= zip(part, self._compiled([units[index] for index in part]), strict=True)
         return [results[index] for index in range(len(units))]
+
+    def _failure(self, unit: CompileUnit, run: compiler.Run) -> CompileResult:
+        return _failure(unit, replace(run, log=run.log.replace(f"{self.tree.include}/", "")))
 
     def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
         """Blocks that are resident on one compute unit by registers, LDS and wave slots; 0 if not one fits.

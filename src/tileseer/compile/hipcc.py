@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
-from tileseer.compile import compiler, machine_code
-from tileseer.compile.base import CompileUnit
+from tileseer.compile import compiler, machine_code, reading
+from tileseer.compile.base import CompileUnit, Resources
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import Code
 from tileseer.core.errors import UserError
@@ -19,7 +20,10 @@ FLAGS = (
 )  # fmt: skip
 """The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
-_NAMED = re.compile(r"\bprobe_(\d+)\b")
+DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0")
+FRONT_END = (*DEVICE_PASS, "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+_ERROR = re.compile(r"^(?=\S+: error: )", re.M)
+_NOTE = re.compile(r"^(?:\./)?(\S+?):\d+:\d+: note: in instantiation (?:.*\bprobe_(\d+)\b)?", re.M)
 _NO_HEADER = re.compile(r"'((?!hip/)\w+/[^']+)' file not found")
 _NO_TOOLCHAIN = re.compile(
     r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
@@ -31,29 +35,30 @@ _NO_TOOLCHAIN = re.compile(
 class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "hipcc-result-2"
+    result_format = "hipcc-result-3"
+    passes: ClassVar[tuple[str, ...]] = DEVICE_PASS
 
     def identity(self) -> str:
         """Compiler and flags."""
-        return "\n".join(("hipcc", self.compiler.version, *FLAGS, *DEVICE_PASS))
+        return "\n".join(("hipcc", self.compiler.version, *FLAGS, *self.passes))
 
-    def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Probes that the log names."""
-        return {int(index) for index in _NAMED.findall(log)}
+    def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
+        """Kernels in the notes of an error: the templates that fail are instantiated for them."""
+        names = {header_file(unit.kernel): index for index, unit in enumerate(units)}
+        found: dict[int, str] = {}
+        for text in _ERROR.split(log)[1:]:
+            for header, probe in _NOTE.findall(text):
+                index = int(probe) if probe else names.get(header)
+                if index is not None:
+                    found.setdefault(index, text)
+        return found
 
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
         """Compile units in one run, to assembly and from there to a code object."""
         arch = units[0].arch
-        text = of_arch(arch).part("build").device_source([unit.kernel for unit in units])
-        headers = {header_file(unit.kernel): unit.header for unit in units}
-        with compiler.workspace(headers | {"unit.cpp": text.encode()}) as folder:
-            run = self.call(
-                [*FLAGS, *DEVICE_PASS, "-ftemplate-backtrace-limit=0", "-I", self.tree.include, "-I", ".",
-                 f"--offload-arch={arch}", "unit.cpp", "-o", "unit.s"],
-                folder, len(units),
-            )  # fmt: skip
+        with compiler.workspace(_files(units)) as folder:
+            run = self.device_pass(arch, folder, len(units))
             if run.outcome != "ok":
-                self._raise_if_installed_wrong(run, arch)
                 return run, []
             if not (folder / "unit.s").exists():
                 return replace(run, outcome="broken", log="it wrote nothing"), []
@@ -70,6 +75,20 @@ class HipccToolchain(BatchToolchain):
             except ValueError as error:
                 return replace(run, outcome="broken", log=str(error)), []
 
+    def read(self, unit: CompileUnit) -> str:
+        """Digest of headers, of libraries of device code, and of what the environment makes of the flags."""
+        return reading.digest(self, unit.header, self._arguments(unit.arch))
+
+    def _arguments(self, arch: str) -> list[str | Path]:
+        return [*FLAGS, *self.passes, "-I", self.tree.include, "-I", ".", f"--offload-arch={arch}"]
+
+    def device_pass(self, arch: str, folder: Path, kernels: int) -> compiler.Run:
+        """Compile the unit in ``folder`` to assembly; ``UserError`` if compiler or tree are not whole."""
+        run = self.call([*self._arguments(arch), *DIAGNOSTICS, "unit.cpp", "-o", "unit.s"], folder, kernels)
+        if run.outcome != "ok":
+            self._raise_if_installed_wrong(run, arch)
+        return run
+
     def _raise_if_installed_wrong(self, run: compiler.Run, arch: str) -> None:
         """Raise a ``UserError`` for what is wrong with compiler or tree: it is no verdict on a kernel."""
         if match := _NO_HEADER.search(run.log):
@@ -79,6 +98,24 @@ class HipccToolchain(BatchToolchain):
             )
         if match := _NO_TOOLCHAIN.search(run.log):
             raise UserError(f"{self.compiler.path}: cannot compile for {arch}: {match[0]}; {self.compiler.vendor.how}")
+
+
+class FrontEnd(HipccToolchain):
+    """Says whether kernels compile, by the compiler's front end alone: a fifth of the work, and no machine code."""
+
+    result_format = "hipcc-front-end-1"
+    passes = FRONT_END
+
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+        """Compile units in one run, to the compiler's own language before its optimizer."""
+        with compiler.workspace(_files(units)) as folder:
+            run = self.device_pass(units[0].arch, folder, len(units))
+        return run, [Code(Resources("code_object"), "") for _ in units] if run.outcome == "ok" else []
+
+
+def _files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
+    text = of_arch(units[0].arch).part("build").device_source([unit.kernel for unit in units])
+    return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 
 def _kernels(folder: Path, count: int) -> list[Code]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.compile import compiler, machine_code
+from tileseer.compile import compiler, machine_code, reading
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
 from tileseer.conv.problem import Problem
@@ -108,7 +108,8 @@ class HostCompiler(Builder):
                 self._stand_in = ctypes.CDLL(str(folder / "stand_in.so"), mode=ctypes.RTLD_GLOBAL)
         kernels = [unit.kernel for unit in units]
         text = of_arch(units[0].arch).part("build").host_source(kernels)
-        headers = [part for unit in units for part in (unit.header, self.tree.digest(unit.header))]
+        arguments = [*HOST_PASS, "-I", self.tree.include]
+        headers = [part for unit in units for part in (unit.header, reading.digest(self, unit.header, arguments))]
         key = caches.key(_LIBRARY_FORMAT, self.compiler.version, *HOST_PASS, text, *headers)
         files = {f"{unit.kernel.name}.hpp": unit.header for unit in units} | {"unit.cpp": text.encode()}
         content = self.cache.made_once(key, lambda: self._library(files))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property, partial
 from pathlib import Path
 
-from tileseer.compile import compiler, machine_code, native
+from tileseer.compile import compiler, machine_code, native, reading
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
 from tileseer.compile.trees import HeaderTree
@@ -84,17 +84,23 @@ class Libraries(Builder):
 
     def object_command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
         """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
-        return [
-            *self.flags, *target(self.compiler.vendor, units[0].arch), "-I", self._launchers.include, "-I",
-            self.tree.include, "-I", ".", "-c", UNIT, "-o", OBJECT,
-        ]  # fmt: skip
+        return [*self._arguments(units[0].arch), "-I", ".", "-c", UNIT, "-o", OBJECT]
+
+    def _arguments(self, arch: str) -> list[str | Path]:
+        folders = ("-I", self._launchers.include, "-I", self.tree.include)
+        return [*self.flags, *target(self.compiler.vendor, arch), *folders]
 
     def object_key(self, units: Sequence[CompileUnit]) -> str:
         """Cache key of an object with some units."""
         parts: list[bytes | str] = [_OBJECT_FORMAT, self.compiler.version, *self.flags, units[0].arch, _source(units)]
         for unit in units:
-            parts += [unit.header, self.tree.digest(unit.header), self.launcher_digest(unit)]
+            parts += [unit.header, self._read(unit), self.launcher_digest(unit)]
         return caches.key(*parts)
+
+    def _read(self, unit: CompileUnit) -> str:
+        if self.compiler.vendor is compiler.NVCC:
+            return self.tree.digest(unit.header)
+        return reading.digest(self, unit.header, self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:
         """Objects that together hold all units, which are known to compile."""

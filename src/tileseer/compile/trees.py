@@ -10,7 +10,12 @@ from tileseer.core.checkout import source_of
 from tileseer.families.registry import of_toolchain
 from tileseer.settings.compile import CkSettings
 
+_TEXT = re.compile(
+    rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S
+)
+"""A comment or a literal of C++."""
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
+_LINE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"].*$', re.M)
 
 
 class HeaderTree:
@@ -56,9 +61,22 @@ class HeaderTree:
 
 @cache
 def _read(path: Path) -> tuple[str, tuple[str, ...]]:
-    """SHA-256 of a header, and what it includes."""
+    """SHA-256 of a header without comments and white space, and what it includes."""
     content = path.read_bytes()
-    return hashlib.sha256(content).hexdigest(), tuple(found.decode() for found in _INCLUDE.findall(content))
+    bare = _TEXT.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], content)
+    lines = (b" ".join(line.split()) for line in bare.splitlines())
+    digest = hashlib.sha256(b"\n".join(line for line in lines if line)).hexdigest()
+    return digest, tuple(found.decode() for found in _INCLUDE.findall(content))
+
+
+def content_digest(path: Path) -> str:
+    """SHA-256 of a header without comments and white space: what a compiler makes something of."""
+    return _read(path)[0]
+
+
+def include_lines(text: bytes) -> bytes:
+    """The lines of ``text`` that include headers."""
+    return b"".join(line.strip() + b"\n" for line in _LINE.findall(text))
 
 
 def tree_of(toolchain: str, roots: Mapping[str, str | None]) -> HeaderTree:

@@ -25,13 +25,18 @@ class Verdict:
     reason: str
 
 
-def explain(kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs, api_table: Path) -> list[Verdict]:
-    """Verdict of every rule on ``arch``; the last one is whether a build has the kernel."""
+def explain(
+    kernel: KernelConfig | DepthwiseConfig, arch: str, specs: ArchSpecs, api_table: Path, level: str = api.NEWEST
+) -> list[Verdict]:
+    """Verdict of every rule on ``arch``; the last one is whether a build for a level of the API has the kernel."""
     specs.arch(arch)
     found = flags.of(kernel, arch, specs)
     verdicts = list(_gemm(kernel, arch, specs) if isinstance(kernel, KernelConfig) else _unfiltered(found))
-    fault = emit.form_fault(kernel, api.load(api_table))
-    verdicts.append(Verdict(EMISSION, "has_a_form", not fault, fault))
+    names = api.load(api_table, level)
+    form = emit.form_fault(kernel, names)
+    fault = form or names.lack(kernel, arch)
+    verdicts.append(Verdict(EMISSION, "has_a_form", not form, form))
+    verdicts.append(Verdict(EMISSION, "unsupported_by_ck", not fault, f"CK Tile {level}: {fault}" if fault else ""))
     reason = f"flags {', '.join(flag.name for flag in found)}: built only if they are asked for" if found else fault
     return [*verdicts, Verdict(BUILD, "is_built", not reason, reason)]
 

@@ -32,6 +32,9 @@ LIBRARY = Library(
     lambda: [*rocm_folders(), brought("toolchain") / "ck"],
 )
 
+TRIPLES = ("tile", "wave", "warp_tile")
+"""Three fields of a kernel in one word."""
+
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]
 HeaderPath = Annotated[str, StringConstraints(pattern=r"^[\w./]+\.hpp$")]
@@ -118,22 +121,30 @@ class PipelineRow(Table):
     """What stands between it and the kernels, which call it otherwise (templates/adapters.hpp.j2)."""
 
 
+def word(kernel: KernelConfig, field: str) -> str | int | bool:
+    """Value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
+    value = getattr(kernel, field)
+    return "x".join(map(str, value)) if isinstance(value, tuple) else value
+
+
 class Lack(Table):
-    """Kernels that a level has no form for: those whose every named field has one of the values."""
+    """Kernels that a level lacks: those whose every named field has one of the values."""
 
     kernel: dict[str, list[str | int | bool]] = Field(min_length=1)
     reason: str
+    arch: list[str] = Field(default_factory=list)
+    """Archs that this holds for; empty: all."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        unknown = set(self.kernel) - set(FIELDS)
+        unknown = set(self.kernel) - {*FIELDS, *TRIPLES}
         if unknown:
             raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
         return self
 
     def holds(self, kernel: KernelConfig) -> bool:
-        """Whether the kernel is one of these."""
-        return all(getattr(kernel, field) in values for field, values in self.kernel.items())
+        """Whether the kernel is one of these, whatever the arch."""
+        return all(word(kernel, field) in values for field, values in self.kernel.items())
 
 
 class Detection(Table):
@@ -159,6 +170,9 @@ class CkApi(Table):
     loop: Literal["run_time", "type"]
     """Where hot loop, tail and the way to write the output are chosen: in the kernel, or as a part of its type."""
     lacks: list[Lack]
+    """Kernels that there is no form for."""
+    not_compiled: list[Lack] = Field(default_factory=list)
+    """Kernels that have a form and do not compile, found by compiling (tools/compile_matrix.py)."""
     includes: Includes
     dtypes: dict[str, Identifier]
     layouts: dict[int, LayoutRow]
@@ -187,7 +201,14 @@ class CkApi(Table):
                 raise ValueError(f"{field} has to have a row for each of {words} and no other; see {wrong}")
         return self
 
-    def lack(self, kernel: KernelConfig | DepthwiseConfig) -> str:
+    def lack(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
+        """Why this level lacks the kernel on an arch, or an empty string."""
+        if (reason := self.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
+            return reason
+        rows = (row for row in self.not_compiled if (not row.arch or arch in row.arch) and row.holds(kernel))
+        return next((f"it does not compile: {row.reason}" for row in rows), "")
+
+    def no_form(self, kernel: KernelConfig | DepthwiseConfig) -> str:
         """Why this level has no form for the kernel, or an empty string."""
         if isinstance(kernel, DepthwiseConfig):
             return "" if self.depthwise else f"the level {self.level} of the CK Tile API has no depthwise kernel"

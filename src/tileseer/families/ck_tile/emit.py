@@ -57,7 +57,7 @@ def emitter(templates: Path, api: Path, level: str) -> Emitter:
 def files(kernels: Sequence[Kernel], arch: str, templates: Path, api: Path, level: str) -> dict[str, str]:
     """Path to text of the kernels' files, and ``KERNEL.lack`` where the API level has no form for a kernel."""
     filler = emitter(templates, api, level)
-    lacks = {one.name: filler.lack(one) for one in kernels}
+    lacks = {one.name: filler.lack(one, arch) for one in kernels}
     told = f"CK Tile {level or ck_api.NEWEST}"
     texts = {f"{stem}{LACK}": f"{told}: {lack}\n" for stem, lack in lacks.items() if lack}
     return texts | filler.files(kernels, arch)
@@ -137,7 +137,7 @@ class Emitter:
     def files(self, kernels: Sequence[Kernel], arch: str) -> dict[str, str]:
         """The files of ``kernel_files`` of all kernels, sorted; a kernel that the API level lacks has none."""
         texts: dict[str, str] = {}
-        for one in self._has(kernels):
+        for one in self._has(kernels, arch):
             texts |= self.kernel_files(one, arch)
         return dict(sorted(texts.items()))
 
@@ -151,7 +151,7 @@ class Emitter:
             raise UserError(f"a registration source of {chunk_size} kernels: the chunk size has to be at least 1")
         texts = {}
         registered = []
-        has = self._has(kernels)
+        has = self._has(kernels, arch)
         for variant in VARIANTS:
             row = self._api.variants[variant]
             own = sorted((one.name, is_registered(one)) for one in set(has) if one.variant == variant)
@@ -171,12 +171,12 @@ class Emitter:
         )
         return dict(sorted(texts.items()))
 
-    def lack(self, kernel: Kernel) -> str:
-        """Why this level of the API has no form for the kernel, or an empty string."""
-        return self._api.lack(kernel)
+    def lack(self, kernel: Kernel, arch: str) -> str:
+        """Why this level of the API lacks the kernel on an arch, or an empty string."""
+        return self._api.lack(kernel, arch)
 
-    def _has(self, kernels: Iterable[Kernel]) -> list[Kernel]:
-        return [one for one in kernels if not self.lack(one)]
+    def _has(self, kernels: Iterable[Kernel], arch: str) -> list[Kernel]:
+        return [one for one in kernels if not self.lack(one, arch)]
 
     def _registration_sources(self, row: ck_api.VariantRow, names: list[str], chunk_size: int) -> dict[str, str]:
         if not names:
@@ -201,7 +201,7 @@ class Emitter:
             text = self._render(template, **self._form_context(kernel, kind))
             skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
         # What depends on the form alone was checked when the skeleton was made.
-        fault = self.lack(kernel) or kind.size_fault(kernel)
+        fault = self._api.no_form(kernel) or kind.size_fault(kernel)
         if fault:
             raise UserError(f"{kernel.name}: {fault}")
         return skeleton.filled(values)
@@ -314,7 +314,7 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
 def form_fault(one: Kernel, api: CkApi) -> str:
     """Why the templates have no form for the kernel at this level of the API, or an empty string."""
     kind = _KINDS[one.kind]
-    return api.lack(one) or kind.fault(one, api) or kind.size_fault(one)
+    return api.no_form(one) or kind.fault(one, api) or kind.size_fault(one)
 
 
 def _size_fault(k: KernelConfig) -> str:

@@ -102,7 +102,7 @@ class Emitter:
         return {"library.cu": registration.source(kernels)}
 
     @staticmethod
-    def lack(kernel: CutlassKernel) -> str:
+    def lack(kernel: CutlassKernel, arch: str) -> str:
         """Nothing: every kernel has a form."""
         return ""
 

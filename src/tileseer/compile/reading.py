@@ -1,0 +1,73 @@
+"""What a run of clang reads: headers, libraries of device code, and the commands that the environment makes of options.
+
+Clang is asked for both. ``-###`` prints the commands that it would run, with all that variables such as
+``CPLUS_INCLUDE_PATH`` and ``CCC_OVERRIDE_OPTIONS`` add, and the preprocessor lists every header that it opens, of the
+kernel library, of HIP and of the system. Folders do not count, contents do.
+"""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tileseer.compile import compiler, trees
+from tileseer.compile.compiler import Builder
+
+_CLANG = ("-dependency-file", "headers", "-sys-header-deps", "-MT", "unit")
+LISTED = ("-E", "-o", "/dev/null", *(word for option in _CLANG for word in ("-Xclang", option)))
+"""Preprocess, and list the headers. Clang's own ``-MD`` lists none in the pass for a device."""
+_PATH = re.compile(r"(?<![\w.])/.*")
+_FILE = re.compile(r"(?:\\.|[^\s\\])+")
+_BITCODE = ".bc"
+
+
+def digest(builder: Builder, text: bytes, arguments: Sequence[str | Path]) -> str:
+    """SHA-256 of what a run with these arguments reads for the headers that ``text`` includes, directly or not.
+
+    Where the preprocessor fails, all headers of the tree count that are named: the compiler will say what is wrong.
+    """
+    return _digest(builder, trees.include_lines(text), tuple(arguments))
+
+
+@cache
+def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) -> str:
+    for _ in range(2):  # what disturbs a run once is no property of the text
+        with compiler.workspace({"unit.cpp": text}) as folder:
+            planned = builder.call([*arguments, "unit.cpp", "-o", "unit.s", "-###"], folder)
+            listed = builder.call([*arguments, "unit.cpp", *LISTED], folder)
+            rule, words = folder / "headers", _words(planned.log)
+            if planned.outcome == listed.outcome == "ok" and words and rule.exists():
+                return _of(words, [folder / path for path in _files(rule.read_text())], folder, builder)
+    return builder.tree.digest(text)
+
+
+def _of(words: Sequence[str], headers: Sequence[Path], folder: Path, builder: Builder) -> str:
+    libraries = sorted({word for word in words if word.endswith(_BITCODE)})
+    lines = [_PATH.sub("", word) for word in words if not word.startswith("-cuid=")]
+    lines += [f"{Path(path).name} {_content(Path(path))}" for path in libraries]
+    lines += sorted(f"{_name(path, builder)} {trees.content_digest(path)}" for path in headers if path.parent != folder)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _words(log: str) -> list[str]:
+    """Words of the commands that ``-###`` prints, each on a line in quotes."""
+    return [word for line in log.splitlines() if line.startswith(' "') for word in shlex.split(line)]
+
+
+def _files(rule: str) -> list[str]:
+    """Files that a rule for make depends on."""
+    words = _FILE.findall(rule.replace("\\\n", " ").partition(":")[2])
+    return [re.sub(r"\\(.)", r"\1", word) for word in words]
+
+
+def _name(path: Path, builder: Builder) -> str:
+    """Of a header: below the tree, else without its folder."""
+    include = builder.tree.include
+    return str(path.relative_to(include)) if path.is_relative_to(include) else path.name
+
+
+@cache
+def _content(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
