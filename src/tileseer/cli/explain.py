@@ -11,7 +11,6 @@ from tileseer.cli import options
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.families.ck_tile import api
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import explanation, named, request
 from tileseer.reference.explanation import Verdict
@@ -37,8 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     config.add_argument("name", nargs="?", help="the kernel's name; or give it by its fields")
     config.add_argument("--arch", required=True, help="GPU target, for example gfx950")
     config.add_argument(
-        "--ck-api", metavar="LEVEL", default=api.NEWEST,
-        help=f"level of the CK Tile API that a build is for: {', '.join(api.LEVELS)} (default: {api.NEWEST})",
+        "--ck-api", metavar="LEVEL", default=explanation.LEVELS[0],
+        help=f"level of the CK Tile API that a build is for, the newest by default: {', '.join(explanation.LEVELS)}",
     )  # fmt: skip
     options.add_tables(config)
     fields = config.add_argument_group("a kernel by its fields")

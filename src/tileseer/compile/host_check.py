@@ -108,7 +108,7 @@ class HostCompiler(Builder):
                 self._stand_in = ctypes.CDLL(str(folder / "stand_in.so"), mode=ctypes.RTLD_GLOBAL)
         kernels = [unit.kernel for unit in units]
         text = of_arch(units[0].arch).part("build").host_source(kernels)
-        arguments = [*HOST_PASS, "-I", self.tree.include]
+        arguments: list[str | Path] = [*HOST_PASS, "-I", self.tree.include]
         headers = [part for unit in units for part in (unit.header, reading.digest(self, unit.header, arguments))]
         key = caches.key(_LIBRARY_FORMAT, self.compiler.version, *HOST_PASS, text, *headers)
         files = {f"{unit.kernel.name}.hpp": unit.header for unit in units} | {"unit.cpp": text.encode()}

@@ -13,6 +13,8 @@ from tileseer.reference import reference_filter
 VALIDITY, KNOWN_DEFECTS, EMISSION = "validity", "known defects", "emission"
 ENUMERATION, ARCH_FILTER, BUILD = "reference enumeration", "reference filter", "build"
 kernel_of = names.parse
+LEVELS = api.LEVELS
+"""Of the CK Tile API, the newest first."""
 
 
 @dataclass(frozen=True)
