@@ -148,7 +148,7 @@ def test_an_object_that_is_cut_short_costs_its_kernel_and_is_never_kept(machine)
 @pytest.mark.parametrize("change", ["header", "launcher"])
 def test_what_a_kernel_includes_makes_it_another_one_to_compile(machine, change):
     machine.compile("CODE=1")
-    getattr(machine, change)("// changed")
+    getattr(machine, change)("int changed;")
     machine.compile("CODE=1")
     assert len(machine.runs) == 2
 
