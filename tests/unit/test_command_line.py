@@ -9,9 +9,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tileseer.cli import main, options
+from tileseer.cli import main, options, score
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/command-line.md").read_text()
@@ -97,6 +98,7 @@ CHEAP = {
 @pytest.mark.parametrize("call", sorted(CHEAP))
 def test_json_has_the_fields_of_the_page(call, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
+    (tmp_path / "cache").mkdir()
     main.main([*shlex.split(CHEAP[call].format(tmp=tmp_path)), "--json"])
     printed = json.loads(capsys.readouterr().out)
     assert printed["command"] == call and printed["format"] == options.JSON_FORMAT
@@ -169,6 +171,11 @@ def test_without_words_it_prints_its_help(capsys):
     assert "COMMAND" in capsys.readouterr().out
 
 
+def test_scores_are_written_as_the_suffix_says(tmp_path):
+    score.WRITERS[".csv"](pa.table({"kernel": ["a"], "score": [0.5]}), tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text() == "kernel,score\na,0.5\n"
+
+
 MISTAKES = (
     ("selct", "invalid choice: 'selct'; did you mean select?"),
     ("cache stat", "invalid choice: 'stat'; did you mean stats?; see tileseer cache --help"),
@@ -183,6 +190,8 @@ MISTAKES = (
     ("provenance a.txt", "a.txt: is a file; give the folder that holds index.json"),
     ("compare a.txt nowhere", "nowhere: there is no such file or folder; give two model directories or two datasets"),
     ("cache stats --folder a.txt", "--folder: a.txt is no folder"),
+    ("score --model m --problems p.csv --out x.txt", "--out: x.txt has to end in .parquet or .csv"),
+    ("cache stats --folder nope", "--folder: nope is no folder; name one, or leave it out"),
     ("cache gc --max-gib x", "argument --max-gib: 'x' is no number from 0"),
     ("cache gc --max-gib nan", "argument --max-gib: 'nan' is no number from 0"),
     ("bench --quick --kernels 0", "argument --kernels: '0' is no whole number from 1"),

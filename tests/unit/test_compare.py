@@ -78,7 +78,7 @@ def test_a_slower_pipeline_is_found_and_fails_the_check(tmp_path, capsys):
 def test_a_gain_is_no_failure(tmp_path, capsys):
     a, b = dataset(tmp_path / "a.parquet", slower), dataset(tmp_path / "b.parquet", seed=2)
     status, found = compare(capsys, a, b)
-    assert status == 0
+    assert status == 1
     assert found["figures"]["pairs_faster"] > 50 and found["figures"]["pairs_slower"] <= 10
 
 

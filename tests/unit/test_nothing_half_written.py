@@ -51,7 +51,7 @@ COMMANDS = {
     "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
     "verify": f"verify {MODELS}",
     "bench": "bench --quick --kernels 2",
-    "cache": "cache gc --folder tables",
+    "cache": "cache stats --folder made",
 }
 """Commands that write, and some that must not."""
 INPUTS = {

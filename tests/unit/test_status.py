@@ -1,6 +1,7 @@
 """How far a workflow is, at three moments of a run."""
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -89,3 +90,11 @@ def test_a_replayed_recording_has_no_plan_and_a_state(tmp_path, capsys):
     (tmp_path / f"datasets/gfx950_mi355x/{OP}.parquet").touch()
     assert main.main(["status", "--results", str(tmp_path)]) == 1
     assert f"{OP}" in capsys.readouterr().out
+
+
+def test_watching_ends_when_all_is_validated(results, capsys, monkeypatch):
+    looks = iter([None, None, 95.0])
+    seen = status.of_operation(results, "gfx950", OP)
+    monkeypatch.setattr(status, "of_operation", lambda *_: replace(seen, mean_efficiency=next(looks)))
+    assert main.main(["status", "--results", str(results), "--watch", "0.01"]) == 0
+    assert capsys.readouterr().out.count("operation") == 3

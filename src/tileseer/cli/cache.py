@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the action on the cache of the configuration or of ``--folder``."""
     settings = check(parsed(CONFIG), str(CONFIG)).cache if CONFIG.exists() else CacheSettings()
     folder = os.path.abspath(args.folder) if args.folder else settings.folder
-    if args.folder and os.path.exists(args.folder) and not os.path.isdir(args.folder):
-        raise UserError(f"--folder: {args.folder} is no folder")
+    if args.folder and not os.path.isdir(args.folder):
+        raise UserError(f"--folder: {args.folder} is no folder; name one, or leave it out")
     cache = open_cache(folder, settings.max_gib)
     return {"stats": _stats, "gc": _gc, "verify": _verify}[args.action](cache, args)
 

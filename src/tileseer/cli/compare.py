@@ -32,15 +32,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with all rows")
-    parser.epilog = "Exit status 3: B is significantly slower than A."
+    parser.epilog = "Exit status: 0 no difference, 1 a difference, 2 a mistake, 3 B is significantly slower than A."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the comparison; return 3 where B is significantly slower, for use as a check."""
+    """Print the comparison; return 0 without a difference and 1 with one, as diff does; 3 where B is slower."""
     found = _compare(args)
     if args.html:
         write_text(args.html, page(found))
-    return options.answer(args, found.record(), _report(found, args.top), 3 if found.is_slower else 0)
+    status = 3 if found.is_slower else 1 if found.differs else 0
+    return options.answer(args, found.record(), _report(found, args.top), status)
 
 
 def _compare(args: argparse.Namespace) -> comparison.Comparison:
@@ -98,6 +99,8 @@ def _report(found: comparison.Comparison, top: int) -> Iterator[str]:
     yield f"{found.a.operation}: {found.what} compared; gains are positive: B is faster"
     for name, side in (("A", found.a), ("B", found.b)):
         yield f"{name}  {side.path}: {side.arch}, {side.device}, device kind: {side.device_kind}"
+    if not found.differs:
+        yield "no difference" if found.what == "models" else "no difference beyond noise"
     yield from (f"  {name}: {value}" for name, value in lines(found))
     for title, table in _tables(found):
         half = max(top // 2, 1)

@@ -4,11 +4,13 @@ import argparse
 import difflib
 import json
 import math
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tileseer.conv import foreign_lines
 from tileseer.conv.operation import DTYPES, VARIANTS
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core.errors import UserError
@@ -68,11 +70,15 @@ def add_tables(parser: argparse._ActionsContainer) -> None:
 
 def add_problem(parser: argparse.ArgumentParser) -> None:
     """Declare ``--variant``, ``--dtype`` and ``--problem``, with an option of its own for every dimension."""
-    parser.add_argument("--variant", choices=VARIANTS, default="forward", help="direction (default: forward)")
+    parser.add_argument("--variant", choices=VARIANTS, help="direction (default: that of the line, or forward)")
     parser.add_argument(
-        "--dtype", "--datatype", dest="dtype", choices=DTYPES, default="bf16", help="data type (default: bf16)"
+        "--dtype", "--datatype", dest="dtype", choices=DTYPES, help="data type (default: that of the line, or bf16)"
     )
-    parser.add_argument("--problem", metavar="N=8,C=64,...", help="dimensions in one word; options beside it win")
+    parser.add_argument(
+        "--problem", metavar="N=8,C=64,...",
+        help="dimensions in one word, or a line of MIOpenDriver, ckProfiler or cuDNN's letters; options beside it win",
+    )  # fmt: skip
+    parser.add_argument("--replay", action="store_true", help="also print the problem as a line of each, on stderr")
     for name in DIMS:
         parser.add_argument(f"--{name}", type=int, metavar="INT", help=argparse.SUPPRESS)
     parser.epilog = (
@@ -82,12 +88,25 @@ def add_problem(parser: argparse.ArgumentParser) -> None:
 
 
 def problem(args: argparse.Namespace) -> Problem:
-    """Problem given by the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong."""
-    dims = parse_dims(args.problem) if args.problem else {}
+    """Problem given by the options of ``add_problem``; ``UserError`` if a dimension is missing or wrong.
+
+    Direction and data type, where they were left open, are set in ``args``.
+    """
+    variant: str | None = None
+    dtype: str | None = None
+    dims: dict[str, int] = {}
+    if args.problem and foreign_lines.is_line(args.problem):
+        variant, dtype, dims = foreign_lines.parse(args.problem)
+    elif args.problem:
+        dims = parse_dims(args.problem)
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
     if not dims:
         raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
-    return Problem.from_dims(args.variant, args.dtype, **dims)
+    args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"
+    found = Problem.from_dims(args.variant, args.dtype, **dims)
+    if args.replay:
+        print("\n".join(["replay:", *foreign_lines.lines(found).values()]), file=sys.stderr)
+    return found
 
 
 def parse_dims(text: str) -> dict[str, int]:

@@ -4,17 +4,27 @@ import argparse
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.cli import options
 from tileseer.client import scoring
 from tileseer.core import parquet
+from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.model import index as published
 
 EXAMPLES = (
     "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
 )
+
+
+def _write_csv(table: pa.Table, path: Path) -> None:
+    write_text(path, table.to_pandas().to_csv(index=False))
+
+
+WRITERS = {".parquet": parquet.write, ".csv": _write_csv}
+"""How a table is written, by the suffix of its file."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
     )  # fmt: skip
     parser.add_argument(
-        "--out", "--output", dest="out", required=True, type=Path, metavar="PARQUET", help="table to write"
+        "--out",
+        "--output",
+        dest="out",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="table to write: .parquet or .csv",
     )
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/serving.md."
@@ -36,15 +52,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the table; print remarks on standard error and a summary on standard output."""
+    if args.out.suffix not in WRITERS:
+        raise UserError(f"--out: {args.out} has to end in {' or '.join(WRITERS)}")
     index = published.verify(args.model)
     if args.out.exists() and args.out.is_dir():
-        raise UserError(f"--out: {args.out} is a folder; give the name of a Parquet file")
+        raise UserError(f"--out: {args.out} is a folder; give the name of a file")
     if args.kernels:
         pairs, remarks = scoring.every_pair(args.problems, args.kernels, index.arch)
     else:
         pairs, remarks = scoring.listed_pairs(args.problems, index.arch)
     table, more = scoring.score(args.model, pairs, args.threads)
-    parquet.write(table, args.out)
+    WRITERS[args.out.suffix](table, args.out)
     remarks += more
     for remark in remarks:
         print(f"note: {remark}", file=sys.stderr)

@@ -68,7 +68,11 @@ def run(args: argparse.Namespace) -> int:
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
     if not ranked:
-        print(f"no candidate supports the problem; the pool has {len(picker.candidates)}", file=sys.stderr)
+        from tileseer.client.selection import Selector
+
+        refused = Selector.load(args.models, operation).refusals(problem)
+        why = "; ".join(f"{count} candidates: {reason}" for reason, count in refused.items())
+        print(f"no candidate supports the problem; the pool has {len(picker.candidates)}. {why}", file=sys.stderr)
     return options.answer(args, content, [*lines, *_table(ranked)], not ranked)
 
 

@@ -21,7 +21,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
-    parser.add_argument("--watch", type=float, default=0.0, metavar="SECONDS", help="look twice and estimate the rest")
+    parser.add_argument(
+        "--watch", type=float, default=0.0, metavar="SECONDS", help="look again and again until all is validated"
+    )
     parser.epilog = "Shows which results exist; `snakemake -n` shows which are out of date."
 
 
@@ -35,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
 
     found = look()
     etas: list[float | None] = [None] * len(found)
-    if args.watch > 0:
+    while args.watch > 0 and any(row.mean_efficiency is None for row in found):
+        if not args.json:
+            print("\n".join([*_table(found, etas), ""]), flush=True)
         before, start = found, time.monotonic()
         time.sleep(args.watch)
         found, seconds = look(), time.monotonic() - start

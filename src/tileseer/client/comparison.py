@@ -64,6 +64,15 @@ class Comparison:
         _, high = of_models or self.figures["gain_of_the_best_percent"]["interval"]
         return bool(high < 0)
 
+    @property
+    def differs(self) -> bool:
+        """Whether there is more between A and B than noise."""
+        if self.what == "models":
+            return bool(self.figures["picks_changed"])
+        low, high = self.figures["gain_of_the_best_percent"]["interval"]
+        only = self.figures["pairs_only_in_a"] + self.figures["pairs_only_in_b"]
+        return bool(only or len(self.statuses) or not low <= 0 <= high)
+
     def record(self) -> dict[str, Any]:
         """The comparison as values that JSON has."""
         tables = {name: getattr(self, name) for name in ("problems", "candidates", "statuses")}

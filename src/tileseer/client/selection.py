@@ -5,6 +5,7 @@ one problem.
 """
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import own_choice
 from tileseer.families.grammar import SPELLED
 from tileseer.families.registry import of_arch
+from tileseer.families.support_rules import check
 from tileseer.model import model_files
 from tileseer.model.model import Model, read_table, units
 from tileseer.model.schema import Origin, same_origin
@@ -119,6 +121,13 @@ class Selector(Model):
         best = int(score.argmax())
         margin = self.spec.own_margins[int(own_choice.grouping(np.array(wanted.G), np.array(wanted.C)))]
         return int(rows[best]) if score[best] - score[0] > margin else NO_CANDIDATE
+
+    def refusals(self, wanted: Problem) -> dict[str, int]:
+        """How many candidates each support rule refuses for a problem, by its reason, the most first."""
+        table, rules = frame([wanted]), of_arch(self.spec.arch).part("support").RULES
+        verdicts = check(table, self.pool, self.spec.variant, self.hardware.wave_size)[0]
+        counts = Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict)
+        return dict(counts.most_common())
 
     def known_row(self, wanted: Problem) -> int:
         """The row of the candidate that was fastest when exactly this problem was measured, or ``NO_CANDIDATE``."""
