@@ -82,15 +82,6 @@ def published(mean, config="c" * 64, **more):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("mean", "verdict"),
-    [(79.0, "no better than a choice without a model"), (90.0, "7.0 points below what is possible"),
-     (95.5, "as good as its data allow")],
-)  # fmt: skip
-def test_the_verdict_follows_from_the_figures(mean, verdict):
-    assert published(mean).operations["forward_bf16"].verdict == verdict
-
-
 def test_history_is_a_table_with_what_changed(tmp_path, capsys):
     lines = [published(mean).model_dump_json() for mean in (94.0, 95.5)]
     (tmp_path / "history.jsonl").write_text("\n".join(lines) + "\n")

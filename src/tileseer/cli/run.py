@@ -14,9 +14,11 @@ from typing import IO, Any
 
 from tileseer.cli import options
 from tileseer.cli.run_view import View
-from tileseer.core import events
+from tileseer.core import documents, events
 from tileseer.core.errors import UserError, printed
 from tileseer.publish import history
+from tileseer.validation import verdict
+from tileseer.validation.schema import Validation
 
 EXAMPLES = (
     "tileseer run",
@@ -130,7 +132,9 @@ def _made(arch: str) -> dict[str, Any]:
         "models": models if models.exists() else None,
         "report": report if report.exists() else None,
         "operations": {
-            name: figures.model_dump() | {"verdict": figures.verdict} for name, figures in map(history.figures, reports)
+            name: figures.model_dump() | {"verdict": verdict.words(documents.read(path, Validation))}
+            for path in reports
+            for name, figures in [history.figures(path)]
         },
         "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",
     }

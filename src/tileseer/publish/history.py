@@ -17,9 +17,6 @@ from tileseer.model.index import Index
 from tileseer.publish.provenance import Provenance
 from tileseer.validation.schema import Validation
 
-NEAR = 2.0
-"""Points below a perfect model within which a model is as good as its data allow."""
-
 
 class Figures(Document):
     """How good the model of one operation is, efficiencies in percent."""
@@ -32,15 +29,6 @@ class Figures(Document):
     """Mean of the best choice that needs no model, such as one fixed kernel."""
     best_possible: float
     """Mean of a perfect model, or where that is unknown of a perfect selector."""
-
-    @property
-    def verdict(self) -> str:
-        """Whether the model is worth having, in words."""
-        if self.mean <= self.without_model:
-            return "no better than a choice without a model"
-        if self.mean >= self.best_possible - NEAR:
-            return "as good as its data allow"
-        return f"{self.best_possible - self.mean:.1f} points below what is possible"
 
 
 class Published(Document):

@@ -33,8 +33,9 @@ def verdict(results: Results) -> Iterable[Row]:
         found = result.validation
         networks = sorted(found.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
         yield {
-            "operation": found.operation, "verdict": verdicts.line(found).split(" (")[0],
+            "operation": found.operation, "verdict": verdicts.words(found), "mean, %": found.efficiency.mean,
             "interval of the mean, %": tables.interval(found.interval["mean"]),
+            "10th percentile, %": found.efficiency.p10,
             "possible mean, %": found.noise_floor.best.efficiency.mean,
             "unseen layers": found.n_problems, "layers that no candidate can run": found.n_without_measurement,
             "worst networks": ", ".join(f"{name} {part.efficiency.mean:.1f} %" for name, part in networks),

@@ -28,8 +28,7 @@ def faults(found: Validation) -> Iterator[str]:
         yield f"{name.replace('_', ' ')} has {baseline.efficiency.mean:.1f} %, the model at least {low:.1f} %"
 
 
-def line(found: Validation) -> str:
-    """The verdict in one line."""
+def words(found: Validation) -> str:
+    """The verdict in words."""
     reasons = "; ".join(faults(found))
-    about = f"mean {found.efficiency.mean:.1f} %, 10th percentile {found.efficiency.p10:.1f} %"
-    return f"not good enough: {reasons}" if reasons else f"good enough: {about} ({found.device_kind})"
+    return f"not good enough: {reasons}" if reasons else "good enough"
