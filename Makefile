@@ -26,6 +26,7 @@ lint: $(READY_DEV)
 	$(RUN) mypy
 	$(RUN) lint-imports --no-cache --no-logo
 	$(RUN) snakemake --lint
+	$(RUN) python tools/plain_english.py
 
 # Strict types alone: 20 s the first time, 2 s after that.
 types: $(READY_DEV)
