@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from playwright.sync_api import expect, sync_playwright
+from snakemake.cli import get_argument_parser
 
 from tileseer.cli import main
 from tileseer.conv.problem import DIMS
@@ -128,6 +129,8 @@ def test_every_shown_option_of_the_command_line_exists(page, words, capsys):
     assert statuses[0] == 0, f"{page}: tileseer {words[1]}"
     # A dimension is an option that the help names below the others.
     known = set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out)) | {f"--{name}" for name in DIMS}
+    if words[1] == "run":  # passes Snakemake's own options on
+        known |= set(re.findall(r"--[a-z][a-z0-9-]*", get_argument_parser().format_help()))
     assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, page
 
 
