@@ -239,11 +239,12 @@ def test_a_single_kernel_is_the_one_of_its_options(command):
         "--warp-tile-m", "16", "--warp-tile-n", "32", "--warp-tile-k", "8", "--vector-a", "2", "--vector-b", "4",
         "--vector-c", "1", "--pipeline", "mem", "--scheduler", "interwave", "--epilogue", "default",
         "--num-wave-groups", "2", "--num-groups-to-merge", "4", "--pad-m", "false", "--pad-n", "--pad-k", "False",
-        "--double-smem-buffer", "true", "--split-image", "--explicit-gemm", "false", "--specialization", "filter3x3",
+        "--double-smem-buffer", "true", "--split-image", "--explicit-gemm", "false", "--specialization",
+        "filter1x1_pad0",
     )  # fmt: skip
     assert config.name == (
-        "grouped_conv_fwd_bf16_nhwgc_2d_mem_default_interwave_64x64x32_1x1x2_16x32x8_vec2_4_1_wg2_gm4_dsb_filter3x3"
-        "_large_tensor_pad010"
+        "grouped_conv_fwd_bf16_nhwgc_2d_mem_default_interwave_64x64x32_1x1x2_16x32x8_vec2_4_1_wg2_gm4_dsb"
+        "_filter1x1_pad0_large_tensor_pad010"
     )
 
 
@@ -258,7 +259,7 @@ def test_defaults_of_a_single_kernel(command):
 def test_every_option_of_a_single_kernel_changes_it(command):
     base = one_kernel(command, "--pipeline", "compv3")
     values = {bool: "toggle", str: None, int: "3"}
-    words = {"pipeline": "mem", "scheduler": "interwave", "epilogue": "default", "specialization": "filter3x3"}
+    words = {"pipeline": "mem", "scheduler": "interwave", "epilogue": "default", "specialization": "filter1x1_pad0"}
     for field, default in single_kernel.DEFAULTS.items():
         if field.startswith("streamk"):
             continue

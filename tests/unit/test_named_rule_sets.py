@@ -324,6 +324,7 @@ def test_depthwise_kernels_can_be_asked_for_alone_and_come_once(enumerator):
         ("gfx950", "full", "streamk_async_fp32", 128), ("gfx950", "full", "warp_tile_on_arch", 0),
         ("gfx90a", "full", "narrow_warp_tile", 3252), ("gfx950", "default", "warp_tile_on_arch", 104),
         ("gfx1201", "full", "warp_tile_on_arch", 6796), ("gfx950", "full", "depthwise_fault", 0),
+        ("gfx950", "full", "one_channel", 510),
     ],
 )  # fmt: skip
 def test_kernels_known_to_be_wrong_are_flagged(enumerator, arch, rule_set, flag, expected):
@@ -393,7 +394,7 @@ def test_the_command_says_that_a_list_is_empty(capsys):
     ("options", "told"),
     [
         (["--arch", "gfx950", "--rule-set", "huge", "--list-names"], "full-tests"),
-        (["--arch", "gfx950", "--variant", "fwd", "--list-names"], "bwd_weight"),
+        (["--arch", "gfx950", "--variant", "fwd", "--list-names"], "did you mean forward?"),
         (["--arch", "gfx000", "--list-names"], "gfx950"),
         (["--arch", "gfx950"], "--list-names"),
         (["--list-names"], "--arch"),

@@ -91,6 +91,8 @@ BREAKING = [
     ("options_fit_variant", {"streamk": "tree"}, "gfx950"),
     ("buffering_fits_pipeline", {"pipeline": "compv4"}, "gfx950"),
     ("vector_widths", {"vec_a": 6}, "gfx950"),
+    ("one_channel", {"specialization": "filter3x3", "vec_a": 2, "vec_b": 1, "vec_c": 1}, "gfx950"),
+    ("one_channel", {"specialization": "filter3x3", "vec_a": 1, "vec_b": 8}, "gfx950"),
     ("lds_fits", {"tile_m": 512, "tile_n": 512, "tile_k": 128}, "gfx950"),
     ("lds_fits", {"tile_m": 256, "tile_n": 128, "double_smem_buffer": True}, "gfx942"),
     ("full_load_per_thread", {"pipeline": "compv6", "tile_n": 64, "tile_k": 16, "tile_m": 64}, "gfx950"),
@@ -106,6 +108,11 @@ def test_a_rule_refuses_and_says_why(rule, changes, arch):
     reasons = {name: check(a_kernel(**changes), arch, SPECS) for name, check in validity.RULES.items()}
     assert reasons[rule]
     assert first_of(validity.RULES, a_kernel(**changes), arch, SPECS)[0]
+
+
+def test_a_filter3x3_kernel_that_loads_single_channels_passes():
+    taps = a_kernel(specialization="filter3x3", vec_a=1, vec_b=1)
+    assert first_of(validity.RULES, taps, "gfx950", SPECS) == ("", "")
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])

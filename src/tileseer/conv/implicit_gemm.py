@@ -16,6 +16,7 @@ position modulo t that a filter tap reaches. Source: the implicit-GEMM transform
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -84,7 +85,7 @@ def columns(
     table["output_bytes"] = g["N"] * outputs * k * g["G"] * size
     # A strided or small filter does not touch every input pixel.
     table |= _traffic(variant, table, table["input_bytes"] * np.minimum(1.0, outputs * taps / inputs))
-    table["run_a"], table["run_b"], table["run_c"] = _channel_runs(variant, c, k)
+    table["run_a"], table["run_b"], table["run_c"] = channel_runs(variant, c, k)
     table["element_bytes"] = size
     table["is_1x1"] = taps == 1
     table["is_3x3"] = (dims["Y"] == 3) & (dims["X"] == 3) & ((dims["Z"] == 1) | (dims["Z"] == 3))
@@ -140,5 +141,6 @@ def _traffic(variant: str, table: dict[str, np.ndarray], input_used: np.ndarray)
     return {"bytes_read": read, "bytes_written": written}
 
 
-def _channel_runs(variant: str, c: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def channel_runs(variant: str, c: Any, k: Any) -> tuple[Any, Any, Any]:
+    """Which of ``c`` and ``k`` lies contiguous in A, in B and in C of the matrix product."""
     return {"forward": (c, c, k), "bwd_data": (k, c, c), "bwd_weight": (k, c, c)}[variant]

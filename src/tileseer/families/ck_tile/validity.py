@@ -4,6 +4,7 @@ A predicate returns an empty string when the kernel passes. Rules look at the ke
 demands is in ``tileseer.families.ck_tile.support``.
 """
 
+from tileseer.conv.implicit_gemm import channel_runs
 from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.families.enumeration import named, threads_fit, tile_divides
 from tileseer.gpu.arch import ArchSpecs
@@ -64,6 +65,16 @@ def vector_widths(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     return ""
 
 
+def one_channel(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
+    """A filter3x3 kernel takes one channel a group only: no load or store along C is wider than one element."""
+    if kernel.specialization != "filter3x3":
+        return ""
+    for axis, width, run in zip("abc", kernel.vectors, channel_runs(kernel.variant, "C", "K"), strict=True):
+        if run == "C" and width > 1:
+            return f"filter3x3 takes one channel a group, and vec_{axis} = {width} needs {width}: no problem can run"
+    return ""
+
+
 def lds_fits(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> str:
     """The A and B tiles must fit into the pipeline's share of the LDS; double buffering leaves half of it."""
     need = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * specs.element_size(kernel.dtype))
@@ -86,5 +97,5 @@ def full_load_per_thread(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> s
 
 RULES = named(
     waves_on_arch, warp_tile_on_arch, tile_divides, threads_fit, trait_allowed, pipeline_fits_variant,
-    options_fit_variant, buffering_fits_pipeline, vector_widths, lds_fits, full_load_per_thread,
+    options_fit_variant, buffering_fits_pipeline, vector_widths, one_channel, lds_fits, full_load_per_thread,
 )  # fmt: skip
