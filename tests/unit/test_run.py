@@ -93,6 +93,15 @@ def test_history_is_a_table_with_what_changed(tmp_path, capsys):
     assert len(json.loads(capsys.readouterr().out)["published"]) == 2
 
 
+def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
+    first, second = published(94.0), published(95.5, config="e" * 64)
+    said = history.since([first, second], second.operations)
+    assert said == "2026-01-02, commit abcdef012: forward_bf16 94.00 -> 95.50 %; changed: config"
+    assert history.since([second], second.operations) is None
+    # Restored models are not published again, so the last publication may be of others.
+    assert history.since([second, first], second.operations) is None
+
+
 def test_a_damaged_line_of_the_history_is_named(tmp_path, capsys):
     (tmp_path / "history.jsonl").write_text("{\n")
     assert main.main(["history", "--results", str(tmp_path)]) == 2

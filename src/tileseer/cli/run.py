@@ -127,15 +127,17 @@ def _made(arch: str) -> dict[str, Any]:
     """What there is of an arch; None where it is not there."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
     reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
+    figures = {name: found for path in reports for name, found in [history.figures(path)]}
+    published = [one for one in history.read(Path("results/history.jsonl")) if one.arch == arch]
     return {
         "arch": arch,
         "models": models if models.exists() else None,
         "report": report if report.exists() else None,
         "operations": {
-            name: figures.model_dump() | {"verdict": verdict.words(documents.read(path, Validation))}
-            for path in reports
-            for name, figures in [history.figures(path)]
+            name: found.model_dump() | {"verdict": verdict.words(documents.read(path, Validation))}
+            for path, (name, found) in zip(reports, figures.items(), strict=True)
         },
+        "since": history.since(published, figures),
         "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",
     }
 
@@ -149,4 +151,6 @@ def _lines(made: dict[str, Any]) -> Iterator[str]:
     yield f"models:   {made['models'] or 'not made'}"
     yield f"report:   {made['report'] or 'not made; tileseer run --arch ' + made['arch']}"
     yield f"how good: {good or 'not known'}"
+    if made["since"]:
+        yield f"since:    {made['since']}"
     yield f"next:     {made['next']}"

@@ -5,7 +5,7 @@ The file has times, so nothing is made from it and no hash covers it.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -88,3 +88,22 @@ def read(path: Path) -> list[Published]:
             raise UserError(f"{path}, line {number}: this is no JSON ({error}); remove the line") from error
         found.append(checked(content, Published, f"{path}, line {number}"))
     return found
+
+
+def since(found: Sequence[Published], shown: Mapping[str, Figures]) -> str | None:
+    """What is other than in the publication before; None unless the last of the same arch is that of the figures."""
+    if len(found) < 2 or found[-1].operations != shown:
+        return None
+    before, last = found[-2:]
+    means = ", ".join(
+        f"{name} {before.operations[name].mean:.2f} -> {figures.mean:.2f} %" if name in before.operations
+        else f"{name} is new"
+        for name, figures in shown.items()
+    )  # fmt: skip
+    pairs = {
+        "commit": (before.commit, last.commit),
+        "config": (before.config_sha256, last.config_sha256),
+        "data": (before.data_sha256, last.data_sha256),
+    }
+    changed = ", ".join(name for name, (old, new) in pairs.items() if old != new) or "none of commit, config, data"
+    return f"{before.time[:10]}, commit {(before.commit or 'unknown')[:9]}: {means}; changed: {changed}"
