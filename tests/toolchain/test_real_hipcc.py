@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tileseer.compile import compiler
+from tileseer.compile import compiler, reading, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import HostCompiler
-from tileseer.compile.trees import tree_of
+from tileseer.compile.trees import HeaderTree, tree_of
 from tileseer.conv import problem
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
@@ -140,3 +140,40 @@ def test_the_library_and_our_rules_agree_on_what_can_run(machine):
     assert same.mean() > 0.99
     assert set(launches.threads[rows, 0].tolist()) == {256}
     assert set(launches.workspace_bytes[rows, 0].tolist()) == {0}
+
+
+DIRECTIONS = {
+    variant: PLAIN.replace("_fwd_", f"_{variant}_") + suffix
+    for variant, suffix in (("fwd", ""), ("bwd_data", ""), ("bwd_weight", "_vec4_8_4_2stage"))
+}
+WEIGHT_GRADIENT = "ck_tile/ops/grouped_convolution/kernel/grouped_convolution_backward_weight_kernel.hpp"
+FORGET = (trees._read, reading._digest)
+
+
+def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_none_after_a_comment(
+    machine, tmp_path, monkeypatch
+):
+    """Keys alone, of the real tree and preprocessor: the tree is linked file by file, and one header is edited."""
+    found, tree, level = machine
+    include = tmp_path / "include"
+    shutil.copytree(tree.include / "ck_tile", include / "ck_tile", copy_function=os.symlink)
+    header = include / WEIGHT_GRADIENT
+    original = header.read_text()
+    header.unlink()
+    # What counts where the preprocessor fails: it must not.
+    monkeypatch.delattr(HeaderTree, "digest")
+    gpu = next(row for row in hardware.load(ROOT / "config/hardware.yaml").values() if row.arch == "gfx950")
+
+    def keys(text):
+        header.write_text(text)
+        for known in FORGET:
+            known.cache_clear()
+        linked = HeaderTree(include, tree.folder)
+        toolchain = HipccToolchain(found, linked, SETTINGS, Cache(tmp_path, 0), ROOT / "workflow/native", gpu)
+        chunk = units(DIRECTIONS.values(), "gfx950", level)
+        return dict(zip(DIRECTIONS, map(toolchain.key, chunk), strict=True))
+
+    before = keys(original)
+    assert keys(original.replace("\n", "  // a comment\n", 1) + "\n/* and one\nmore */\n") == before
+    after = keys(original + "\nnamespace ck_tile { struct AnotherToken; }\n")
+    assert {variant for variant in DIRECTIONS if after[variant] != before[variant]} == {"bwd_weight"}

@@ -12,7 +12,7 @@ import fake_hipcc
 import pytest
 from kernel_samples import a_kernel
 
-from tileseer.compile import build, compiler, machine_code, reading, registry, trees
+from tileseer.compile import build, compiler, machine_code, reading, registry, stage, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import first_error
 from tileseer.compile.hipcc import HipccToolchain
@@ -435,3 +435,15 @@ def test_the_fingerprint_follows_compiler_and_tree(machine):
 def test_what_is_no_code_object_is_refused():
     with pytest.raises(ValueError, match="no AMDGPU code object"):
         machine_code.amd_kernels(b"\x7fELF")
+
+
+def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, capsys):
+    chunk = units("CODE=1", "CODE=2")
+    table, costs = build.build(chunk, [[1], [1]], machine.toolchain(batch=1))
+    assert "compile: 2 kernels in 2 units, estimated 0.01 CPU hours and 0.000 GB" in capsys.readouterr().err
+    taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])
+    assert stage.told(table, taken) == (
+        "2 kernels: 2 ok; their builds took 2.00 CPU hours and made 0.000 GB of machine code"
+    )
+    build.build(chunk, [[1], [1]], machine.toolchain())
+    assert "compile:" not in capsys.readouterr().err

@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.conv import layers
 from tileseer.conv.problem import DIMS
 from tileseer.core import parquet
@@ -26,7 +27,6 @@ from tileseer.model.schema import Summary
 from tileseer.model.trainer import Trained
 from tileseer.problems import foreign_problems, problem_table
 from tileseer.serving import kernel_set
-from tileseer.serving.kernel_set import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 

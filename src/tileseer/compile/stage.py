@@ -42,10 +42,16 @@ def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: 
 
 
 def told(table: pa.Table, costs: pa.Table) -> str:
-    """How many kernels of a build table have each status; unfinished if another run may end otherwise."""
+    """How many kernels of a build table have each status, and what their builds took, now or when the cache got them.
+
+    Unfinished if another run may end otherwise.
+    """
     counts = Counter(table["build_status"].to_pylist())
     line = f"{table.num_rows} kernels: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
     line = line if counts else "no kernels"
+    if seconds := sum(costs["seconds"].to_pylist()):
+        size = sum(filter(None, table["code_bytes"].to_pylist()))
+        line += f"; their builds took {seconds / 3600:.2f} CPU hours and made {size / 1e9:.3f} GB of machine code"
     return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.report import tables
 from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
 from tileseer.report.results import OperationResult, Results
 from tileseer.report.tables import Cell, Copied, Row, Table, each_operation, together
-from tileseer.serving.kernel_set import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.validation import verdict as verdicts
 from tileseer.validation.schema import Distance, Stratum, WorstPick
 

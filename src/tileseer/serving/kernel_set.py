@@ -8,9 +8,6 @@ served by one kernel" (Cornuejols, Fisher, Nemhauser 1977), made tight by subgra
 
 import numpy as np
 
-ESTIMATED_BYTES = 60_000
-ESTIMATED_SECONDS = 11.0
-"""Of a kernel that was not compiled: code object and CPU time of a CK Tile kernel for gfx950, ten compiled at once."""
 STEPS = 300
 """Subgradient steps of the bound."""
 PATIENCE = 10
