@@ -238,9 +238,13 @@ def _list(values: list[Any]) -> str:
 
 def page(rows: list[Lack], verdicts: Verdicts, pools: Mapping[str, list[Case]], level: str, version: str) -> str:
     """The rules as a page: how many kernels of each pool they leave out on each arch."""
+    offered = [case for case in pools["default pool"] if not _lacked(rows, case)]
+    tried = (f"{sum(c.arch == a and c in verdicts for c in offered)} of {sum(c.arch == a for c in offered)} on {a}"
+             for a in ARCHS)  # fmt: skip
     lines = [
         f"Written by `make compile-matrix` with {version} and a tree of API level {level}.",
         f"{len(verdicts)} kernels were tried; {sum(map(bool, verdicts.values()))} of them do not compile.",
+        f"Of the default pool that no rule leaves out: {', '.join(tried)}.",
         "Kernels of one text count once.",
         "",
         f"| kernels left out | {' | '.join(f'{pool}, {arch}' for pool in pools for arch in ARCHS)} | error |",
@@ -257,8 +261,11 @@ def page(rows: list[Lack], verdicts: Verdicts, pools: Mapping[str, list[Case]], 
 
 
 def _left_out(rows: list[Lack], cases: list[Case], arch: str) -> str:
-    own = [row for row in rows if not row.arch or arch in row.arch]
-    return str(sum(case.arch == arch and any(row.holds(case.kernel) for row in own) for case in cases))
+    return str(sum(case.arch == arch and _lacked(rows, case) for case in cases))
+
+
+def _lacked(rows: list[Lack], case: Case) -> bool:
+    return any((not row.arch or case.arch in row.arch) and row.holds(case.kernel) for row in rows)
 
 
 @reports_user_errors
