@@ -1,6 +1,7 @@
 """Selection from a published directory, in Python and on the command line."""
 
 import json
+import shutil
 
 import learning_samples as samples
 import numpy as np
@@ -13,6 +14,7 @@ from tileseer.conv import problem
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.families import support_rules
+from tileseer.model import index as published
 from tileseer.model import model_files
 from tileseer.model.model import read_trees
 from tileseer.publish import model_folder
@@ -106,6 +108,22 @@ def test_json_output_carries_the_label(models, capsys):
     assert printed["device_kind"] == "simulated"
     assert printed["problem"]["Hi"] == 56
     assert len(printed["candidates"]) == 4
+
+
+def test_the_command_names_a_kernel_by_all_of_its_names(models, selector, tmp_path, capsys):
+    own = shutil.copytree(models, tmp_path / "models")
+    path = own / "grouped_conv_forward_bf16_gfx950" / model_files.KERNELS
+    content = json.loads(path.read_text())
+    best = selector.rank(Problem.from_dims("forward", "bf16", **LAYER))["kernel"].tolist()
+    next(entry for entry in content["kernels"] if entry["kernel"] == best[1])["aliases"] = ["other", "another"]
+    path.write_text(json.dumps(content))
+    told = json.loads((own / model_files.INDEX).read_text())
+    (own / model_files.INDEX).write_text(json.dumps(told | {"sha256": published.hashes(own)}))
+    assert main.main(["select", str(own), "--problem", WORD, "--top", "2"]) == 0
+    assert capsys.readouterr().out.splitlines()[4:] == [f"same machine code as {best[1]}: other, another"]
+    assert main.main(["select", str(own), "--problem", WORD, "--top", "2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["candidates"]
+    assert [row["aliases"] for row in told] == [[], ["other", "another"]]
 
 
 def test_an_unsupported_problem_gives_status_1_and_says_so(models, capsys):

@@ -73,6 +73,11 @@ def test_a_set_keeps_its_promise_and_runs_all_that_can_run(table):
     assert ((best > 0) == (table.max(axis=1) > 0)).all()
 
 
+def test_an_efficiency_that_is_no_number_ends_the_choice():
+    with pytest.raises(UserError, match="efficiencies of 1 problems are no numbers"):
+        kernel_set.order(np.array([[0.5, np.nan], [0.5, 1.0]]))
+
+
 @given(TABLES, st.integers(1, 4))
 def test_no_set_is_better_than_the_bound(table, size):
     greatest = best_of(table, size)
@@ -88,7 +93,7 @@ def test_a_set_needs_next_to_no_more_kernels_than_the_smallest():
     assert len(chosen) <= next(size for size in range(1, 9) if best_of(table, size) >= wanted) + 1
 
 
-def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):
+def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path, capsys):
     pool = shipping.Pool.of(measured(), tmp_path)
     chosen = pool.smallest(shipping.Limits(0.01))
     figures = pool.figures(chosen)
@@ -99,7 +104,16 @@ def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path):
     assert figures["least_loss"] <= figures["loss"] <= 1.0 and figures["costs"] == "estimated"
     losses = [row["loss"] for row in pool.curve(len(chosen))]
     assert losses == sorted(losses, reverse=True) and losses[-1] == 0
-    assert all(row["kernels"] <= len(chosen) for row in pool.baselines(len(chosen)).values())
+    baselines = pool.baselines(len(chosen))
+    reference = {name: baselines.pop(name) for name in shipping.REFERENCE}
+    assert all(row["kernels"] <= len(chosen) for row in baselines.values())
+    asked = ["--arch", "gfx950", "--variant", "forward", "--ndim", "2", "3", "--datatype", "bf16", "--arch-filtered"]
+    for name, row in reference.items():
+        assert main.main(["codegen", "--list-configs", "--format", "json", "--rule-set", name, *asked]) == 0
+        listed = {kernel["built_as"] for kernel in json.loads(capsys.readouterr().out)}
+        own = [number for number, kernel in enumerate(pool.names) if kernel in listed]
+        assert row == {**pool.figures(own, proof=False), "listed": len(listed)}
+    assert (reference["default"]["kernels"], reference["default"]["listed"]) == (8, 26)
 
 
 def test_a_table_says_which_problems_count(tmp_path):
@@ -177,6 +191,16 @@ def test_what_an_old_set_lacks_and_what_it_does_not_need(results, tmp_path, caps
     (tmp_path / "old.txt").write_text("no_kernel")
     assert ship(results, "--against", tmp_path / "old.txt") == 2
     assert "no_kernel is no kernel of" in capsys.readouterr().err
+
+
+def test_an_old_set_may_name_a_kernel_by_any_of_its_names(tmp_path):
+    data = measured()
+    name = data.candidates["kernel"].iloc[0]
+    aliases = np.where(data.candidates["kernel"] == name, "first second", "")
+    pool = shipping.Pool.of(replace(data, candidates=data.candidates.assign(aliases=aliases)), tmp_path)
+    column = pool.names.index(name)
+    assert pool.against(["second", "first", name], [column]) == pool.against([name], [column])
+    assert list(pool.against(["second"], [])["drop"]) == [name]
 
 
 @pytest.mark.parametrize(

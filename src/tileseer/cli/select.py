@@ -11,6 +11,7 @@ import numpy as np
 from tileseer.cli import options
 from tileseer.client.published import published, read_picker
 from tileseer.conv.problem import DIMS
+from tileseer.serving import kernel_list
 from tileseer.serving.picker import NO_CANDIDATE
 
 EXAMPLES = (
@@ -53,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         from tileseer.client.selection import Selector
 
         ranked = Selector.load(args.models, operation).guaranteed(problem, args.confidence).to_dict("records")
+    others = kernel_list.other_names(folder)
+    ranked = [row | {"aliases": others.get(row["kernel"], [])} for row in ranked]
     measured = NO_CANDIDATE if args.no_known else int(picker.known(dims[None])[0])
     fastest = None if measured == NO_CANDIDATE else picker.candidates[measured]
     origin = {name: getattr(picker.about, name) for name in ("operation", "arch", "device", "device_kind", "source")}
@@ -73,7 +76,10 @@ def run(args: argparse.Namespace) -> int:
         refused = Selector.load(args.models, operation).refusals(problem)
         why = "; ".join(f"{count} candidates: {reason}" for reason, count in refused.items())
         print(f"no candidate supports the problem; the pool has {len(picker.candidates)}. {why}", file=sys.stderr)
-    return options.answer(args, content, [*lines, *_table(ranked)], not ranked)
+    lines += _table(ranked)
+    shown = {row["kernel"]: row["aliases"] for row in ranked if row["aliases"]}
+    lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in shown.items()]
+    return options.answer(args, content, lines, not ranked)
 
 
 def _table(ranked: list[dict[Hashable, Any]]) -> list[str]:

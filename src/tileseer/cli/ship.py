@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     limits = shipping.Limits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     old = text_of(args.against).split() if args.against else []
     pools = {operation: _pool(args, listed.arch, operation) for operation in operations}
-    strange = sorted(set(old).difference(*(pool.names for pool in pools.values())))
+    strange = sorted(set(old).difference(*(pool.number for pool in pools.values())))
     if strange:
         raise UserError(f"{args.against}: {strange[0]} is no kernel of {', '.join(operations)} of {listed.arch}")
     content = {}
@@ -114,7 +114,10 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Pool:
 def _lines(operation: str, found: Mapping[str, Any]) -> list[str]:
     """The set, the curve and the other ways to choose, as text."""
     rows = [("", figures) for figures in found["curve"]]
-    rows += found["baselines"].items()
+    rows += [
+        (f"{name}, {figures['kernels']} of {figures['listed']}" if "listed" in figures else name, figures)
+        for name, figures in found["baselines"].items()
+    ]
     cells = [[name, *(_cell(figures.get(column)) for column in _COLUMNS)] for name, figures in rows]
     lines = [shipping.line(operation, found["set"], found["pool"]), *options.table_lines(["", *_COLUMNS], cells)]
     for word in ("add", "drop"):

@@ -5,7 +5,7 @@ The loss of a set is that of its best kernel against the pool's best, both as me
 it is judged apart.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,22 +16,29 @@ import pandas as pd
 
 from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.conv import layers
+from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
-from tileseer.core import parquet
+from tileseer.core import parquet, places
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
+from tileseer.families.registry import of_arch
+from tileseer.gpu.arch import ArchSpecs
+from tileseer.gpu.hardware import target
 from tileseer.model import trainer
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
 from tileseer.model.trainer import Trained
 from tileseer.problems import foreign_problems, problem_table
+from tileseer.reference import rule_sets
 from tileseer.serving import kernel_set
 from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 
 NEAR = 0.05
 """A set covers a problem well with a kernel this close to the pool's best."""
+REFERENCE = ("tiny", "default")
+"""Sets of the reference that a chosen set is compared with."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +198,8 @@ class Pool:
         if len(self.uses):
             keys = self.measurements.problems["problem_key"].iloc[rows]
             found["networks"] = _of_networks(self.uses, keys, self.best_ms[rows], picked)
-            found["worst_network"] = max(found["networks"].values(), default=0.0)
+            if found["networks"]:
+                found["worst_network"] = max(found["networks"].values())
         return found
 
     def curve(self, size: int) -> list[dict[str, Any]]:
@@ -211,15 +219,38 @@ class Pool:
             "most often fastest": np.argsort(-wins, kind="stable").tolist(),
             "best on average": np.argsort(-(weight @ own), kind="stable").tolist(),
         }
-        return {name: self.figures(columns[:size], proof=False) for name, columns in rules.items()}
+        found = {name: self.figures(columns[:size], proof=False) for name, columns in rules.items()}
+        return found | self._of_reference()
+
+    def _of_reference(self) -> dict[str, dict[str, Any]]:
+        """Figures of the reference's own sets, as far as their kernels are candidates; ``listed``: all of a set."""
+        if of_arch(self.measurements.arch) is not rule_sets.NAMED_OF:
+            return {}
+        config, arch = places.workflow_folder() / "config", target(self.measurements.arch)
+        specs, operation = ArchSpecs.load(config / "arch_specs.json"), Operation.parse(self.measurements.operation)
+        ndims = sorted(set(self.measurements.candidates["ndim"]))
+        found = {}
+        for name in REFERENCE:
+            items = rule_sets.listed(
+                name, config / "rule_sets", None, specs, arch, [operation.variant], ndims, [operation.dtype]
+            )
+            listed = {item.kernel.built_as.name for item in items if item.passes_arch_filter}
+            found[name] = self.figures(self.columns(sorted(listed)), proof=False) | {"listed": len(listed)}
+        return found
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """The column of a kernel by each of its names."""
+        table = self.measurements.candidates.drop_duplicates("kernel").set_index("kernel")["aliases"]
+        return {name: column for column, kernel in enumerate(self.names) for name in (kernel, *table[kernel].split())}
+
+    def columns(self, names: Iterable[str]) -> list[int]:
+        """Columns of the kernels that some names stand for, each once; names of other operations do not count."""
+        return list(dict.fromkeys(self.number[name] for name in names if name in self.number))
 
     def against(self, old: Sequence[str], chosen: Sequence[int]) -> dict[str, Any]:
-        """What to add to an old set and to drop from it, each with what it is worth: percent of the mean efficiency.
-
-        Names of other operations do not count.
-        """
-        number = {name: column for column, name in enumerate(self.names)}
-        known = [number[name] for name in old if name in number]
+        """What to add to an old set and to drop from it, each with what it is worth: percent of the mean efficiency."""
+        known = self.columns(old)
 
         def worth(column: int, others: Sequence[int]) -> float:
             rest = self.value[:, [other for other in others if other != column]].max(axis=1, initial=0.0)

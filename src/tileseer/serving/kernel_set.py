@@ -8,6 +8,8 @@ served by one kernel" (Cornuejols, Fisher, Nemhauser 1977), made tight by subgra
 
 import numpy as np
 
+from tileseer.core.errors import UserError
+
 STEPS = 300
 """Subgradient steps of the bound."""
 PATIENCE = 10
@@ -25,6 +27,8 @@ def by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.nd
 
 def order(value: np.ndarray) -> list[int]:
     """Columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
+    if wrong := int(np.isnan(value).any(axis=1).sum()):
+        raise UserError(f"efficiencies of {wrong} problems are no numbers; make the dataset again")
     best = np.zeros(len(value))
     chosen: list[int] = []
     while True:

@@ -7,6 +7,7 @@ from pydantic import Field
 from tileseer.conv.problem import INT32_MAX
 from tileseer.core.documents import Document
 from tileseer.model.schema import FeatureSetName, Origin, Summary
+from tileseer.serving.kernel_list import KernelEntry
 
 _Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
 
@@ -97,20 +98,6 @@ class Serving(Origin):
     validation: Cost | None
     """None where no problems were set aside: the served model has learnt from all of them."""
     guarantee: Guarantee
-
-
-class KernelEntry(Document):
-    """A kernel as a dispatcher finds it."""
-
-    kernel: str
-    aliases: list[str] | None = None
-    """Kernels with the same machine code, of which this one was measured and is offered."""
-    header: str | None = None
-    wrapper: str | None = None
-    unit: str | None = None
-    """Source file of a CUTLASS kernel."""
-    registry_key: dict[str, str | int | bool]
-    """How the library finds it; of a library that is not compiled here, the fields of the name."""
 
 
 class Kernels(Origin):

@@ -29,6 +29,7 @@ from tileseer.model.model import Model, read_out_of_fold
 from tileseer.model.schema import Origin, Summary
 from tileseer.serving import cascade, guarantee, header, kernel_set, known_problems, packing, schema, stages
 from tileseer.serving.cascade import Cascade
+from tileseer.serving.kernel_list import KernelEntry
 from tileseer.serving.picker import Picker
 from tileseer.settings.model import ServingParameters, ServingSettings
 from tileseer.validation import ranking
@@ -184,7 +185,7 @@ def _kernels(
     )
 
 
-def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch: str) -> list[schema.KernelEntry]:
+def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch: str) -> list[KernelEntry]:
     """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
     family = of_arch(arch)
     kernels = family.part("kernel")
@@ -197,9 +198,7 @@ def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch
             for one in parsed
         ]
     return [
-        schema.KernelEntry(
-            **entry, aliases=aliases.get(name, "").split(candidates.ALIASES) if aliases.get(name) else None
-        )
+        KernelEntry(**entry, aliases=aliases.get(name, "").split(candidates.ALIASES) if aliases.get(name) else None)
         for name, entry in zip(names, entries, strict=True)
     ]
 
