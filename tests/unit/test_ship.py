@@ -2,9 +2,11 @@
 
 import itertools
 import json
+import os
 import shutil
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import learning_samples as samples
 import numpy as np
@@ -16,17 +18,21 @@ from test_publish import API, SMALL_SERVING, TEMPLATE
 
 from tileseer.cli import main
 from tileseer.client import shipping
+from tileseer.compile import compiler, hipcc, trees
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
-from tileseer.core import documents, parquet
+from tileseer.core import cache, documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import recording, schema
+from tileseer.families.ck_tile import api as ck_api
 from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
 from tileseer.model import stage as model_stage
 from tileseer.publish import model_folder
 from tileseer.serving import kernel_set, stage
+from tileseer.settings.compile import CompileSettings
 
+ROOT = Path(__file__).parents[2]
 ARCH, OPERATION = "gfx950_mi355x", "forward_bf16"
 TABLES = st.lists(st.lists(st.sampled_from([0.0, 0.5, 0.9, 1.0]), min_size=5, max_size=5), min_size=1, max_size=6).map(
     np.array
@@ -176,6 +182,50 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
     assert len(picked) > 50 and set(picked) <= set(names)
     assert ship(results, "--output", out) == 2
     assert "is there and not empty" in capsys.readouterr().err
+
+
+def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_picks_them(results, tmp_path):
+    try:
+        found, tree = compiler.find(CompileSettings(toolchain="hipcc")), trees.tree_of("hipcc", {"ck": None})
+    except UserError as error:
+        if "TILESEER_NEEDS_HIPCC" in os.environ:
+            raise
+        pytest.skip(str(error))
+    out = tmp_path / "out"
+    level = ck_api.detect(ROOT / "config/ck_api.yaml", ck_api.LIBRARY.find(None))
+    assert ship(results, "--max-kernels", "4", "--ck-api", level, "--output", out) == 0
+    names = (out / "kernels.txt").read_text().split()
+    units = [f"kernels/{name}.cpp" for name in names]
+    assert len(names) == 4 and all(unit in (out / "kernels.cmake").read_text() for unit in units)
+
+    # One unit, as CMake's unity builds: the library's headers are read once. Of the host's code only the names count.
+    (out / "unity.cpp").write_text("".join(f'#include "{unit}"\n' for unit in units))
+    flags = (*hipcc.FLAGS, "-Xarch_host", "-O0", "--offload-arch=gfx950")
+
+    def run(*arguments):
+        done = found.run(arguments, out, 900, 6144)
+        assert done.outcome == "ok", done.log[-3000:]
+
+    def compiled():
+        run(*flags, "-I", tree.include, "-I", "kernels", "-c", "unity.cpp", "-o", "unity.o")
+        return (out / "unity.o").read_bytes()
+
+    texts = [path.read_bytes() for path in sorted((out / "kernels").rglob("*.[ch]pp"))]
+    key = cache.key("test ship", found.version, *flags, tree.digest(b"\n".join(texts)), *texts)
+    (out / "unity.o").write_bytes(cache.Cache(cache.default_folder(), 20 << 30).made_once(key, compiled))
+    linked = "".join(f"extern volatile bool _{name}_loaded;" for name in names)
+    table = "".join(f'{{"{name}", &ck_tile::generated::_{name}_loaded}},' for name in names)
+    program = MAIN.replace("int main()", f"std::map<std::string, volatile bool*> linked{{{table}}};\nint main()")
+    program = program.replace("std::puts(", "if(*linked.at(pick.candidate->kernel)) std::puts(")
+    (out / "main.cpp").write_text(
+        f"#include <map>\n#include <string>\nnamespace ck_tile::generated {{{linked}}}\n{program}"
+    )
+    stand_in = ROOT / "workflow/native/hip_stand_in.cpp"
+    run("-O1", "-fPIC", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only", "-c", stand_in, "-o", "stand_in.o")
+    link = ("-x", "none", "unity.o", "stand_in.o", "-o", "main")
+    run("-x", "c++", "-std=c++17", "-O1", "-I", OPERATION, "main.cpp", *link)
+    picked = subprocess.run([out / "main"], check=True, capture_output=True, text=True).stdout.split()
+    assert len(picked) > 50 and set(picked) <= set(names)
 
 
 def test_what_an_old_set_lacks_and_what_it_does_not_need(results, tmp_path, capsys):
