@@ -89,7 +89,6 @@ def validation(operation: str, kind: str = "simulated") -> dict:
         "n_candidates": 2222,
         "mean_pool_size": 801.5,
         **ranking(94.25),
-        "pipelines": {"compv3": {"picked": 1000, "best": 731}, "mem": {"picked": 431, "best": 700}},
         "by_ndim": {"2d": stratum(1400, 95.0)},
         "interval": {"mean": [93.125, 95.375]},
         "interval_level": 95,

@@ -326,6 +326,7 @@ def test_one_direction_at_a_time_and_sane_arguments():
         (lambda c: c["aliases"].update(compv5="compv9"), "aliases.compv5 is 'compv9'"),
         (lambda c: c["directions"].pop("forward"), "directions"),
         (lambda c: c["async_pipelines"].append("magic"), "async_pipelines"),
+        (lambda c: c["deviation"].update(waves=2**70), "deviation.waves: should be less than or equal to 10000"),
     ],
 )
 def test_mistakes_in_the_coefficients_are_named(tmp_path, edit, named):

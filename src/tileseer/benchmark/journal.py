@@ -24,7 +24,7 @@ from tileseer.benchmark.claim import Claim
 from tileseer.conv.problem import DIMS
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.devices.base import STATUSES
+from tileseer.devices.base import SLOWEST_MS, STATUSES
 
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
 OWN_COLUMNS = (
@@ -40,9 +40,6 @@ _TYPES = {
 SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLUMNS])
 BLOCK = 1 << 21
 """Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
-_SLOWEST_MS = 3.6e6
-"""An hour. No measurement takes that long, so a longer time is none."""
-
 
 Malformed = tuple[str, int, str, str]
 """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its text.
@@ -245,7 +242,7 @@ def _is_table(line: bytes) -> bool:
 def _are_possible(rows: pa.Table) -> pa.ChunkedArray:
     """Which rows a device can have given: a status that there is, and with ``ok`` a time."""
     time = rows["latency_ms"]
-    timed = pc.fill_null(pc.and_(pc.greater(time, 0), pc.less(time, _SLOWEST_MS)), False)
+    timed = pc.fill_null(pc.and_(pc.greater(time, 0), pc.less(time, SLOWEST_MS)), False)
     return pc.and_(pc.is_in(rows["status"], pa.array(STATUSES)), pc.or_(timed, pc.not_equal(rows["status"], "ok")))
 
 

@@ -17,10 +17,11 @@ from tileseer.benchmark.pairs import IDENTITY, pair_text
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS
+from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.core.stage import Settings
 from tileseer.devices import registry
-from tileseer.devices.base import STATUSES, Device, Times
+from tileseer.devices.base import SLOWEST_MS, STATUSES, Device, Times
 from tileseer.gpu import hardware as products
 from tileseer.settings.benchmark import BenchmarkSettings, LockSettings
 
@@ -180,6 +181,8 @@ def measure(
                 part = slice(done, done + progress.affordable(step))
                 done = part.stop
                 times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
+                if batch.device.kind == "simulated":
+                    _refuse_impossible(times)
                 book.append(rows(batch, p[part], c[part], times, flops))
                 if rounds is not None:
                     rounds.learn(p[part], c[part], times.latency_ms)
@@ -190,6 +193,15 @@ def measure(
                 if progress.is_spent:
                     return progress.done
     return progress.done
+
+
+def _refuse_impossible(times: Times) -> None:
+    """Raise a ``UserError`` for simulated times that a journal would not take back; their coefficients are wrong."""
+    time = times.latency_ms[times.status == STATUSES.index("ok")]
+    if not np.all((time > 0) & (time < SLOWEST_MS)):
+        raise UserError(
+            "simulated device: a time is 0, no number, or an hour or more; correct config/simulated_device.yaml"
+        )
 
 
 def rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:

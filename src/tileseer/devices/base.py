@@ -15,6 +15,8 @@ STATUSES = (
     "throttled", "contended", "skipped",
 )  # fmt: skip
 """Results of a pair; only ``ok`` rows have a time and take part in rankings."""
+SLOWEST_MS = 3.6e6
+"""An hour. No measurement takes that long, so a longer time is none."""
 
 DeviceKind = Literal["simulated", "recorded", "measured"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)

@@ -14,7 +14,7 @@ from tileseer.families.ck_tile.kernel import PIPELINES, SPECIALIZATIONS
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Share = Annotated[float, Field(ge=0, le=1)]
-_Count = Annotated[int, Field(ge=1)]
+_Count = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class Iteration(tables.Table):

@@ -205,6 +205,11 @@ class ArchSpecs(Table):
     traits: TraitTable
     lds: LdsTable
     operators: dict[_Name, OperatorLimits]
+    _where: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both tables say the same, wherever they stand."""
+        return isinstance(other, ArchSpecs) and self.model_dump() == other.model_dump()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -214,11 +219,13 @@ class ArchSpecs(Table):
     @classmethod
     def parse(cls, text: str, where: str) -> Self:
         """Read a table from its text; ``where`` it stands is for messages."""
-        return checked(strict_json(text, where), cls, where)
+        specs = checked(strict_json(text, where), cls, where)
+        specs._where = where
+        return specs
 
     def arch(self, arch: str) -> ArchInfo:
         """All that is known of one target."""
-        return _pick(self.archs, arch, "arch")
+        return self._pick(self.archs, arch, "arch")
 
     def warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
         """Matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A unless given.
@@ -230,16 +237,16 @@ class ArchSpecs(Table):
 
     def element_size(self, dtype: str) -> float:
         """Bytes of one element; 0.5 for two in a byte."""
-        return _pick(self.dtypes, dtype, "dtype").bits / 8
+        return self._pick(self.dtypes, dtype, "dtype").bits / 8
 
     def accumulator(self, dtype_a: str, dtype_b: str) -> str:
         """Data type that A x B accumulates in."""
-        wanted = _known(self.dtypes, dtype_a, "dtype"), _known(self.dtypes, dtype_b, "dtype")
+        wanted = self._known(self.dtypes, dtype_a, "dtype"), self._known(self.dtypes, dtype_b, "dtype")
         for a, b, accumulator in self.dtype_pairs:
             if (a, b) == wanted:
                 return accumulator
         legal = ", ".join(f"{a} x {b}" for a, b, _ in self.dtype_pairs)
-        raise UserError(f"no matrix instruction combines {wanted[0]} x {wanted[1]}; legal: {legal}")
+        raise UserError(f"{self._where}: no matrix instruction combines {wanted[0]} x {wanted[1]}; legal: {legal}")
 
     def lds_limit(self, pipeline: str) -> int:
         """LDS bytes a block may use (table of June 2026).
@@ -255,32 +262,30 @@ class ArchSpecs(Table):
     def is_trait_excluded(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
         """Whether no kernel may combine the three."""
         traits = (
-            _known(self.traits.pipelines, pipeline, "pipeline"),
-            _known(self.traits.epilogues, epilogue, "epilogue"),
-            _known(self.traits.schedulers, scheduler, "scheduler"),
+            self._known(self.traits.pipelines, pipeline, "pipeline"),
+            self._known(self.traits.epilogues, epilogue, "epilogue"),
+            self._known(self.traits.schedulers, scheduler, "scheduler"),
         )
         return traits in self.traits.excluded
 
     def operator_limits(self, operator: str) -> OperatorLimits:
         """Tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
-        return _pick(self.operators, operator, "operator")
+        return self._pick(self.operators, operator, "operator")
 
     def _lds_row(self, rows: Mapping[str, Value], pipeline: str) -> Value:
-        name = _known(self.traits.pipelines, pipeline, "pipeline")
+        name = self._known(self.traits.pipelines, pipeline, "pipeline")
         return rows[name] if name in rows else rows[DEFAULT_LDS_ROW]
+
+    def _known(self, table: Collection[str], name: str, kind: str) -> str:
+        """``name`` as ``table`` spells it."""
+        if name.lower() not in table:
+            raise UserError(f"{self._where}: unknown {kind} {name!r}; known: {', '.join(table)}")
+        return name.lower()
+
+    def _pick(self, table: Mapping[str, Value], name: str, kind: str) -> Value:
+        return table[self._known(table, name, kind)]
 
 
 def render_json(specs: ArchSpecs) -> str:
     """``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
     return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"
-
-
-def _known(table: Collection[str], name: str, kind: str) -> str:
-    """``name`` as ``table`` spells it."""
-    if name.lower() not in table:
-        raise UserError(f"unknown {kind} {name!r}; known: {', '.join(table)}")
-    return name.lower()
-
-
-def _pick(table: Mapping[str, Value], name: str, kind: str) -> Value:
-    return table[_known(table, name, kind)]

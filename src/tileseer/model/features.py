@@ -80,6 +80,12 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware, features: st
     return {name: np.nan_to_num(values, nan=UNKNOWN) for name, values in columns.items()}
 
 
+def of_candidates(candidates: pd.DataFrame, hardware: Hardware, features: str) -> dict[str, np.ndarray]:
+    """The set's features of candidates alone, [Q] by name; ``KeyError`` with the column that the table lacks."""
+    made_of = candidate_columns(candidates, hardware, features)
+    return {feature.name: feature.values(made_of) for feature in feature_set(features).candidate}
+
+
 def matrix(
     problems: Columns,
     candidates: Columns,

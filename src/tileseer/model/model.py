@@ -69,6 +69,12 @@ class Model:
                 "train or publish the model again"
             )
         pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
+        try:
+            features.of_candidates(pool, hardware, spec.feature_set)
+        except KeyError as error:
+            raise UserError(
+                f"{folder / model_files.CANDIDATES}: column {error} is missing; train or publish the model again"
+            ) from error
         return cls(spec, read_trees(folder / model_files.MODEL, spec.feature_set, spec.feature_names), pool, hardware)
 
     @classmethod

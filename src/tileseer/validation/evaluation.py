@@ -81,7 +81,6 @@ def evaluate(
         of_perfect_model=efficiency.percent(100 * scored.picked.mean() / perfect.efficiency.mean) if perfect else None,
         ties=ties.report(tied, scored.picks, measurements.between_runs),
         oracle=_oracle(scored),
-        pipelines=_pipelines(scored),
         by_ndim=_strata(scored, floor, problems["ndim"].astype(str) + "d"),
         by_layer_kind=_strata(scored, floor, layer_kinds(problems)),
         by_network=_by_network(scored, floor, uses, {*training["network"], *training_networks}),
@@ -155,16 +154,6 @@ def _oracle(scored: Scored) -> schema.Oracle:
         least_coverage=efficiency.percent(coverage.min()),
         outside_the_pool=int((ran.any(axis=1) & (scored.best != best_offered)).sum()),
     )
-
-
-def _pipelines(scored: Scored) -> dict[str, schema.PipelineCount]:
-    """How often a kernel of each pipeline is picked, and how often one is the best."""
-    pipelines = scored.measurements.candidates["pipeline"].to_numpy()
-    picked, best = pipelines[scored.picks], pipelines[scored.best]
-    return {
-        str(name): schema.PipelineCount(picked=int((picked == name).sum()), best=int((best == name).sum()))
-        for name in sorted(set(picked) | set(best))
-    }
 
 
 def _against(ours: Scored, theirs: Scored) -> schema.ReferenceTrainer:

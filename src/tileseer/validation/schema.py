@@ -100,13 +100,6 @@ class Oracle(_Meaning):
     outside_the_pool: int
 
 
-class PipelineCount(Document):
-    """Problems on which a kernel of one pipeline was picked, and on which one was the best."""
-
-    picked: int
-    best: int
-
-
 class Stratum(Document):
     """The picks of some of the problems."""
 
@@ -312,7 +305,6 @@ class Validation(Ranking, _Scope):
     """The mean efficiency over that of a perfect model, percent: what to quote of simulated times."""
     ties: Ties
     oracle: Oracle
-    pipelines: dict[str, PipelineCount]
     by_ndim: dict[str, Stratum]
     by_layer_kind: dict[str, Stratum]
     by_network: dict[str, NetworkStratum]
