@@ -29,7 +29,7 @@ from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import problem_table
-from tileseer.problems.problem_sets import Entry
+from tileseer.problems.problem_table import Entry
 from tileseer.settings.benchmark import Timing
 from tileseer.support import support_table
 

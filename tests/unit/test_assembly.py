@@ -27,7 +27,7 @@ from tileseer.families.coefficients import load_coefficients
 from tileseer.gpu import hardware
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.problems import problem_table
-from tileseer.problems.problem_sets import Entry
+from tileseer.problems.problem_table import Entry
 from tileseer.support import support_table
 
 ROOT = Path(__file__).parents[2]

@@ -8,6 +8,7 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from small_workflow import with_fake_compiler
 
 from tileseer.client.selection import Selector
@@ -61,6 +62,10 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
 def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_measured_again(fresh, tmp_path):
     folder = with_fake_compiler(fresh, tmp_path / "machine")
     dataset = "results/datasets/gfx950/forward_bf16.parquet"
+    rules = fresh.folder / "config/rule_sets/small.yaml"
+    small = yaml.safe_load(rules.read_text())
+    small["variants"]["forward"]["options"] += [{"pipeline": "basic_v1", "schedulers": ["intrawave", "interwave"]}]
+    rules.write_text(yaml.safe_dump(small))
     (folder / "codes").write_text("M_Tile = 16; 3000\n")
     first = fresh.make(dataset)
     known = table(fresh, "results/aliases/gfx950/forward_bf16.parquet")

@@ -57,7 +57,7 @@ def test_kernels_of_an_nvidia_arch_are_built_into_a_library(cuda):
     (workflow.folder / "workflow/native/driver.hpp").open("a").write("// changed\n")
     assert set(workflow.make(*LIBRARIES).jobs) == {"compile", "libraries", "driver"}
     assert Path(folder / "runs").read_text() == runs
-    (workflow.folder / "workflow/native/launcher.hpp").open("a").write("// changed\n")
+    (workflow.folder / "workflow/native/launcher.hpp").open("a").write("namespace changed {}\n")
     workflow.make(*LIBRARIES)
     assert Path(folder / "runs").read_text() != runs
 

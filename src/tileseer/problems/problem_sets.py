@@ -28,6 +28,7 @@ from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table, read
+from tileseer.problems.problem_table import Entry
 
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 _DERIVED = ("C/G", "K/G")
@@ -61,15 +62,6 @@ class Generator(Table):
 
     limits: Limits = Limits()
     sections: list[GeneratorSection] = Field(min_length=1)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A problem with where it comes from: a generator section, the design, or a network and its layer."""
-
-    problem: Problem
-    origin: str
-    layer: str
 
 
 def generate(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[Entry]:

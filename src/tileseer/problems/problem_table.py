@@ -1,15 +1,14 @@
 """The table of problems that the problems stage writes: training and validation, never overlapping."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
 from tileseer.conv.layers import Run
 from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, FIELDS
+from tileseer.conv.problem import DIMS, FIELDS, Problem
 from tileseer.core import parquet
-from tileseer.problems.problem_sets import Entry
 
 SPLITS = ("train", "validation")
 SCHEMA = parquet.schema(
@@ -38,6 +37,15 @@ USES = parquet.schema(
 )
 """Which run of a network needs which problem: how often, for which share of the FLOP of the run in this direction,
 and how far the nearest training problem is (``design.distances``, in octaves, infinite without one of its kind)."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A problem with where it comes from: a generator section, the design, or a network and its layer."""
+
+    problem: Problem
+    origin: str
+    layer: str
 
 
 def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:

@@ -11,7 +11,7 @@ from tileseer.conv.problem import Problem
 from tileseer.core import row_filter
 from tileseer.core.errors import UserError
 from tileseer.problems import design, problem_sets
-from tileseer.problems.problem_sets import Entry
+from tileseer.problems.problem_table import Entry
 from tileseer.settings.inputs import ProblemsSettings
 
 KINDS = row_filter.kinds(Problem, {"variant": VARIANTS, "dtype": DTYPES})
