@@ -121,7 +121,8 @@ class Picker:
             for value in values:
                 np.broadcast_to(value, size)
             for trees in self._forest if size else ():
-                pool.of_candidates(trees)
+                # One candidate: the rows of all are known to be rows of the tables.
+                trees.left_over(pool.rows[:, :1])
 
     def save(self, path: Path) -> None:
         """Write the file that ``read`` reads, whole or not at all."""
