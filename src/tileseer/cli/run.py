@@ -127,15 +127,16 @@ def _made(arch: str) -> dict[str, Any]:
     """What there is of an arch; None where it is not there."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
     reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
-    figures = {name: found for path in reports for name, found in [history.figures(path)]}
+    validated = [documents.read(path, Validation) for path in reports]
+    figures = {report.operation: history.figures(report) for report in validated}
     published = [one for one in history.read(Path("results/history.jsonl")) if one.arch == arch]
     return {
         "arch": arch,
         "models": models if models.exists() else None,
         "report": report if report.exists() else None,
         "operations": {
-            name: found.model_dump() | {"verdict": verdict.words(documents.read(path, Validation))}
-            for path, (name, found) in zip(reports, figures.items(), strict=True)
+            report.operation: figures[report.operation].model_dump() | {"verdict": verdict.words(report)}
+            for report in validated
         },
         "since": history.since(published, figures),
         "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",

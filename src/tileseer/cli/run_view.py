@@ -2,7 +2,6 @@
 
 import sys
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -93,7 +92,7 @@ class View:
 
     def count(self, state: str) -> int:
         """How many jobs are in a state."""
-        return Counter(job.state for job in self._jobs.values())[state]
+        return sum(job.state == state for job in self._jobs.values())
 
     def _take(self, event: dict[str, Any]) -> None:
         state, log = event["state"], event["job"]

@@ -47,11 +47,10 @@ class Published(Document):
     operations: dict[str, Figures]
 
 
-def figures(path: Path) -> tuple[str, Figures]:
-    """The operation of a validation report and its figures."""
-    report = documents.read(path, Validation)
+def figures(report: Validation) -> Figures:
+    """The figures of a validation report."""
     found = report.efficiency
-    return report.operation, Figures(
+    return Figures(
         n_problems=report.n_problems, mean=found.mean, median=found.median, p10=found.p10,
         without_model=max(baseline.efficiency.mean for baseline in report.baselines.values()),
         best_possible=report.noise_floor.best.efficiency.mean,
@@ -61,6 +60,7 @@ def figures(path: Path) -> tuple[str, Figures]:
 def append(path: Path, index: Index, reports: Sequence[Path], told: Provenance) -> None:
     """Append a publication, unless the last one of the arch was the same."""
     config = json.dumps(told.config, sort_keys=True).encode()
+    validated = [documents.read(report, Validation) for report in reports]
     entry = Published(
         time=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         arch=index.arch,
@@ -69,7 +69,7 @@ def append(path: Path, index: Index, reports: Sequence[Path], told: Provenance) 
         changed_files=len(told.source.uncommitted or ()),
         config_sha256=hashlib.sha256(config).hexdigest(),
         data_sha256={name: next(iter(made.inputs.values())) for name, made in told.operations.items()},
-        operations=dict(sorted(figures(report) for report in reports)),
+        operations={report.operation: figures(report) for report in sorted(validated, key=lambda one: one.operation)},
     )
     last = [one for one in read(path) if one.arch == entry.arch][-1:]
     if [one.model_copy(update={"time": entry.time}) for one in last] != [entry]:
