@@ -6,13 +6,13 @@ import importlib.metadata
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from tileseer.compile import compiler, trees
+from tileseer.core import cluster
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.lock import holder, lock_folder
@@ -168,34 +168,22 @@ def _slurm() -> str:
         raise UserError(
             "no sbatch; only --workflow-profile profiles/slurm needs it: start that where jobs are submitted"
         )
-    partitions = _asked("sinfo", "--noheader", "--format=%P")
+    partitions = cluster.told("sinfo", "--noheader", "--format=%P", timeout_s=_ANSWER_S)
     if partitions is None:
         raise UserError("sbatch is there, but sinfo does not answer; ask the site whether the controller is up")
-    return f"partitions {' '.join(partitions.split())}"
+    return f"partitions {' '.join(partitions)}"
 
 
 def _account() -> str:
     """Account that jobs are billed to; a cluster without accounting has none, and needs none."""
-    rows = _asked(
-        "sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={getpass.getuser()}", "format=account"
-    )
+    rows = cluster.accounts(getpass.getuser(), _ANSWER_S)
     if rows is None:
         return "this cluster keeps no accounts"
-    accounts = sorted(set(rows.split()))
-    if not accounts:
+    if not rows:
         raise UserError(
             "you have none; ask the site for one, then add default-resources: slurm_account=NAME to the profile"
         )
-    return " ".join(accounts)
-
-
-def _asked(*command: str) -> str | None:
-    """What a program prints; None if it is missing, fails or hangs."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout
+    return " ".join(sorted(set(rows)))
 
 
 def _nvidia_gpu() -> str:

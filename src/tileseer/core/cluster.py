@@ -23,10 +23,6 @@ OPTIONS = {
 """Resources of Snakemake, by the option of sbatch that they become."""
 _LATER = "down, drained or reserved"
 """What sbatch would take and start when the nodes are back."""
-_LISTS = {
-    "partitions": "sinfo --noheader --format=%R",
-    "your accounts": "sacctmgr --noheader --parsable2 show associations user={user} format=account",
-}
 _HELP = "change slurm_partition, slurm_account and the others in the config.yaml of the profile (docs/cluster.md)"
 
 
@@ -51,7 +47,8 @@ def refusal(jobs: Iterable[tuple[str, Mapping[str, Any]]], user: str, *, real_gp
             faults.append(f"{', '.join(sorted(asking))}: sbatch {' '.join(words)}: {reason}")
     if not faults:
         return ""
-    known = [f"{what}: {names}" for what, command in _LISTS.items() if (names := _names(command.format(user=user)))]
+    lists = {"partitions": told("sinfo", "--noheader", "--format=%R"), "your accounts": accounts(user)}
+    known = [f"{what}: {', '.join(sorted(set(names)))}" for what, names in lists.items() if names]
     return "\n  ".join(["the cluster refuses jobs; " + _HELP, *dict.fromkeys(faults), *known])
 
 
@@ -72,6 +69,16 @@ def _ask(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {TIMEOUT_S:.0f} s")
 
 
-def _names(command: str) -> str:
-    program, *words = command.split()
-    return ", ".join(sorted(set(_ask(program, *words).stdout.split()))) if shutil.which(program) else ""
+def accounts(user: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
+    """Accounts that a user's jobs may be billed to; None where the cluster keeps none."""
+    command = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}", "format=account")
+    return told(*command, timeout_s=timeout_s)
+
+
+def told(*command: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
+    """Words that a program prints; None if it is missing, fails or hangs."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.split()
