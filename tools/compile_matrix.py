@@ -265,7 +265,7 @@ def _left_out(rows: list[Lack], cases: list[Case], arch: str) -> str:
 
 
 def _lacked(rows: list[Lack], case: Case) -> bool:
-    return any((not row.arch or case.arch in row.arch) and row.holds(case.kernel) for row in rows)
+    return any(row.holds_on(case.arch, case.kernel) for row in rows)
 
 
 @reports_user_errors
@@ -291,7 +291,8 @@ def main(argv: list[str] | None = None) -> None:
     cases = {name: pools.cases(name == "default pool") for name in ("default pool", "named sets")}
     tried = Path(TRIED.format(level=level))
     verdicts = read_verdicts(tried)
-    for name, rounds in zip(cases, (args.rounds, args.rounds), strict=True):
+    for name in cases:
+        rounds = args.rounds
         while rounds and (batch := sorted(wanted(cases[name], verdicts, name == "default pool"))):
             rounds -= 1
             arch = batch[0].arch

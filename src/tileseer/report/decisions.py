@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.gpu.hardware import target
 from tileseer.report import tables
 from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
 from tileseer.report.results import OperationResult, Results
@@ -170,9 +171,8 @@ def replay(result: OperationResult, label: Any, problem: str) -> str:
         return ""
     found = result.validation
     variant, _, dtype = found.operation.rpartition("_")
-    arch = found.arch.removesuffix(f"_{found.device.rpartition('_')[2]}")
     device = (
-        f"--arch {arch} --product {found.device}"
+        f"--arch {target(found.arch)} --product {found.device}"
         if found.device_kind == "simulated"
         else "--driver driver.so --module kernels.so"
     )

@@ -146,6 +146,10 @@ class Lack(Table):
         """Whether the kernel is one of these, whatever the arch."""
         return all(word(kernel, field) in values for field, values in self.kernel.items())
 
+    def holds_on(self, arch: str, kernel: KernelConfig) -> bool:
+        """Whether the kernel is one of these on an arch."""
+        return (not self.arch or arch in self.arch) and self.holds(kernel)
+
 
 class Detection(Table):
     """How a CK tree shows its level: a header that has to be there, and words that it holds or does not hold."""
@@ -205,7 +209,7 @@ class CkApi(Table):
         """Why this level lacks the kernel on an arch, or an empty string."""
         if (reason := self.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
             return reason
-        rows = (row for row in self.not_compiled if (not row.arch or arch in row.arch) and row.holds(kernel))
+        rows = (row for row in self.not_compiled if row.holds_on(arch, kernel))
         return next((f"it does not compile: {row.reason}" for row in rows), "")
 
     def no_form(self, kernel: KernelConfig | DepthwiseConfig) -> str:
