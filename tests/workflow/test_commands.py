@@ -110,6 +110,10 @@ def test_run_shows_a_line_a_job_and_ends_with_four(copy):
     (row,) = tileseer(copy, "history").stdout.splitlines()[1:]
     mean = json.loads(copy.read("results/validation/gfx950/forward_bf16.json"))["efficiency"]["mean"]
     assert "forward_bf16" in row and f" {mean:.2f} " in row
+    # A damaged history stops the publication before it writes anything.
+    (copy.folder / "results/history.jsonl").write_text('{"time": "2026')
+    run = tileseer(copy, "run", "results/models/gfx950", "-R", "publish")
+    assert run.returncode == 1 and "results/history.jsonl, line 1: this is no JSON" in run.stderr
 
 
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):

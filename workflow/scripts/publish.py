@@ -30,6 +30,8 @@ def main(
     from tileseer.publish import history as publications
     from tileseer.publish import model_folder, provenance
 
+    # First, so that a damaged history stops the stage before anything is published.
+    earlier = publications.read(history) if history else []
     told = None
     if made_from:
         compiled_by, folder = json.loads(compiler), workflow or Path()
@@ -37,5 +39,5 @@ def main(
     index = model_folder.publish(training, validation, serving, models, told)
     published.verify(models)
     if history and told:
-        publications.append(history, index, validation, told)
+        publications.append(history, earlier, index, validation, told)
     return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"

@@ -57,8 +57,8 @@ def figures(report: Validation) -> Figures:
     )  # fmt: skip
 
 
-def append(path: Path, index: Index, reports: Sequence[Path], told: Provenance) -> None:
-    """Append a publication, unless the last one of the arch was the same."""
+def append(path: Path, earlier: Sequence[Published], index: Index, reports: Sequence[Path], told: Provenance) -> None:
+    """Append a publication to the file of the earlier ones, unless the last one of the arch was the same."""
     config = json.dumps(told.config, sort_keys=True).encode()
     validated = [documents.read(report, Validation) for report in reports]
     entry = Published(
@@ -71,7 +71,7 @@ def append(path: Path, index: Index, reports: Sequence[Path], told: Provenance) 
         data_sha256={name: next(iter(made.inputs.values())) for name, made in told.operations.items()},
         operations={report.operation: figures(report) for report in sorted(validated, key=lambda one: one.operation)},
     )
-    last = [one for one in read(path) if one.arch == entry.arch][-1:]
+    last = [one for one in earlier if one.arch == entry.arch][-1:]
     if [one.model_copy(update={"time": entry.time}) for one in last] != [entry]:
         with path.open("a") as stream:
             stream.write(entry.model_dump_json() + "\n")
