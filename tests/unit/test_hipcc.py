@@ -440,10 +440,10 @@ def test_what_is_no_code_object_is_refused():
 def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, capsys):
     chunk = units("CODE=1", "CODE=2")
     table, costs = build.build(chunk, [[1], [1]], machine.toolchain(batch=1))
-    assert "compile: 2 kernels in 2 units, estimated 0.01 CPU hours and 0.000 GB" in capsys.readouterr().err
+    assert "compile: 2 kernels in 2 units, estimated 0.0028 CPU hours and 0.0 MB" in capsys.readouterr().err
     taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])
     assert stage.told(table, taken) == (
-        "2 kernels: 2 ok; their builds took 2.00 CPU hours and made 0.000 GB of machine code"
+        "2 kernels: 2 ok; their builds took 2 CPU hours and made 0.0 MB of machine code"
     )
     build.build(chunk, [[1], [1]], machine.toolchain())
     assert "compile:" not in capsys.readouterr().err

@@ -23,7 +23,7 @@ def told(tmp_path, monkeypatch):
 
 def begin():
     events.tell("run", pid=PID, arch="gfx950")
-    events.tell("plan", jobs=22)
+    events.tell("plan", jobs=22, told="")
     events.tell("begin", stage="model", of="gfx950 forward_bf16", does="Train the model.")
 
 
@@ -39,6 +39,14 @@ def test_without_a_terminal_each_job_is_a_line_and_silence_ends(told, capsys, mo
     view.look()
     assert capsys.readouterr().err == "[1/22] model gfx950 forward_bf16: 239 rows (0 s)\n"
     assert view.planned == 22 and view.count("computed") == 1 and not view.unfinished()
+
+
+def test_what_compiling_will_take_is_said_before_the_first_job(told, capsys):
+    view = run_view.View(told, PID)
+    events.tell("run", pid=PID, arch="gfx950")
+    events.tell("plan", jobs=22, told="compile: at most 728 kernels\n")
+    view.look()
+    assert capsys.readouterr().err == "compile: at most 728 kernels\n"
 
 
 def test_a_terminal_gets_a_table_that_goes(told, capsys, monkeypatch):

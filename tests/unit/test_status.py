@@ -51,6 +51,18 @@ def test_what_is_there_is_counted(results):
     assert found.stages_done == () and found.mean_efficiency is None
 
 
+def test_what_the_builds_took_is_added_up(results, capsys):
+    (results / f"build/gfx950/{OP}").mkdir(exist_ok=True)
+    for chunk, seconds, size in ((0, 3600.0, 10**6), (1, 1800.0, 2 * 10**6)):
+        build = results / f"build/gfx950/{OP}/{chunk}.parquet"
+        parquet.write(pa.table({"code_bytes": pa.array([size, None], pa.int64())}), build)
+        parquet.write(pa.table({"seconds": [seconds, 0.0]}), build.with_suffix(".costs.parquet"))
+    found = status.of_operation(results, "gfx950", OP)
+    assert (found.compile_seconds, found.code_bytes) == (5400.0, 3 * 10**6)
+    main.main(["status", "--results", str(results)])
+    assert "the kernels' builds took 1.5 CPU hours and made 3.0 MB of machine code" in capsys.readouterr().out
+
+
 def test_libraries_are_counted_where_a_real_gpu_is_measured(results, capsys):
     main.main(["status", "--results", str(results)])
     assert "libraries" not in capsys.readouterr().out

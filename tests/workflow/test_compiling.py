@@ -26,8 +26,9 @@ def table(workflow, pattern: str):
 
 def test_a_model_from_compiled_kernels(fresh, tmp_path):
     folder = with_fake_compiler(fresh, tmp_path / "machine")
-    fresh.make(MODEL)
+    first = fresh.make(MODEL).output
     built = table(fresh, "results/build/gfx950/forward_bf16/[0-9].parquet")
+    assert f"\ncompile: at most {len(built)} kernels in 3 units, estimated " in first.partition("Finished jobid")[0]
     failed = [row for row in built if "_compv4_" in row["kernel"]]
     assert failed
     assert {row["build_status"] for row in failed} == {"compile_error"}
@@ -51,6 +52,9 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     assert again.measured == 0
     assert again.computed["model"] == 0
     assert len((folder / "runs").read_text()) > len(runs)
+
+    # A run in which nothing is compiled says nothing of it.
+    assert "compile: at most" not in fresh.make("results/reports/gfx950.html").output
 
     # The same compiler and an empty results folder: everything comes from the cache.
     runs = (folder / "runs").read_text()

@@ -67,6 +67,23 @@ wildcard_constraints:
     chunk=r"\d+",
 
 
+def cost_of(jobs):
+    """A line on what compile jobs will take; empty if nothing is compiled."""
+    if not (COMPILES and jobs):
+        return ""
+    from tileseer.compile import (
+        cost,
+    )  # Not above: it reads tables, and a run that compiles nothing needs none.
+
+    try:
+        return (
+            cost.of_run([job.wildcards for job in jobs], Path(RULE_SETS), SETTINGS)
+            + "\n"
+        )
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
 onstart:
     # A job would end in a traceback of Snakemake, which removes old outputs first.
     if fault := runs.read_only(Path("results"), Path("logs")):
@@ -82,7 +99,9 @@ onstart:
             raise WorkflowError(fault)
     if RUN.is_main:
         needed = [job for job in workflow.dag.needrun_jobs() if job.rule.shellcmd]
-        events.tell("plan", jobs=len(needed))
+        told = cost_of([job for job in needed if job.rule.name == "compile"])
+        events.tell("plan", jobs=len(needed), told=told)
+        print(told, end="", file=sys.stderr, flush=True)
 
 
 onsuccess:

@@ -98,6 +98,8 @@ class View:
         state, log = event["state"], event["job"]
         if state == "plan":
             self.planned = event["jobs"]
+            if event["told"]:
+                self._say(event["told"].rstrip())
         elif state == "begin":
             self._jobs[log] = Job(log, event["stage"], event["of"], event["does"])
         elif state == "progress":

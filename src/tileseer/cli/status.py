@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tileseer.cli import options
 from tileseer.client import status
+from tileseer.compile import cost
 from tileseer.core.errors import UserError
 
 EXAMPLES = (
@@ -46,10 +47,13 @@ def run(args: argparse.Namespace) -> int:
         etas = [status.eta_seconds(old, new, seconds) for old, new in zip(before, found, strict=True)]
     published = (args.results / "models" / arch / "index.json").exists()
     rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
+    lines = [f"{arch}, chunks done", *_table(found, etas)]
+    if seconds := sum(row.compile_seconds for row in found):
+        lines.append(f"the kernels' builds took {cost.took(seconds, sum(row.code_bytes for row in found))}")
     said = f"models of {arch}: {'published' if published else 'not published yet'}"
     content = {"arch": arch, "published": published, "operations": rows}
     unfinished = any(row.mean_efficiency is None for row in found)
-    return options.answer(args, content, [f"{arch}, chunks done", *_table(found, etas), said], unfinished)
+    return options.answer(args, content, [*lines, said], unfinished)
 
 
 def _only_arch(results: Path) -> str:

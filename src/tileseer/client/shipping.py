@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.conv import layers
 from tileseer.conv.operation import Operation
 from tileseer.conv.problem import DIMS

@@ -43,6 +43,10 @@ class OperationStatus:
     """0: the configs stage has not run, and how much work there is is not known."""
     chunks_done: dict[str, int]
     """Stage to the number of chunks whose file is there."""
+    compile_seconds: float
+    """CPU seconds that the kernels' builds took, now or when the cache got them; 0 where nothing is compiled."""
+    code_bytes: int
+    """Machine code of the kernels that were built."""
     pairs_to_measure: int
     """Pairs that can run and no alias, in the chunks whose support stage is done."""
     rows_measured: int
@@ -74,6 +78,8 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
         operation=operation,
         chunks=len(chunks),
         chunks_done={stage: len(paths) for stage, paths in files.items()},
+        compile_seconds=sum(_sum(path.with_suffix(".costs.parquet"), "seconds") for path in files["compile"]),
+        code_bytes=int(sum(_sum(path, "code_bytes") for path in files["compile"])),
         pairs_to_measure=sum(_supported_pairs(path, known) for path in files["support"]),
         rows_measured=sum(_lines(path) for path in sorted((results / f"journals/{arch}/{operation}").glob("*.csv"))),
         pairs_by_status=dict(sorted(by_status.items())),
@@ -102,6 +108,10 @@ def _supported_pairs(path: Path, known: pa.Table) -> int:
     pairs = parquet.read(path, columns=["kernel_id", "rule"])
     measured = pc.and_(support_table.supported(pairs), aliases.own(pairs, known))
     return int(pc.sum(measured).as_py() or 0)
+
+
+def _sum(path: Path, column: str) -> float:
+    return float(pc.sum(parquet.read(path, columns=[column])[column]).as_py() or 0.0)
 
 
 def _lines(path: Path) -> int:

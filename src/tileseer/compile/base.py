@@ -6,10 +6,6 @@ from typing import Protocol
 
 from tileseer.families.gemm_kernel import Kernel
 
-ESTIMATED_BYTES = 60_000
-ESTIMATED_SECONDS = 11.0
-"""Of a kernel that was not compiled: code object and CPU time of a CK Tile kernel for gfx950, ten compiled at once."""
-
 
 @dataclass(frozen=True)
 class CompileUnit:

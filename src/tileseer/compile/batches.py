@@ -16,15 +16,8 @@ from typing import ClassVar
 
 from pydantic import TypeAdapter
 
-from tileseer.compile import compiler
-from tileseer.compile.base import (
-    ESTIMATED_BYTES,
-    ESTIMATED_SECONDS,
-    CompileResult,
-    CompileUnit,
-    Resources,
-    Toolchain,
-)
+from tileseer.compile import compiler, cost
+from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
@@ -75,7 +68,8 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         missing = {key: unit for key, unit in zip(keys, units, strict=True) if key not in results}
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         if missing:
-            print(self._plan(list(missing.values())), file=sys.stderr, flush=True)
+            planned = self.batches(list(missing.values()))
+            print(f"compile: {cost.estimate(len(missing), len(planned))}", file=sys.stderr, flush=True)
         with Progress("compile", len(missing), "kernels") as progress:
             # First what no other workflow compiles just now, then what the others have not kept.
             for wait in (False, True):
@@ -88,14 +82,6 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
                     failed = sum(result.status != "ok" for result in made.values())
                     progress.add(len(made), failed)
         return [self._in_this_hardware(results[key]) for key in keys]
-
-    def _plan(self, missing: Sequence[CompileUnit]) -> str:
-        """What the compiler has to do, and about what it will take."""
-        return (
-            f"compile: {len(missing)} kernels in {len(self.batches(missing))} units, estimated "
-            f"{ESTIMATED_SECONDS * len(missing) / 3600:.2f} CPU hours and "
-            f"{ESTIMATED_BYTES * len(missing) / 1e9:.3f} GB of machine code"
-        )
 
     def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:
         """Compile and keep a batch that is ours to compile; units and results by key."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tileseer.compile import build, registry
+from tileseer.compile import build, cost, registry
 from tileseer.compile.base import Toolchain
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.libraries import Libraries
@@ -51,7 +51,7 @@ def told(table: pa.Table, costs: pa.Table) -> str:
     line = line if counts else "no kernels"
     if seconds := sum(costs["seconds"].to_pylist()):
         size = sum(filter(None, table["code_bytes"].to_pylist()))
-        line += f"; their builds took {seconds / 3600:.2f} CPU hours and made {size / 1e9:.3f} GB of machine code"
+        line += f"; their builds took {cost.took(seconds, size)}"
     return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
 
 

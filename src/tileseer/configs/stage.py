@@ -1,6 +1,7 @@
 """The configs stage: the kernels of one arch and operation, and the chunks that they are dealt to."""
 
 from pathlib import Path
+from typing import Any
 
 from tileseer.configs import kernel_filter, kernel_table
 from tileseer.configs import plan as chunks
@@ -9,7 +10,7 @@ from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.stage import Settings
-from tileseer.families.enumeration import rejected_text
+from tileseer.families.enumeration import Enumeration, rejected_text
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import rule_sets
 from tileseer.settings.compile import CkSettings
@@ -22,7 +23,19 @@ def enumerate_kernels(
 ) -> str:  # fmt: skip
     """Write the kernel table, the refused combinations and the plan; summary of them."""
     asked = ConfigsSettings.of(settings, "configs")
-    specs, ck_root = ArchSpecs.load(arch_specs), CkSettings.of(settings, "ck").root
+    ck_root = CkSettings.of(settings, "ck").root
+    found = enumerated(arch, operation, ArchSpecs.load(arch_specs), tables, asked, ck_root)
+    rows = kernel_table.table(found.kernels, found.split_k, asked.chunks)
+    parquet.write(rows, kernels)
+    write_text(rejected, rejected_text(found.rejected))
+    write_text(plan, chunks.text(kernel_table.planned(rows)), sealed=True)
+    return f"{len(found.kernels)} kernels, {len(found.rejected)} combinations refused"
+
+
+def enumerated(
+    arch: str, operation: Operation, specs: ArchSpecs, tables: Path, asked: ConfigsSettings, ck_root: str | None
+) -> Enumeration[Any]:
+    """Kernels of the rule set that is asked for, after the filter, and the refused combinations."""
     try:
         found = rule_sets.enumeration(
             asked.rule_set, tables, ck_root, specs, arch, operation, asked.ndims, asked.include_flagged
@@ -30,10 +43,4 @@ def enumerate_kernels(
     except UserError as error:
         # A fault of the table names its file already.
         raise UserError(str(error) if asked.rule_set in str(error) else f"{asked.rule_set}: {error}") from None
-    if asked.filter:
-        found = kernel_filter.narrowed(found, asked.filter, "configs.filter")
-    rows = kernel_table.table(found.kernels, found.split_k, asked.chunks)
-    parquet.write(rows, kernels)
-    write_text(rejected, rejected_text(found.rejected))
-    write_text(plan, chunks.text(kernel_table.planned(rows)), sealed=True)
-    return f"{len(found.kernels)} kernels, {len(found.rejected)} combinations refused"
+    return kernel_filter.narrowed(found, asked.filter, "configs.filter") if asked.filter else found

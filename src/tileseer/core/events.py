@@ -2,7 +2,8 @@
 
 Every line has ``state`` and, of a job, ``job``, the path of its log:
 
-* ``run``: the process (``pid``) and the ``arch`` of a run that begins; ``plan``: how many ``jobs`` it has
+* ``run``: the process (``pid``) and the ``arch`` of a run that begins; ``plan``: how many ``jobs`` it has, and what it
+  ``told`` of their cost
 * ``begin``: a job's ``stage``, ``of`` (its operation, chunk, or arch) and what it ``does``
 * ``progress``: ``now``, ``done``, ``total``, ``unit``, ``rate`` (a second) and ``left_s``
 * ``computed``, ``restored``: the job has ended well, with what it ``told``; one that fails says nothing more

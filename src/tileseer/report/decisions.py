@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.compile.base import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.gpu.hardware import target
 from tileseer.report import tables
 from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
