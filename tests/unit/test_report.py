@@ -585,6 +585,9 @@ def test_the_kernels_to_ship_have_their_loss_price_and_names(shown, html):
     known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, candidates=others))
     known = dataclasses.replace(shown, operations=(known,))
     assert as_rows(decisions.ship(known)[0])[0]["machine code, MB"] == "10.0 (measured)"
+    of_library = dataclasses.replace(result, kernels=result.kernels.model_copy(update={"arch": "sm_90_cudnn"}))
+    (row,) = as_rows(decisions.ship(dataclasses.replace(shown, operations=(of_library,)))[0])
+    assert row["names"].button == "Copy 2 names" and not {"machine code, MB", "CPU minutes to compile"} & row.keys()
     listed = as_rows(decisions.shipped(known)[0])
     assert [(row["name"].text, row["other names"]) for row in listed] == [(names[0], "one, two"), (names[1], "")]
 

@@ -20,7 +20,7 @@ from tileseer.cli import main
 from tileseer.client import shipping
 from tileseer.compile import compiler, hipcc, trees
 from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS
+from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core import cache, documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset import recording, schema
@@ -28,6 +28,7 @@ from tileseer.families.ck_tile import api as ck_api
 from tileseer.gpu import hardware
 from tileseer.model import model_files, trainer
 from tileseer.model import stage as model_stage
+from tileseer.model.model import Model
 from tileseer.publish import model_folder
 from tileseer.serving import kernel_set, stage
 from tileseer.settings.compile import CompileSettings
@@ -122,6 +123,25 @@ def test_a_set_is_judged_on_networks_that_it_was_not_chosen_for(tmp_path, capsys
     assert (reference["default"]["kernels"], reference["default"]["listed"]) == (8, 26)
 
 
+def test_what_comes_with_its_library_is_not_compiled(tmp_path):
+    pool = shipping.Pool.of(replace(measured(), arch="sm_90_cudnn"), tmp_path)
+    figures = pool.figures(pool.smallest(shipping.Limits(0.01)))
+    assert not {"bytes", "compile_seconds", "costs"} & figures.keys()
+    assert shipping.line(OPERATION, figures, len(pool.names)).endswith("; nothing to compile")
+    with pytest.raises(UserError, match="nothing is compiled; use --max-kernels"):
+        pool.smallest(shipping.Limits(0.01, bytes=1e6))
+
+
+def test_a_cut_model_loses_what_its_best_kernel_of_the_set_loses(tmp_path):
+    data = measured()
+    pool, model = shipping.Pool.of(data, tmp_path), trainer.train(data, samples.product(), samples.SMALL).model
+    own = shipping.cut(model, [pool.names[0], "of another operation"])
+    assert set(own.pool["kernel"]) == {pool.names[0]}
+    found = shipping.losses(pool, {"one": own, "all": model}, 1)
+    assert found["one"]["loss"] == pytest.approx(100 * (1 - pool.efficiency[pool.judged, 0].mean()), abs=1e-3)
+    assert found["all"]["loss"] < found["one"]["loss"]
+
+
 def test_a_table_says_which_problems_count(tmp_path):
     table = samples.problems()[list(DIMS)].iloc[[1]].assign(weight=3.0)
     table.to_csv(tmp_path / "weights.csv", index=False)
@@ -180,6 +200,12 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
     subprocess.run(["g++", "-std=c++17", "-O1", "-I", tmp_path, tmp_path / "main.cpp", "-o", program], check=True)
     picked = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split()
     assert len(picked) > 50 and set(picked) <= set(names)
+    whole = Model.read(results / "models" / ARCH / f"grouped_conv_{OPERATION}_{ARCH}")
+    own = shipping.cut(whole, names)
+    shapes = [(c, h) for c in (8, 16, 32, 64, 128, 256, 512) for h in range(7, 60, 5)]
+    asked = [Problem.from_dims("forward", "bf16", N=8, C=c, K=2 * c, Hi=h, Wi=h) for c, h in shapes]
+    best = own.pool["kernel"].to_numpy()[own.scores(frame(asked)).argmax(axis=1)]
+    assert np.mean(best == np.array(picked)) > 0.9
     assert ship(results, "--output", out) == 2
     assert "is there and not empty" in capsys.readouterr().err
 

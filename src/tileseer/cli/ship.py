@@ -83,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
             found["against"] = pool.against(old, chosen)
         if args.output:
             whole = Model.read(args.models / listed.operations[operation].folder)
-            retrained, found["model"] = shipping.retrained(pool, whole, chosen, args.threads)
-            shipped_folder.write_selector(args.output / operation, retrained, args.threads)
+            own = shipping.cut(whole, found["kernels"])
+            found["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
+            shipped_folder.write_selector(args.output / operation, pool.measurements, own, args.threads)
         content[operation] = found
         lines += _lines(operation, found)
     if args.output:

@@ -5,19 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.client import shipping
-from tileseer.client.shipping import Retrained
 from tileseer.core import documents, places
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
 from tileseer.core.tables import read
-from tileseer.families.coefficients import load_coefficients
+from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.gpu.hardware import target
+from tileseer.model import model_files
+from tileseer.model.model import Model
 from tileseer.reference import builder_set
 from tileseer.reference.builder_lines import BuilderRules
 from tileseer.serving import stage as serving
-from tileseer.settings.model import ServingParameters
 
 LIST = "kernels.txt"
 CMAKE = "kernels.cmake"
@@ -40,22 +40,12 @@ def refuse_used(folder: Path) -> None:
         raise UserError(f"--output: {folder} is there and not empty; delete it or name another folder")
 
 
-def write_selector(folder: Path, of: Retrained, threads: int) -> None:
-    """Write the selector of one operation's set and its lists into ``folder``, as the serving stage does."""
-    own = places.workflow_folder()
-    coefficients = load_coefficients(own / "config/simulated_device.yaml")
-    served = serving.build(
-        of.measurements,
-        of.trained.model,
-        of.trained.out_of_fold,
-        own / "workflow/templates/serving/selector.hpp.j2",
-        own / "config/ck_api.yaml",
-        coefficients,
-        ServingParameters(),
-        threads,
-    )
+def write_selector(folder: Path, measurements: Measurements, model: Model, threads: int) -> None:
+    """Write into ``folder`` what picks among the kernels of a model."""
+    template = places.workflow_folder() / "workflow/templates/serving/selector.hpp.j2"
+    text = serving.header_of(measurements, model, template, threads)
     folder.mkdir(parents=True)
-    served.save(folder)
+    write_text(folder / model_files.SELECTOR, text, sealed=True)
 
 
 def write_sources(folder: Path, arch: str, names: Sequence[str], level: str) -> None:

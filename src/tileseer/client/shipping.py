@@ -6,7 +6,7 @@ it is judged apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -25,14 +25,11 @@ from tileseer.dataset.measurements import Measurements
 from tileseer.families.registry import of_arch
 from tileseer.gpu.arch import ArchSpecs
 from tileseer.gpu.hardware import target
-from tileseer.model import trainer
 from tileseer.model.model import Model
 from tileseer.model.schema import Summary
-from tileseer.model.trainer import Trained
 from tileseer.problems import foreign_problems, problem_table
 from tileseer.reference import rule_sets
 from tileseer.serving import kernel_set
-from tileseer.settings.model import TrainingParameters
 from tileseer.validation import ranking
 
 NEAR = 0.05
@@ -68,8 +65,8 @@ class Pool:
     bytes: np.ndarray
     seconds: np.ndarray
     """[K], cost of each kernel."""
-    estimated: bool
-    """Whether some costs are estimates."""
+    costs: str | None
+    """``measured``, or ``estimated`` where some are; None: the kernels come with their library, nothing is compiled."""
 
     @classmethod
     def of(cls, measurements: Measurements, results: Path, weight: "Weights | None" = None) -> Self:
@@ -98,7 +95,7 @@ class Pool:
             parquet.read(uses, problem_table.USES).to_pandas() if uses.is_file() else pd.DataFrame(),
             np.where(known, code, ESTIMATED_BYTES),
             np.where(known, taken, ESTIMATED_SECONDS),
-            not known.all(),
+            ("measured" if known.all() else "estimated") if of_arch(measurements.arch).has("emit") else None,
         )
 
     @cached_property
@@ -140,6 +137,11 @@ class Pool:
 
     def smallest(self, limits: Limits) -> list[int]:
         """The set within the limits, best kernel first; ``UserError`` where none of it can run every problem."""
+        if self.costs is None and (limits.bytes is not None or limits.seconds is not None):
+            raise UserError(
+                f"--max-bytes, --max-compile: kernels of {self.measurements.arch} come with their library, and nothing "
+                "is compiled; use --max-kernels"
+            )
         own, weight = self.own, self.own_weight
         chosen = kernel_set.smallest(own, weight, limits.loss, limits.kernels)
         fits, over = 0, len(chosen) + 1
@@ -171,10 +173,13 @@ class Pool:
         figures: dict[str, Any] = {
             "kernels": len(columns),
             "loss": efficiency.percent(1 - reached / self.whole),
-            "bytes": int(self.bytes[columns].sum()),
-            "compile_seconds": round(float(self.seconds[columns].sum()), 1),
-            "costs": "estimated" if self.estimated else "measured",
         }
+        if self.costs:
+            figures |= {
+                "bytes": int(self.bytes[columns].sum()),
+                "compile_seconds": round(float(self.seconds[columns].sum()), 1),
+                "costs": self.costs,
+            }
         if proof:
             least = kernel_set.bound(self.value, max(len(columns), 1), reached)
             figures["least_loss"] = efficiency.percent(max(0.0, 1 - least / self.whole))
@@ -306,44 +311,28 @@ class Weights:
         return weight * np.where(np.isfinite(best_ms), best_ms, 0.0)
 
 
-@dataclass(frozen=True)
-class Retrained:
-    """A model that knows the kernels of a set alone, and the measurements that it learnt from."""
-
-    trained: Trained
-    measurements: Measurements
+def cut(model: Model, names: Iterable[str]) -> Model:
+    """A model that knows some kernels alone."""
+    kept = model.pool["kernel"].isin(set(names))
+    return replace(model, pool=model.pool[kept].reset_index(drop=True))
 
 
-def retrained(
-    pool: Pool, model: Model, chosen: Sequence[int], threads: int
-) -> tuple[Retrained, dict[str, dict[str, float]]]:
-    """A model for the set, and what the picks lose: of the whole model, of it cut to the set, of the new one.
-
-    Losses are in percent of the pool's best, on the problems that the set is judged on.
-    """
-    names = {pool.names[column] for column in chosen}
-    kept = pool.measurements.candidates["kernel"].isin(names).to_numpy()
-    own = pool.measurements.only(kept[pool.measurements.candidate])
-    settings = TrainingParameters.model_validate(model.spec.params)
-    coefficients = model.spec.formula.coefficients if model.spec.formula else None
-    trained = trainer.train(own, model.hardware, settings, threads, coefficients)
+def losses(pool: Pool, models: Mapping[str, Model], threads: int) -> dict[str, dict[str, float]]:
+    """What the picks of models lose, percent of the pool's best, on the problems that a set is judged on."""
     rows = np.flatnonzero(pool.judged)
+    if not len(rows):
+        return {}
     problems = pool.measurements.problems.iloc[rows].reset_index(drop=True)
     achieved = efficiency.grid(pool.measurements, rows)
 
-    def loss(of: Model, within: set[str] | None = None) -> dict[str, float]:
+    def loss(of: Model) -> dict[str, float]:
         scores = of.scores(problems, threads)
-        if within is not None:
-            scores[:, ~of.pool["kernel"].isin(within).to_numpy()] = -np.inf
         pick = ranking.positions(pool.measurements, of)[scores.argmax(axis=1)]
         ran = np.isfinite(scores.max(axis=1))
         summary = Summary.of(np.where(ran, achieved[np.arange(len(rows)), pick], 0.0))
         return {"loss": round(100 - summary.mean, 4), "p10_loss": round(100 - summary.p10, 4)}
 
-    losses = {}
-    if len(rows):
-        losses = {"whole": loss(model), "cut": loss(model, names), "retrained": loss(trained.model)}
-    return Retrained(trained, own), losses
+    return {name: loss(model) for name, model in models.items()}
 
 
 def _seconds(build: Path) -> pd.Series:
@@ -376,8 +365,13 @@ def _best_ms(measurements: Measurements) -> np.ndarray:
 
 def line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
     """A set in one line."""
-    return (
+    text = (
         f"{operation}: {figures['kernels']} of {pool} kernels lose {figures['loss']:.2f} % (no set of that size loses "
-        f"less than {figures['least_loss']:.2f} %); {figures['bytes'] / 1e6:.1f} MB, "
-        f"{figures['compile_seconds'] / 3600:.2f} CPU hours to compile ({figures['costs']})"
+        f"less than {figures['least_loss']:.2f} %)"
+    )
+    if "costs" not in figures:
+        return f"{text}; nothing to compile"
+    return (
+        f"{text}; {figures['bytes'] / 1e6:.1f} MB, {figures['compile_seconds'] / 3600:.2f} CPU hours to compile "
+        f"({figures['costs']})"
     )

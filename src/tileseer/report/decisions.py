@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import target
 from tileseer.report import tables
 from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
@@ -50,18 +51,24 @@ def ship(results: Results) -> Iterable[Row]:
         if (kernels := result.kernels) is None:
             continue
         known = result.measured
-        code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
-        measured = code.reindex(kernels.pruned)
-        is_known = bool(measured.notna().all())
-        size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
+        costs: Row = {}
+        # What comes with its library is not compiled.
+        if of_arch(kernels.arch).has("emit"):
+            code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
+            measured = code.reindex(kernels.pruned)
+            is_known = bool(measured.notna().all())
+            size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
+            costs = {
+                "machine code, MB": f"{size / 1e6:.1f} ({'measured' if is_known else 'estimated'})",
+                "CPU minutes to compile": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)",
+            }
         of_unseen = kernels.oracle_within_pruned.get("validation")
         yield {
             "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
             "loss on training problems, %": f"{100 - kernels.oracle_within_pruned['train'].mean:.2f}",
             "loss on unseen problems, %": "" if of_unseen is None else f"{100 - of_unseen.mean:.2f}",
             "10th percentile, %": "" if of_unseen is None else of_unseen.p10,
-            "machine code, MB": f"{size / 1e6:.1f} ({'measured' if is_known else 'estimated'})",
-            "CPU minutes to compile": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)",
+            **costs,
             "names": Copied("\n".join(kernels.pruned), f"Copy {kernels.pruned_size} names"),
         }  # fmt: skip
 

@@ -114,19 +114,8 @@ def build(
     """
     pool = model.pool
     dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
-    scores = model.scores(measurements.problems, threads)
-    by_library = own_choice.of(measurements) is not None
-    if by_library:
-        offered = own_choice.offered(measurements)[:, ranking.positions(measurements, model)]
-        scores = np.where(offered, scores, -np.inf)
-    runs = np.isfinite(scores)
-    training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
-    if not training.any():
-        raise UserError(f"{measurements.operation}: no candidate can run a training problem; there is nothing to serve")
-    chosen = stages.finalists(scores[training])
-    whole = Cascade.of(model, chosen, ())
-    asked = cascade.asked(runs[training], chosen)
-    served = replace(whole, stages=stages.calibrated(whole, dims[training], asked, settings.walks, threads))
+    scores = _scores(measurements, model, threads)
+    served = _cascade(measurements, model, scores, settings, threads)
     achieved = efficiency.grid(measurements, np.arange(len(dims)))[:, ranking.positions(measurements, model)]
     origin = Origin.of(measurements)
     kernels = _kernels(measurements, origin, pool, achieved, api_table, settings)
@@ -135,6 +124,7 @@ def build(
     set_aside = ranking.has_validation_split(measurements)
     unseen = ranking.validation_rows(measurements) if set_aside else np.empty(0, np.int64)
     unseen = unseen[efficiency.problem_best(measurements)[unseen] > 0]
+    by_library = own_choice.of(measurements) is not None
     estimates = served.family.has("resources") and served.family.part("resources").FORMULAS
     picker = Picker(packing.packed(served, own, known, origin))
     return Served(
@@ -146,14 +136,47 @@ def build(
             **origin.model_dump(),
             feature_set=model.spec.feature_set,
             trees=model.booster.num_trees(),
-            finalists=np.flatnonzero(chosen).tolist(),
+            finalists=np.flatnonzero(served.finalists).tolist(),
             stages=list(served.stages),
             known_problems=known.num_rows,
-            validation=_cost(unseen, dims, scores, runs, picker, achieved) if set_aside and not by_library else None,
+            validation=_cost(unseen, dims, scores, picker, achieved) if set_aside and not by_library else None,
             guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
         ),
         estimates=coefficients if estimates else schema.NoEstimates(),
     )
+
+
+def header_of(measurements: Measurements, model: Model, template: Path, threads: int = 1) -> str:
+    """The C++ header alone of a model, all of whose kernels are linked."""
+    pool = model.pool
+    served = _cascade(measurements, model, _scores(measurements, model, threads), ServingParameters(), threads)
+    every = np.arange(len(measurements.problems))
+    achieved = efficiency.grid(measurements, every)[:, ranking.positions(measurements, model)]
+    known = known_problems.table(measurements, pool, achieved)
+    return header.render(template, served, np.ones(len(pool), bool), known, Origin.of(measurements))
+
+
+def _scores(measurements: Measurements, model: Model, threads: int) -> np.ndarray:
+    """Scores of the pool, [P, Q]; -inf where a candidate cannot run or is not offered."""
+    scores = model.scores(measurements.problems, threads)
+    if own_choice.of(measurements) is None:
+        return scores
+    return np.where(own_choice.offered(measurements)[:, ranking.positions(measurements, model)], scores, -np.inf)
+
+
+def _cascade(
+    measurements: Measurements, model: Model, scores: np.ndarray, settings: ServingParameters, threads: int
+) -> Cascade:
+    """A model with who is asked first and who leaves when."""
+    dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
+    runs = np.isfinite(scores)
+    training = (measurements.problems["split"] == "train").to_numpy() & runs.any(axis=1)
+    if not training.any():
+        raise UserError(f"{measurements.operation}: no candidate can run a training problem; there is nothing to serve")
+    chosen = stages.finalists(scores[training])
+    whole = Cascade.of(model, chosen, ())
+    asked = cascade.asked(runs[training], chosen)
+    return replace(whole, stages=stages.calibrated(whole, dims[training], asked, settings.walks, threads))
 
 
 def _kernels(
@@ -203,16 +226,14 @@ def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch
     ]
 
 
-def _cost(
-    rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, runs: np.ndarray, picker: Picker, achieved: np.ndarray
-) -> schema.Cost:  # fmt: skip
+def _cost(rows: np.ndarray, dims: np.ndarray, scores: np.ndarray, picker: Picker, achieved: np.ndarray) -> schema.Cost:
     """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
     everything = np.arange(len(rows))
 
     def reached(candidate: np.ndarray) -> np.ndarray:
         return np.where(candidate >= 0, achieved[rows][everything, candidate], 0.0)
 
-    best = np.where(runs[rows].any(axis=1), scores[rows].argmax(axis=1), -1)
+    best = np.where(np.isfinite(scores[rows]).any(axis=1), scores[rows].argmax(axis=1), -1)
     quick, _, _ = picker.pick(dims[rows])
     few, _, _ = picker.pick(dims[rows], pruned_only=True)
     full, small, pruned = reached(best), reached(quick), reached(few)
