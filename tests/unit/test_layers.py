@@ -45,6 +45,17 @@ def test_a_wrong_row_is_refused_with_its_line(tmp_path, line, told):
         layers.read(table(tmp_path / "n.csv", row(), line))
 
 
+def test_the_networks_of_a_table_have_a_family_and_train_or_not(tmp_path):
+    dims = row().removeprefix("net,layer,")
+    lines = [f"{name},conv,{dims},{family},{split}" for name, family, split in (
+        ("a", "", "train"), ("a", "", "test"), ("b", "bs", "test"), ("b", "bs", "train"), ("c", "", "validation")
+    )]  # fmt: skip
+    path = table(tmp_path / "n.csv", *lines, columns=("network", "layer", *DIMS, "family", "split"))
+    assert layers.networks(path) == {"a": ("a", True), "b": ("bs", True), "c": ("c", False)}
+    with pytest.raises(UserError, match="line 3: 3 fields"):
+        layers.networks(table(tmp_path / "bad.csv", row(), "net,layer,1"))
+
+
 @pytest.mark.parametrize(
     ("column", "value", "told"),
     [

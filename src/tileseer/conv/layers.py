@@ -7,9 +7,10 @@ A table without them means: a family of its own, one run, all directions, once.
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tileseer.conv.operation import VARIANTS, Operation
 from tileseer.conv.problem import DIMS, INT32_MAX, Problem
@@ -108,13 +109,41 @@ def to_text(layers: Iterable[Layer]) -> str:
     return csv_text(COLUMNS, rows)
 
 
+class Network(NamedTuple):
+    """What a table says of a network as a whole."""
+
+    family: str
+    """Its own name where it has no family."""
+    trains: bool
+    """Whether layers of it are in the split ``train``."""
+
+
 def read(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
+    return [_layer(fields, where) for where, fields in _rows(path)]
+
+
+def networks(path: Path) -> dict[str, Network]:
+    """The networks of a table, whose convolutions are not looked at: an eighth of the time of ``read``."""
+    found: dict[str, Network] = {}
+    for _, fields in _rows(path):
+        name = fields["network"]
+        trains = fields["split"] == "train" or (name in found and found[name].trains)
+        found[name] = Network(fields["family"] or name, trains)
+    return found
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """Where each row stands, and its fields."""
     rows = csv.reader(io.StringIO(text_of(path)), strict=True)
     try:
         header = next(rows, [])
         _check_columns(header, path)
-        return [_layer(header, row, f"{path}: line {rows.line_num}") for row in rows]
+        for row in rows:
+            where = f"{path}: line {rows.line_num}"
+            if len(row) != len(header):
+                raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
+            yield where, OPTIONAL | dict(zip(header, row, strict=True))
     except csv.Error as error:
         raise UserError(f"{path}: line {max(rows.line_num, 1)}: {error}") from error
 
@@ -136,10 +165,7 @@ def _check_columns(header: Sequence[str], path: Path) -> None:
     )
 
 
-def _layer(header: Sequence[str], row: Sequence[str], where: str) -> Layer:
-    if len(row) != len(header):
-        raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
-    fields = OPTIONAL | dict(zip(header, row, strict=True))
+def _layer(fields: Mapping[str, str], where: str) -> Layer:
     if not fields["network"] or not fields["layer"]:
         raise UserError(f"{where}: network and layer must be named")
     directions = tuple(fields["directions"].split("+"))
@@ -177,11 +203,6 @@ def _number(name: str, text: str, where: str, least: int = 0) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10) or not least <= int(text) <= INT32_MAX:
         raise UserError(f"{where}: {name} is {shown(text)}; it must be a whole number from {least} to {INT32_MAX}")
     return int(text)
-
-
-def families(layers: Iterable[Layer]) -> dict[str, str]:
-    """The family of each network; one without is a family of its own."""
-    return {layer.network: layer.network_family or layer.network for layer in layers}
 
 
 def runs(layers: Iterable[Layer], direction: str) -> list[Run]:

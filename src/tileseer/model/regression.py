@@ -51,8 +51,10 @@ def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
         "feature_fraction": settings.feature_fraction,
         "seed": settings.seed,
         "deterministic": True,
-        # Column-wise histograms are summed by one thread each: the sums do not depend on the number of threads.
-        "force_col_wise": True,
+        # Column-wise histograms are summed by one thread each: the sums do not depend on the number of threads. One
+        # thread alone makes the same sums row by row, in two thirds of the time.
+        "force_col_wise": threads != 1,
+        "force_row_wise": threads == 1,
         "num_threads": threads,
         "verbosity": -1,
     }

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 UNIT = 2.0**-20
 """What leaf values of a model are whole multiples of."""
+OF_THREADS = {"num_threads": "0", "force_col_wise": "1", "force_row_wise": "0"}
+"""Parameters that change no tree, as a model text has them."""
+_OF_THREADS = re.compile(rf"^\[({'|'.join(OF_THREADS)}): \d+\]$", re.MULTILINE)
 TOGETHER, MANY = 50, 4096
 """So many trees stay in a core's cache while they go over so many rows: a third less time than one tree after another
 for each row."""
@@ -68,8 +71,8 @@ def load(text: str) -> lightgbm.Booster:
 
 
 def canonical(text: str) -> str:
-    """The model text without the thread count, which does not belong to the model."""
-    return re.sub(r"^\[num_threads: \d+\]$", "[num_threads: 0]", text, flags=re.MULTILINE)
+    """The model text without the thread count, and what follows from it, which do not belong to the model."""
+    return _OF_THREADS.sub(lambda found: f"[{found[1]}: {OF_THREADS[found[1]]}]", text)
 
 
 def predict(booster: lightgbm.Booster, matrix: np.ndarray, threads: int) -> np.ndarray:

@@ -24,10 +24,10 @@ class Trees:
 
     def __init__(self, table: np.ndarray, leaves: np.ndarray, ends: Sequence[int]) -> None:
         """``table`` uint64 [rows, trees], ``leaves`` float64 [trees, BITS]; ``ends``: trees after which a sum ends."""
-        self.ends = tuple(ends)
         self._table = np.ascontiguousarray(table)
         self._leaves = leaves.ravel()
         self._first = np.arange(len(leaves)) * leaves.shape[1]
+        self._begins = np.array([0, *ends[:-1]])
 
     def left_over(self, rows: np.ndarray) -> np.ndarray:
         """The leaves that the features of n candidates leave over, uint64 [n, trees]; ``rows`` int [features, n]."""
@@ -42,7 +42,7 @@ class Trees:
         """What the trees add from one end to the next, float64 [n, ends]."""
         first = left_over & -left_over
         leaf = np.bitwise_count(first - np.uint64(1)) + self._first
-        return np.add.reduceat(self._leaves.take(leaf), [0, *self.ends[:-1]], axis=1)
+        return np.add.reduceat(self._leaves.take(leaf), self._begins, axis=1)
 
 
 class Forest:

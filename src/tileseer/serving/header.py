@@ -91,7 +91,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
 def _features_and_trees(cascade: Cascade, groups: int) -> dict[str, object]:
     """The template's values for features and trees; only features that a tree asks for are computed."""
     names = cascade.model.booster.feature_name()
-    grown = splits.plain(trees.Trees(cascade.model.text).trees)
+    grown = splits.plain(cascade.model.text)
     used = sorted({int(feature) for tree in grown for feature in tree.feature})
     row = {names[feature]: position for position, feature in enumerate(used)}
     moving, fixed = feature_values(cascade, list(row))

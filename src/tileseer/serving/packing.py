@@ -35,7 +35,7 @@ def packed(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin
     order = np.lexsort((~cascade.finalists, ndims))
     ordered = cascade.of_rows(order)
     names = ordered.model.booster.feature_name()
-    grown = splits.plain(trees.Trees(ordered.model.text).trees)
+    grown = splits.plain(ordered.model.text)
     if max(len(tree.leaf) for tree in grown) > BITS:
         raise UserError(f"serving: a tree has more than {BITS} leaves; train with fewer (model.overrides.num_leaves)")
     used = [names[number] for number in sorted({int(feature) for tree in grown for feature in tree.feature})]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
 DIMENSIONALITIES = (2, 3)
 NO_CANDIDATE = -1
-PARTS = (4, 16, 64, 256)
+PARTS = (8, 64, 256)
 """Trees after which who is left goes on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
 """Pairs ranked at a time: what a large batch costs in memory."""
@@ -59,8 +59,7 @@ class _Pool:
         return {}
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(NamedTuple):
     """Pairs of n problems and candidates, with what trees need of them."""
 
     problem: np.ndarray
@@ -227,12 +226,10 @@ class Picker:
         asked = self._asked(pool, dims, ndim, pruned_only)
         stages = iter([*self.about.stages, (None, 0.0)])
         for trees in self._forest if len(asked.problem) else ():
-            first = first_of(asked.problem)
-            begins, number = np.flatnonzero(first), np.cumsum(first) - 1
-            score = asked.start
+            best_score, score = _best_score(asked.problem, len(dims)), asked.start
             for column, (_, margin) in zip(self._sums(pool, trees, asked).T, stages, strict=False):
                 score = score + column
-                score[score < (np.maximum.reduceat(score, begins) - margin).take(number)] = -np.inf
+                score[score < best_score(score) - margin] = -np.inf
             keep = np.flatnonzero(score > -np.inf)
             asked = _Asked(
                 asked.problem[keep], asked.candidate[keep], score[keep], asked.single, asked.paired.take(keep, axis=1)
@@ -270,7 +267,8 @@ class Picker:
     def _sums(self, pool: _Pool, trees: Trees, asked: _Asked) -> np.ndarray:
         left_over = trees.left_over(asked.paired)
         left_over &= pool.of_candidates(trees).take(asked.candidate, axis=0)
-        left_over &= trees.left_over(asked.single).take(asked.problem, axis=0)
+        of_problems = trees.left_over(asked.single)
+        left_over &= of_problems if len(of_problems) == 1 else of_problems.take(asked.problem, axis=0)
         return trees.sums(left_over)
 
 
@@ -283,6 +281,15 @@ def first_of(problem: np.ndarray) -> np.ndarray:
     first = np.ones(len(problem), bool)
     np.not_equal(problem[1:], problem[:-1], out=first[1:])
     return first
+
+
+def _best_score(problem: np.ndarray, count: int) -> Callable[[np.ndarray], Any]:
+    """What gives the best of the scores of each pair's problem, one of ``count``; ``problem`` is sorted."""
+    if count == 1:
+        return np.maximum.reduce
+    first = first_of(problem)
+    begins, number = np.flatnonzero(first), np.cumsum(first) - 1
+    return lambda score: np.maximum.reduceat(score, begins).take(number)
 
 
 def _of_pairs(values: Value, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:

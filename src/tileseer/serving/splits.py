@@ -1,6 +1,7 @@
 """What the trees of a model ask of candidates, as those need it that walk them down without LightGBM."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,8 +13,10 @@ List = tuple[int, tuple[int, ...]]
 """A feature, and the categories of it that a split sends left, as bits."""
 
 
-def plain(found: list[Tree]) -> list[Tree]:
-    """The trees, after making sure that they ask for comparisons and lists of categories only."""
+@lru_cache(maxsize=1)
+def plain(text: str) -> Sequence[Tree]:
+    """The trees of a model text, after making sure that they ask for comparisons and lists of categories only."""
+    found = trees.Trees(text).trees
     for tree in found:
         if not np.isin(tree.decision[~tree.categorical], (0, 2)).all():
             raise UserError("serving: a tree has a missing-value split; train it on complete numbers")

@@ -77,7 +77,7 @@ def serve(
         load_coefficients(coefficients),
         ServingSettings.of(settings, "serving").overrides,
         threads,
-        layer_tables.families(layer_tables.read(layers)) if layers else {},
+        {name: network.family for name, network in layer_tables.networks(layers).items()} if layers else {},
     )
     cost, kernels = served.figures.validation, served.kernels
     loses = (

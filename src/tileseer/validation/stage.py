@@ -42,8 +42,8 @@ def report(
     if baseline:
         reference, _ = ranking.rank_pool(measurements, model.with_trees_of(baseline), threads)
     runs = parquet.read(uses, USES).to_pandas()
-    known = layer_tables.read(layers) if layers else []
-    trained = {layer.network for layer in known if layer.split == "train"}
+    networks = layer_tables.networks(layers) if layers else {}
+    trained = {name for name, network in networks.items() if network.trains}
     found = evaluation.evaluate(
         measurements, scores, offered, hardware, simulated, model, reference, runs, training_networks=trained
     )
@@ -52,8 +52,9 @@ def report(
     more: dict[str, Any] = {}
     # A prior has seen measurements that are not here: leaving a network out of these would prove nothing.
     if "leave_network_out" in settings.studies and not fitted.prior_folder:
+        families = {name: network.family for name, network in networks.items()}
         left_out = leave_out.by_network(
-            measurements, hardware, fitted, leave_out.FOLDS, threads, layer_tables.families(known), model.spec.formula
+            measurements, hardware, fitted, leave_out.FOLDS, threads, families, model.spec.formula
         )
         more["leave_network_out"] = left_out.model_copy(update=floor)
     if fitted.prior_folder:
