@@ -575,7 +575,7 @@ def test_the_kernels_to_ship_have_their_loss_price_and_names(shown, html):
     (row, *_) = as_rows(table)
     names = shown.operations[0].kernels.pruned
     assert row["kernels"].startswith("2 of ") and row["loss on unseen problems, %"] == "1.50"
-    assert row["loss on training problems, %"] == "0.75" and row["machine code, MB"] == "0.1 (estimated)"
+    assert row["loss on training problems, %"] == "0.75" and row["machine code, MB"] == "0.02 (estimated)"
     assert row["names"] == Copied("\n".join(names), "Copy 2 names")
     assert f'data-text="{names[0]}\n{names[1]}"' in html
     result = shown.operations[0]
@@ -584,7 +584,7 @@ def test_the_kernels_to_ship_have_their_loss_price_and_names(shown, html):
     )
     known = dataclasses.replace(result, measured=dataclasses.replace(result.measured, candidates=others))
     known = dataclasses.replace(shown, operations=(known,))
-    assert as_rows(decisions.ship(known)[0])[0]["machine code, MB"] == "10.0 (measured)"
+    assert as_rows(decisions.ship(known)[0])[0]["machine code, MB"] == "10.00 (measured)"
     of_library = dataclasses.replace(result, kernels=result.kernels.model_copy(update={"arch": "sm_90_cudnn"}))
     (row,) = as_rows(decisions.ship(dataclasses.replace(shown, operations=(of_library,)))[0])
     assert row["names"].button == "Copy 2 names" and not {"machine code, MB", "CPU minutes to compile"} & row.keys()

@@ -59,7 +59,7 @@ def ship(results: Results) -> Iterable[Row]:
             is_known = bool(measured.notna().all())
             size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
             costs = {
-                "machine code, MB": f"{size / 1e6:.1f} ({'measured' if is_known else 'estimated'})",
+                "machine code, MB": f"{size / 1e6:.2f} ({'measured' if is_known else 'estimated'})",
                 "CPU minutes to compile": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)",
             }
         of_unseen = kernels.oracle_within_pruned.get("validation")
