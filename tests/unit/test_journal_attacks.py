@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import zlib
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def test_the_memory_does_not_depend_on_the_length_of_a_line(lines):
         f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import stages_by_hand; "
         f"raise SystemExit(stages_by_hand.STAGES[{words}].run())"
     )
-    assert os.spawnv(os.P_WAIT, shutil.which("python"), ["python", "-c", code]) == 0
+    assert os.spawnv(os.P_WAIT, sys.executable, ["python", "-c", code]) == 0
 
 
 def test_the_receipt_does_not_depend_on_the_memory(lines):

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -41,11 +42,16 @@ SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLU
 BLOCK = 1 << 21
 """Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
 
-Malformed = tuple[str, int, str, str]
-"""A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its text.
-
-Of a plain tuple the garbage collector keeps no count: there may be millions.
-"""
+MALFORMED = pa.schema(
+    [("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
+)
+"""A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its beginning."""
+LONGEST_SHOWN = 500
+_REASONS = (
+    "", "an empty line", "longer than any row", "its checksum does not fit", "other fields than those of a row",
+    "no such status, or no such time",
+)  # fmt: skip
+_EMPTY, _TOO_LONG, _DAMAGED, _OTHER_FIELDS, _IMPOSSIBLE = range(1, len(_REASONS))
 
 
 class MeasuredBy(NamedTuple):
@@ -145,16 +151,14 @@ def _with_checksum(line: bytes) -> bytes:
     return b"%s,%08x\n" % (line, zlib.crc32(line))
 
 
-def read(path: Path) -> tuple[pa.Table, list[Malformed]]:
+def read(path: Path) -> tuple[pa.Table, pa.Table]:
     """Measurements of a journal in file order, and its malformed lines; ``UserError`` if it is no journal."""
-    parts, malformed = [SCHEMA.empty_table()], []
-    for rows, lines in batches(path):
-        parts.append(rows)
-        malformed += lines
-    return pa.concat_tables(parts).combine_chunks(), malformed
+    parts = [(SCHEMA.empty_table(), MALFORMED.empty_table()), *batches(path)]
+    rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
+    return rows.combine_chunks(), malformed
 
 
-def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
+def batches(path: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
     """What ``read`` returns, some thousand lines at a time."""
     check_header(path)
     with path.open("rb") as stream:
@@ -165,25 +169,31 @@ def batches(path: Path) -> Iterator[tuple[pa.Table, list[Malformed]]]:
             first += len(lines)
 
 
-def _lines(stream: BinaryIO) -> Iterator[list[bytes]]:
+def _lines(stream: BinaryIO) -> Iterator[pa.Array]:
     """Lines without their ends, some at a time; the memory does not depend on how long a line is."""
     rest = b""
     while block := stream.read(BLOCK):
-        *lines, rest = (rest + block).split(b"\n")
+        whole, end, rest = (rest + block).rpartition(b"\n")
         rest = rest[:BLOCK]
-        yield lines
+        if end:
+            yield _texts([whole])
     if rest:
-        yield [rest]
+        yield _texts([rest])
+
+
+def _texts(texts: Sequence[bytes]) -> pa.Array:
+    """Lines of some texts. Arrow splits strings alone, and does not ask here whether they are UTF-8."""
+    return pc.ascii_rtrim(pc.split_pattern(pa.array(texts, pa.binary()).view(pa.string()), "\n").flatten(), "\r")
 
 
 def of_device(
-    path: Path, by: MeasuredBy, columns: Sequence[str], malformed: list[Malformed] | None = None
+    path: Path, by: MeasuredBy, columns: Sequence[str], malformed: list[pa.Table] | None = None
 ) -> Iterator[pa.Table]:
     """Some columns of what one device has measured, in one table or more; ``malformed`` gets all other lines."""
     yield SCHEMA.empty_table().select(columns)
     for rows, lines in batches(path):
         if malformed is not None:
-            malformed += lines
+            malformed.append(lines)
         yield by.rows(rows).select(columns)
 
 
@@ -191,38 +201,32 @@ def read_lines(path: Path, places: Sequence[tuple[int, int]]) -> pa.Table:
     """Measurements of some lines of a journal, given as first byte and the one after the last."""
     check_header(path)
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        return _parsed(path, [text[begin:end] for begin, end in places], 0)[0]
+        return _parsed(path, _texts([text[begin:end].removesuffix(b"\n") for begin, end in places]), 0)[0]
 
 
-def _parsed(path: Path, lines: Sequence[bytes], first: int) -> tuple[pa.Table, list[Malformed]]:
+def _parsed(path: Path, lines: pa.Array, first: int) -> tuple[pa.Table, pa.Table]:
     """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
-    lines = [line.rstrip(b"\r\n") for line in lines]
-    faults = {number: fault for number, line in enumerate(lines) if (fault := _fault(line))}
-    whole = [number for number in range(len(lines)) if number not in faults]
+    faults = _faults(lines)
+    whole = np.flatnonzero(faults == 0)
     try:
-        rows = _table([lines[number] for number in whole])
+        rows = _table(lines.take(whole))
     except pa.ArrowInvalid:
-        # Rare: a line with a checksum that fits and a value that does not. Each is asked alone.
-        faults |= {number: "a value is of another type" for number in whole if not _is_table(lines[number])}
-        whole = [number for number in whole if number not in faults]
-        rows = _table([lines[number] for number in whole])
+        # Rare: a line with a checksum that fits and a value that does not.
+        faults[whole[_of_other_types(lines.take(whole))]] = _OTHER_FIELDS
+        whole = np.flatnonzero(faults == 0)
+        rows = _table(lines.take(whole))
     sound = _are_possible(rows)
-    if not pc.all(sound).as_py():
-        faults |= {
-            whole[row]: "no such status, or no such time" for row in pc.indices_nonzero(pc.invert(sound)).to_pylist()
-        }
-        rows = rows.filter(sound)
-    name = path.as_posix()
-    return rows, [
-        (name, first + number, fault, lines[number][:500].decode("ascii", "backslashreplace")[:500])
-        for number, fault in sorted(faults.items())
-    ]
+    faults[whole[~sound]] = _IMPOSSIBLE
+    wrong = np.flatnonzero(faults)
+    reasons = pa.array(_REASONS).take(pa.array(faults[wrong]))
+    columns = [pa.repeat(path.as_posix(), len(wrong)), first + wrong, reasons, _shown(lines.take(wrong))]
+    return rows.filter(pa.array(sound)), pa.table(columns, MALFORMED.names)
 
 
-def _table(lines: Sequence[bytes]) -> pa.Table:
-    if not lines:
+def _table(lines: pa.Array) -> pa.Table:
+    if not len(lines):
         return SCHEMA.empty_table()
-    content = b"\n".join(lines)
+    content = b"\n".join(lines.view(pa.binary()).to_pylist())
     # A null is an empty field of a number; text is as it stands.
     return pa_csv.read_csv(
         pa.BufferReader(content),
@@ -232,27 +236,41 @@ def _table(lines: Sequence[bytes]) -> pa.Table:
     )
 
 
-def _is_table(line: bytes) -> bool:
+def _of_other_types(lines: pa.Array) -> list[int]:
+    """Places of the lines that are no rows of the schema."""
     try:
-        return _table([line]).num_rows == 1
+        if _table(lines).num_rows == len(lines):
+            return []
     except pa.ArrowInvalid:
-        return False
+        pass
+    if len(lines) == 1:
+        return [0]
+    half = len(lines) // 2
+    return [*_of_other_types(lines[:half]), *(half + place for place in _of_other_types(lines[half:]))]
 
 
-def _are_possible(rows: pa.Table) -> pa.ChunkedArray:
-    """Which rows a device can have given: a status that there is, and with ``ok`` a time."""
+def _are_possible(rows: pa.Table) -> np.ndarray:
+    """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time."""
     time = rows["latency_ms"]
     timed = pc.fill_null(pc.and_(pc.greater(time, 0), pc.less(time, SLOWEST_MS)), False)
-    return pc.and_(pc.is_in(rows["status"], pa.array(STATUSES)), pc.or_(timed, pc.not_equal(rows["status"], "ok")))
+    known = pc.is_in(rows["status"], pa.array(STATUSES))
+    return np.asarray(pc.and_(known, pc.or_(timed, pc.not_equal(rows["status"], "ok"))))
 
 
-def _fault(line: bytes) -> str:
-    """Why a line is no measurement; empty if it is one."""
-    if not line:
-        return "an empty line"
-    if len(line) >= BLOCK:
-        return "longer than any row"
-    commas = line.count(b",")
-    if commas != len(COLUMNS):
-        return f"{commas + 1} fields instead of {len(COLUMNS) + 1}"
-    return "" if is_whole(line) else "the line was damaged"
+def _faults(lines: pa.Array) -> np.ndarray:
+    """Place in ``_REASONS`` of why each line is no measurement, int [n]; 0 if it may be one."""
+    size = np.asarray(pc.binary_length(lines))
+    faults = np.select([size == 0, size >= BLOCK], [_EMPTY, _TOO_LONG], 0)
+    asked = np.flatnonzero(faults == 0)
+    whole = [is_whole(line) for line in lines.take(asked).view(pa.binary()).to_pylist()]
+    faults[asked] = np.where(whole, 0, _DAMAGED)
+    return faults
+
+
+def _shown(lines: pa.Array) -> pa.Array:
+    """The beginning of each line as a terminal may get it."""
+    short = pc.binary_slice(lines.view(pa.binary()), 0, LONGEST_SHOWN)
+    plain = pc.ascii_is_printable(short.view(pa.string()))
+    others = short.filter(pc.invert(plain)).to_pylist()
+    escaped = pa.array([line.decode("latin1").encode("unicode_escape").decode() for line in others], pa.string())
+    return pc.replace_with_mask(short.view(pa.string()), pc.invert(plain), escaped)

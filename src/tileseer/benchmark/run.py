@@ -89,7 +89,7 @@ class Filled:
 
 
 def parts(
-    batch: Batch, wanted: pa.Table, path: Path, memory_mib: int, malformed: list[journal.Malformed] | None = None
+    batch: Batch, wanted: pa.Table, path: Path, memory_mib: int, malformed: list[pa.Table] | None = None
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
     """Yield wanted pairs and what the journal at ``path`` has of them, as many at a time as fit into the memory."""
     measured = journal.of_device(path, batch.by, receipt.COUNTED, malformed)
@@ -105,7 +105,7 @@ def fill(
 
     It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
     """
-    malformed: list[journal.Malformed] = []
+    malformed: list[pa.Table] = []
     lacking = []
     for pairs, measured in parts(batch, wanted, path, memory_mib, malformed):
         todo = missing(pairs, measured)
@@ -116,7 +116,7 @@ def fill(
         lacking.append(todo.select(IDENTITY))
     left = pa.concat_tables(lacking)
     done = measure(batch, *rows_of(batch, left), book, batch_pairs, budget_s) if left.num_rows else 0
-    return Filled(len(malformed), done, left.num_rows - done)
+    return Filled(sum(map(len, malformed)), done, left.num_rows - done)
 
 
 def rows_of(batch: Batch, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:

@@ -45,10 +45,10 @@ class Chunk:
     receipt: Path
 
 
-def write_quarantine(path: Path, lines: Sequence[journals.Malformed]) -> None:
+def write_quarantine(path: Path, lines: pa.Table) -> None:
     """Write the lines as tab-separated text."""
-    rows = [("journal", "line", "reason", "text"), *lines]
-    write_text(path, "".join("\t".join(map(str, row)) + "\n" for row in rows))
+    rows = pc.binary_join_element_wise(*(lines[name].cast(pa.string()) for name in lines.column_names), "\t")
+    write_text(path, "".join(f"{row}\n" for row in ["\t".join(lines.column_names), *rows.to_pylist()]))
 
 
 def write(
@@ -60,7 +60,7 @@ def write(
     chosen: pa.Table | None = None,
     known: pa.Table | None = None,
     memory_mib: int = 1024,
-) -> tuple[int, list[journals.Malformed]]:
+) -> tuple[int, pa.Table]:
     """Write the dataset (``SCHEMA``, provenance in its metadata); return its rows and the journals' malformed lines.
 
     With ``chosen`` (``chosen_pairs``), a supported pair that was not to be measured has no row. An alias (``known``,
@@ -71,7 +71,7 @@ def write(
     vouched = [_Vouched(chunk) for chunk in chunks]
     wanted = _Wanted(problems, chosen, known, _lent(vouched, known))
     most_pairs = chunk_parts.pairs_at_once(memory_mib)
-    quarantine: list[journals.Malformed] = []
+    quarantine = [journals.MALFORMED.empty_table()]
     output.parent.mkdir(parents=True, exist_ok=True)
     with naming(output):
         rows = Rows(output.parent, problems)
@@ -89,7 +89,7 @@ def write(
                 writer.write_table(group.cast(schema), row_group_size=ROW_GROUP)
                 # Before the next one is made: two do not fit into the memory.
                 del group
-    return rows.length, quarantine
+    return rows.length, pa.concat_tables(quarantine)
 
 
 class _Vouched:
@@ -102,7 +102,7 @@ class _Vouched:
         self._digest = RowsDigest()
         self._repeats: list[pa.Table] = []
 
-    def journal(self, quarantine: list[journals.Malformed]) -> Iterator[pa.Table]:
+    def journal(self, quarantine: list[pa.Table]) -> Iterator[pa.Table]:
         """Yield the rows of the journal in at least one table; malformed lines are added to ``quarantine``."""
         return journals.of_device(Path(self.receipt.journal), self.receipt.measured_by, _COLUMNS, quarantine)
 
