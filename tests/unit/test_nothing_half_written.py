@@ -145,7 +145,7 @@ def judge(call, place, outputs, damaged, capfd, refused=False):
         ended = end.code
     said = capfd.readouterr().err
     after = snapshot(place)
-    assert "Traceback" not in said
+    assert "Traceback" not in said and "Warning" not in said
     assert not [path for path in after if path.name == "pwned" or path.name.endswith(".tmp")]
     new = {path for path in after if path not in before or (after[path] != before[path] and after[path])}
     gone = set(before) - set(after)

@@ -21,6 +21,7 @@ ROWS = pd.DataFrame(
     ],
     columns=list(COLUMNS),
 )
+NO_TIMES = [None, 0.0, -1.0, float("inf"), 3.6e6]
 PROBLEMS = pd.DataFrame({"problem_key": ["p1", "p2"]})
 CANDIDATES = pd.DataFrame({"kernel": ["k1", "k1", "k2"], "split_k": [1, 4, 1]})
 
@@ -66,6 +67,7 @@ def test_the_order_of_rows_makes_no_other_recording(tmp_path):
         (pd.concat([ROWS, ROWS[:1]]), "k2 on p1 is in it twice"),
         (ROWS.assign(status="fine"), "the status 'fine'"),
         (ROWS[:0], "is empty"),
+        *((ROWS.assign(latency_ms=[time, None, 0.25]), "k2 on p1 takes .* that is no time") for time in NO_TIMES),
     ],
 )
 def test_a_wrong_recording_says_what_is_wrong(tmp_path, rows, told):

@@ -9,7 +9,6 @@ from tileseer.core import events
 from tileseer.publish import history
 
 LOG = "logs/gfx950/forward_bf16/model.log"
-PID = 7
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def told(tmp_path, monkeypatch):
 
 
 def begin():
-    events.tell("run", pid=PID, arch="gfx950")
+    events.tell("run", arch="gfx950")
     events.tell("plan", jobs=22, told="")
     events.tell("begin", stage="model", of="gfx950 forward_bf16", does="Train the model.")
 
@@ -30,7 +29,7 @@ def begin():
 def test_without_a_terminal_each_job_is_a_line_and_silence_ends(told, capsys, monkeypatch):
     begin()
     monkeypatch.setattr(run_view, "SILENT_S", 0)
-    view = run_view.View(told, PID)
+    view = run_view.View(told)
     events.tell("progress", now="train", done=20, total=80, unit="trees", rate=10.0, left_s=6.0)
     view.look()
     assert capsys.readouterr().err == "at work: model gfx950 forward_bf16 train 20/80 trees 10 a second 6 s\n"
@@ -54,7 +53,7 @@ def test_a_terminal_gets_a_table_that_goes(told, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     begin()
     events.tell("progress", now="train", done=20, total=80, unit="trees", rate=10.0, left_s=6.0)
-    with run_view.View(told, PID) as view:
+    with run_view.View(told) as view:
         view.look()
         view._live.refresh()
     shown = capsys.readouterr().err
@@ -62,13 +61,10 @@ def test_a_terminal_gets_a_table_that_goes(told, capsys, monkeypatch):
     assert "gfx950 forward_bf16" in shown
 
 
-def test_events_of_another_run_and_half_a_line_are_left(told):
-    events.tell("run", pid=1, arch="sm_90")
-    events.tell("begin", stage="old", of="", does="")
-    view = run_view.View(told, PID)
+def test_a_run_that_has_not_begun_and_half_a_line_are_left(told):
+    view = run_view.View(told)
     view.look()
     assert view.planned is None and not view.unfinished()
-    told.unlink()
     begin()
     with told.open("a") as stream:
         stream.write('{"state": "comp')

@@ -1,5 +1,7 @@
 """Runs and jobs that are alive, and what the dead leave."""
 
+import contextlib
+import os
 import shlex
 import signal
 import subprocess
@@ -8,7 +10,7 @@ import time
 
 import pytest
 
-from tileseer.core import runs
+from tileseer.core import events, runs
 
 RUN = """
 import sys, time
@@ -81,6 +83,30 @@ def test_who_follows_a_killed_run_waits_for_its_jobs(state, start, capfd):
     assert not left(state)
     assert "waiting for the jobs of a run that was killed: processes" in capfd.readouterr().err
     job.wait()
+
+
+def test_two_runs_in_one_folder_count_their_own_jobs(state):
+    """A job of a cluster enters as a run of its own, and tells the run that submitted it."""
+    code = (
+        "import sys; from pathlib import Path; from tileseer.core import events, runs; "
+        "run = runs.enter(Path(sys.argv[1]), {}, 'gfx950'); events.tell('computed', told=''); "
+        "print('begun', flush=True); sys.stdin.read(); print(run.summary())"
+    )
+    with contextlib.ExitStack() as open_runs:
+        entered = []
+        for inherited in ({}, {}, {events.EVENTS: str(state / events.FILE.format("7"))}):
+            environment = {name: value for name, value in os.environ.items() if name != events.EVENTS} | inherited
+            run = subprocess.Popen(
+                [sys.executable, "-c", code, str(state)], cwd=state, env=environment, text=True,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
+            entered.append(open_runs.enter_context(run))
+            assert run.stdout.readline() == "begun\n"
+        counts = [run.communicate()[0] for run in entered]
+    assert counts == ["stages: 1 computed, 0 restored unchanged\n"] * 3
+    assert len(list(state.glob("tileseer.events.*"))) == 3
+    runs.begin(state).close()
+    assert not list(state.glob("tileseer.events.*"))
 
 
 def test_nothing_is_said_when_nothing_is_left(state, capfd):

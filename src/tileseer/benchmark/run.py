@@ -180,7 +180,9 @@ def measure(
                 # No more than the budget still pays for: a batch is not left half measured.
                 part = slice(done, done + progress.affordable(step))
                 done = part.stop
-                times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
+                # What overflows by wrong coefficients is refused below.
+                with np.errstate(all="ignore"):
+                    times = batch.device.measure(batch.problems, batch.candidates, p[part], c[part])
                 if batch.device.kind == "simulated":
                     _refuse_impossible(times)
                 book.append(rows(batch, p[part], c[part], times, flops))

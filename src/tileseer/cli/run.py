@@ -28,7 +28,6 @@ EXAMPLES = (
 )
 TAKES_MORE = True
 """What the parser does not know is Snakemake's."""
-STATE = Path(".snakemake", events.FILE)
 LOOK_EVERY_S = 0.2
 LAST_LINES = 20
 QUIET = ("--quiet", "rules", "host", "--nocolor")
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=os.environ | {"PATH": path})
-        view = View(STATE, process.pid)
+        view = View(Path(".snakemake", events.FILE.format(process.pid)))
         with view:
             try:
                 while process.poll() is None:

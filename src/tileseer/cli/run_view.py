@@ -49,11 +49,11 @@ class Job:
 class View:
     """The state of a run, read from its events; a context that shows it on standard error."""
 
-    def __init__(self, path: Path, pid: int) -> None:
+    def __init__(self, path: Path) -> None:
         self.planned: int | None = None
         self.arch = ""
         self._jobs: dict[str, Job] = {}
-        self._path, self._pid, self._at, self._ours = path, pid, 0, False
+        self._path, self._at = path, 0
         self._begun = self._spoken = time.monotonic()
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
@@ -70,16 +70,8 @@ class View:
 
     def look(self) -> None:
         """Read what is new and show it."""
-        at = self._at
-        for end, event in events.read(self._path, at):
-            at = end
-            # Events before are those of another run, in a file that this run replaces when it begins.
-            if event["state"] == "run" and event["pid"] == self._pid:
-                self._ours, self.arch = True, event["arch"]
-            elif self._ours:
-                self._take(event)
-        if self._ours:
-            self._at = at
+        for self._at, event in events.read(self._path, self._at):
+            self._take(event)
         if self._live:
             self._live.update(self._table())
         elif time.monotonic() - self._spoken >= SILENT_S:
@@ -96,7 +88,9 @@ class View:
 
     def _take(self, event: dict[str, Any]) -> None:
         state, log = event["state"], event["job"]
-        if state == "plan":
+        if state == "run":
+            self.arch = event["arch"]
+        elif state == "plan":
             self.planned = event["jobs"]
             if event["told"]:
                 self._say(event["told"].rstrip())

@@ -1,9 +1,8 @@
-"""What the jobs of a run tell while it runs: one JSON object a line in a file that all of them append to.
+"""What the jobs of a run tell while it runs: one JSON object a line in a file of the run that all of them append to.
 
 Every line has ``state`` and, of a job, ``job``, the path of its log:
 
-* ``run``: the process (``pid``) and the ``arch`` of a run that begins; ``plan``: how many ``jobs`` it has, and what it
-  ``told`` of their cost
+* ``run``: the ``arch`` of a run that begins; ``plan``: how many ``jobs`` it has, and what it ``told`` of their cost
 * ``begin``: a job's ``stage``, ``of`` (its operation, chunk, or arch) and what it ``does``
 * ``progress``: ``now``, ``done``, ``total``, ``unit``, ``rate`` (a second) and ``left_s``
 * ``computed``, ``restored``: the job has ended well, with what it ``told``; one that fails says nothing more
@@ -17,8 +16,8 @@ from typing import Any
 
 EVENTS, LOG = "TILESEER_EVENTS", "TILESEER_LOG"
 """Environment of a job: the file, and the path of its log."""
-FILE = "tileseer.events"
-"""The file, in Snakemake's folder."""
+FILE = "tileseer.events.{}"
+"""The file, in Snakemake's folder, by the run's process."""
 
 
 def tell(state: str, **more: Any) -> None:

@@ -50,18 +50,19 @@ class Run(NamedTuple):
 
 def enter(state: Path, machine: Mapping[str, Any], arch: str) -> Run:
     """Begin a run; its jobs get the package and the settings of this machine by their environment."""
-    told = state.resolve() / events.FILE
     os.environ[MACHINE] = json.dumps(machine, sort_keys=True)
     # Threads that wait must leave the cores to others: spinning, they cost more than they bring.
     os.environ["OMP_WAIT_POLICY"] = "passive"
     source = str(PACKAGE.parent)
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", source)]
     os.environ["PYTHONPATH"] = os.pathsep.join([source, *given])
-    if os.environ.get(events.EVENTS) == str(told):
+    told = Path(os.environ.get(events.EVENTS, ""))
+    if told.parent == state.resolve():
         return Run(False, told, None)
     lock = begin(state)
+    told = state.resolve() / events.FILE.format(os.getpid())
     os.environ[events.EVENTS] = str(told)
-    events.tell("run", pid=os.getpid(), arch=arch)
+    events.tell("run", arch=arch)
     bring_to_present(Path("results"))
     return Run(True, told, lock)
 
@@ -78,7 +79,8 @@ def begin(state: Path) -> BinaryIO:
         raise UserError(_READ_ONLY.format(path=state, folder=state))
     runs = (state / RUNS).open("a+b")
     if _alone(runs):
-        (state / events.FILE).unlink(missing_ok=True)
+        for path in state.glob(events.FILE.format("*")):
+            path.unlink(missing_ok=True)
         left = sorted((state / "locks").glob("*.lock"))
         if left:
             _wait_for_jobs(state / JOBS)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.devices.base import STATUSES, Times
+from tileseer.devices.base import SLOWEST_MS, STATUSES, Times
 
 COLUMNS = {
     "kernel": pa.string(), "split_k": pa.int32(), "problem_key": pa.string(), "status": pa.string(),
@@ -58,6 +58,10 @@ class RecordedDevice:
             raise UserError(f"{path}: the pair {row['kernel']} on {row['problem_key']} is in it twice")
         if unknown := sorted(set(self._rows["status"]) - set(STATUSES)):
             raise UserError(f"{path}: the status {unknown[0]!r} is none of {', '.join(STATUSES)}")
+        wrong = self._rows[(self._rows["status"] == "ok") & ~self._rows["latency_ms"].between(0, SLOWEST_MS, "neither")]
+        if not wrong.empty:
+            row = wrong.iloc[0]
+            raise UserError(f"{path}: {row['kernel']} on {row['problem_key']} takes {row['latency_ms']} ms: that is no time")
         self._index = pd.MultiIndex.from_frame(self._rows[KEY])
 
     def identity(self) -> str:

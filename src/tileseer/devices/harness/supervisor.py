@@ -4,7 +4,6 @@ A pair that crashes or hangs its worker is tried once more, alone in a new worke
 fault the device has to answer a health probe before anything else is measured.
 """
 
-import math
 import re
 import time
 from collections import Counter
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tileseer.core.errors import UserError, printed
+from tileseer.devices.base import SLOWEST_MS
 from tileseer.devices.harness import abi
 from tileseer.devices.harness.process import MEMORY_MIB, Fault, Worker
 from tileseer.settings.benchmark import Timing
@@ -164,7 +164,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
                 # An emulated GPU has no times.
                 return Outcome("ok", "", answer, faults)
             times = [answer["result"]["median_ms"], *answer["samples_ms"]]
-            if bad := [time for time in times if not 0 < time < math.inf]:
+            if bad := [time for time in times if not 0 < time < SLOWEST_MS]:
                 self._given_up[request.kernel] += 1
                 return Outcome("crash", f"the driver gave {bad[0]} ms: that is no time", faults=faults)
             return Outcome("ok", "", answer, faults)
