@@ -42,9 +42,7 @@ SCHEMA = pa.schema([(column, _TYPES.get(column, pa.string())) for column in COLU
 BLOCK = 1 << 21
 """Bytes of a journal that are read together. No row is longer: of a longer line only the beginning is kept."""
 
-MALFORMED = pa.schema(
-    [("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())]
-)
+MALFORMED = pa.schema([("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its beginning."""
 LONGEST_SHOWN = 500
 _REASONS = (

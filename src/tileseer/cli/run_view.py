@@ -70,7 +70,8 @@ class View:
 
     def look(self) -> None:
         """Read what is new and show it."""
-        for self._at, event in events.read(self._path, self._at):
+        for end, event in events.read(self._path, self._at):
+            self._at = end
             self._take(event)
         if self._live:
             self._live.update(self._table())

@@ -61,7 +61,8 @@ class RecordedDevice:
         wrong = self._rows[(self._rows["status"] == "ok") & ~self._rows["latency_ms"].between(0, SLOWEST_MS, "neither")]
         if not wrong.empty:
             row = wrong.iloc[0]
-            raise UserError(f"{path}: {row['kernel']} on {row['problem_key']} takes {row['latency_ms']} ms: that is no time")
+            told = f"{row['kernel']} on {row['problem_key']} takes {row['latency_ms']} ms"
+            raise UserError(f"{path}: {told}: that is no time")
         self._index = pd.MultiIndex.from_frame(self._rows[KEY])
 
     def identity(self) -> str:
