@@ -12,13 +12,13 @@ if [ ! -e "$folder/debian/.ready" ]; then
     debootstrap --variant=minbase bookworm "$folder/debian"
     touch "$folder/debian/.ready"
 fi
-# The base image, under the name that the Dockerfile asks for.
+# A base image that stands for that of the Dockerfile.
 base=$(buildah $store from scratch)
 buildah $store add -q "$base" "$folder/debian" /
-buildah $store commit -q "$base" docker.io/library/debian:12-slim
+buildah $store commit -q "$base" localhost/debian:12
 buildah $store rm "$base"
 # shellcheck disable=SC2086  # options are words
-buildah $store bud --pull-never ${BUILD_OPTIONS:-} -f envs/Dockerfile -t tileseer .
+buildah $store bud --pull-never --build-arg BASE=localhost/debian:12 ${BUILD_OPTIONS:-} -f envs/Dockerfile -t tileseer .
 made=$(buildah $store from --pull-never localhost/tileseer)
 buildah $store run "$made" -- python tools/reproduce.py
 buildah $store rm "$made"

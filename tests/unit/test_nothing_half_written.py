@@ -427,10 +427,25 @@ def test_a_dataset_with_an_empty_column(command, column, world, capfd):
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_an_interrupt_is_one_line_and_status_130(command, world, capfd, monkeypatch):
-    def interrupted(*_):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "ended", "said"),
+    [(KeyboardInterrupt, 130, "interrupted\n"), (MemoryError, 2, "error: there is not enough memory")],
+)
+def test_an_interrupt_and_an_input_without_end_are_one_line(command, error, ended, said, world, capfd, monkeypatch):
+    def stopped(*_):
+        raise error
 
-    monkeypatch.setattr(main.module(command.split()[0]), "run", interrupted)
-    assert main.main(COMMANDS[command].split()) == 130
-    assert capfd.readouterr().err == "interrupted\n"
+    monkeypatch.setattr(main.module(command.split()[0]), "run", stopped)
+    assert main.main(COMMANDS[command].split()) == ended
+    shown = capfd.readouterr().err
+    assert shown.startswith(said) and shown.count("\n") == 1
+
+
+def test_a_dataset_whose_name_is_no_text(world, capfd):
+    path = world / os.fsdecode(b"made/\xff\xfe.parquet")
+    shutil.copy(world / "made/dataset.parquet", path)
+    try:
+        assert main.main(["compare", str(path), str(path)]) == 2
+        assert "rename it" in capfd.readouterr().err
+    finally:
+        path.unlink()

@@ -89,6 +89,7 @@ def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workf
     made = collect(inputs, workflow)
     assert made["source"]["date"] == "2026-11-20" and len(made["source"]["commit"]) == 40
     assert made["config"]["model"]["seed"] == Config().model.seed
+    assert made["libc"] == subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True).strip()
     assert set(made["packages"]) == set(PACKAGES) and "not installed" not in made["packages"].values()
     one = made["operations"][OPERATION]
     assert one["measurements"]["device_kind"] == "simulated"

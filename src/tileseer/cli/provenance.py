@@ -50,6 +50,7 @@ def _lines(made: Provenance) -> Iterator[str]:
         yield from (f"           changed: {name}" for name in changed)
     yield f"code       {made.code_sha256 or 'digest unknown: published by an earlier release'}"
     yield "compiler   " + ", ".join(f"{name} {value}" for name, value in made.compiler.items())
+    yield f"C library  {made.libc or 'unknown: published by an earlier release'}"
     yield "packages   " + ", ".join(f"{name} {version}" for name, version in made.packages.items())
     for operation, one in made.operations.items():
         told = one.measurements

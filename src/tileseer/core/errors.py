@@ -53,6 +53,8 @@ def reports_user_errors(main: Callable[..., int | None]) -> Callable[..., int]:
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
             return INTERRUPTED
+        except MemoryError:
+            print("error: there is not enough memory; is an input too large?", file=sys.stderr)
         except UserError as error:
             print(f"error: {printed(str(error))}", file=sys.stderr)
         except OSError as error:

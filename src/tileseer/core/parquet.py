@@ -43,6 +43,8 @@ def read(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | 
     seal.check(path)
     try:
         table = pq.read_table(path, columns=columns)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{path}: Arrow opens files with names in UTF-8 only; rename it") from error
     except (pa.ArrowException, OSError) as error:
         # Of a damaged page Arrow says OSError, without the number that an error of the system has.
         if isinstance(error, OSError) and error.errno:

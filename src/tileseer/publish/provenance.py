@@ -64,6 +64,9 @@ class Provenance(Table):
     config: dict[str, JsonValue]
     compiler: dict[str, JsonValue]
     operations: dict[str, Made]
+    libc: str = ""
+    """The C library, whose mathematical functions the packages call: of the system's packages, results depend on it
+    and on Python alone."""
     code_sha256: str = ""
     """Digest of the workflow's code, whatever was committed."""
     files: dict[str, str] = Field(default_factory=dict)
@@ -93,6 +96,7 @@ def collect(
         source=source_of(workflow, SOURCES),
         python=platform.python_version(),
         packages={name: _version(name) for name in PACKAGES},
+        libc=" ".join(platform.libc_ver()),
         config=dict(config),
         compiler=dict(compiler),
         operations=dict(sorted(made.items())),
