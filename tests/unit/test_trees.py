@@ -95,14 +95,18 @@ def with_fitting_sizes(text):
 
 
 def mutated(text, draw):
-    """The text with one field of one tree changed, a line lost or doubled, a cut, or a piece moved."""
+    """The text with one field of one tree changed, a line lost, doubled or moved, a space more, or a cut."""
     lines = text.splitlines()
     fields = [number for number, line in enumerate(lines) if "=" in line and number < lines.index("end of trees")]
     number = draw.choice(fields)
     name, _, value = lines[number].partition("=")
     words = value.split(" ")
     place = draw.randrange(len(words))
-    kind = draw.choice(["value"] * 6 + ["short", "long", "lost", "twice", "cut", "swap"])
+    kind = draw.choice(["value"] * 6 + ["short", "long", "lost", "twice", "cut", "swap", "lines", "space"])
+    if kind == "lines":
+        other = draw.randrange(lines.index("end of trees"))
+        lines[number], lines[other] = lines[other], lines[number]
+        return with_fitting_sizes("\n".join(lines) + "\n")
     if kind == "value":
         words[place] = draw.choice(
             ["0", "-1", "1", "7", "8", "-9", "-10", "99", "2147483648", "nan", "inf", "1e308", "x", ""]
@@ -110,6 +114,8 @@ def mutated(text, draw):
     elif kind == "swap":
         other = draw.randrange(len(words))
         words[place], words[other] = words[other], words[place]
+    elif kind == "space":
+        words.insert(place, draw.choice(["", "\n", "\n\n", "\r", "\t", "\v", "\u2028"]))
     else:
         words = {"short": words[:-1], "long": [*words, "0"]}.get(kind, words)
     lines[number] = f"{name}={' '.join(words)}"
@@ -158,6 +164,8 @@ def test_no_changed_text_aborts_or_hangs_or_scores_nothing():
         ("num_leaves=9", "num_leaves=10", "leaf_count leaf_value"),
         ("leaf_value=", "leaf_value=nan ", "leaf_value"),
         ("is_linear=0", "is_linear=1", "is_linear"),
+        ("\nsplit_gain", "\n\nsplit_gain", "no field"),
+        ("regression", "regression\r", "no whole"),
         ("tree_sizes=", "tree_sizes=1", "tree_sizes"),
         ("max_feature_idx=5", "max_feature_idx=50", "max_feature_idx"),
     ],

@@ -157,7 +157,7 @@ class Trees:
         """Read a model text; ``ValueError`` for another format."""
         before, _, tail = text.partition("\nend of trees\n")
         header, *blocks = before.split("\nTree=")
-        if _TAIL.fullmatch(tail) is None or "\0" in text:
+        if _TAIL.fullmatch(tail) is None or {"\0", "\r"} & set(text):
             raise ValueError("no whole LightGBM model text")
         lines = _lines(header.partition("\n")[2])
         self._names = lines.get("feature_names", "").split()
@@ -190,8 +190,8 @@ class Trees:
 
 
 def _lines(text: str) -> dict[str, str]:
-    """Fields of some lines, each of which stands there once."""
-    pairs = [line.partition("=") for line in text.split("\n") if line]
+    """Fields of some lines, each of which stands there once; at a line without one LightGBM would stop."""
+    pairs = [line.partition("=") for line in text.rstrip("\n").split("\n")]
     fields = {name: value for name, _, value in pairs}
     _require(
         len(fields) == len(pairs) and all(sign for _, sign, _ in pairs), "a line that is no field, or is there twice"
