@@ -219,7 +219,7 @@ def test_an_unknown_request_is_our_defect_and_told_as_a_crash(libraries):
 def runs(pid):
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
