@@ -41,8 +41,8 @@ def test_without_a_terminal_each_job_is_a_line_and_silence_ends(told, capsys, mo
 
 
 def test_what_compiling_will_take_is_said_before_the_first_job(told, capsys):
-    view = run_view.View(told, PID)
-    events.tell("run", pid=PID, arch="gfx950")
+    view = run_view.View(told)
+    events.tell("run", arch="gfx950")
     events.tell("plan", jobs=22, told="compile: at most 728 kernels\n")
     view.look()
     assert capsys.readouterr().err == "compile: at most 728 kernels\n"
