@@ -12,18 +12,21 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT, machine  # noqa: F401
 
-from tileseer.client import emulation
+from tileseer.compile import aliases, build
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
+from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.devices.emulated.problems import STEPS, tiny_problems
 from tileseer.devices.harness.supervisor import problem_numbers
 from tileseer.families.ck_tile import emit as emission
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.families.registration import header_file
+from tileseer.verdicts import execution, stage
 
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
 KERNELS = {
@@ -44,11 +47,21 @@ def libraries(machine):  # noqa: F811
 
 @pytest.fixture(scope="module", params=KERNELS)
 def built(request, machine, libraries):  # noqa: F811
-    """Kernels and their library, of one arch."""
+    """Kernels, their library, and their arch."""
     kernels = [parse(name) for name in KERNELS[request.param]]
     files = emission.files(kernels, request.param, ROOT / "workflow/templates", API, machine[2])
     units = [CompileUnit(one, request.param, files[header_file(one)].encode()) for one in kernels]
-    return kernels, libraries.module(units)
+    return kernels, libraries.module(units), request.param
+
+
+@pytest.fixture(scope="module")
+def loaded(built, libraries, tmp_path_factory):
+    """Driver and library as files."""
+    folder = tmp_path_factory.mktemp("loaded")
+    paths = folder / "driver.so", folder / "module.so"
+    for path, content in zip(paths, (libraries.emulated_driver(), built[1]), strict=True):
+        path.write_bytes(content)
+    return paths
 
 
 def some(kernel):
@@ -60,20 +73,42 @@ def some(kernel):
     ]
 
 
-def test_compiled_kernels_compute_the_convolution(built, libraries):
-    kernels, module = built
-    for kernel in kernels:
-        verdict = emulation.execute(kernel, libraries.emulated_driver(), module, some(kernel))
+def test_compiled_kernels_compute_the_convolution(built, loaded):
+    for kernel in built[0]:
+        verdict = execution.execute(kernel, loaded, execution.allowed(kernel, some(kernel)))
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 6 and verdict.instructions > 20_000
         assert verdict.device_kind == "emulated"
 
 
-def test_a_kernel_that_the_library_lacks_is_no_verdict(built, libraries):
-    kernels, module = built
-    other = replace(kernels[0], tile_m=128)
+def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
+    other = replace(built[0][0], tile_m=128)
     with pytest.raises(UserError, match="no kernel has the name"):
-        emulation.execute(other, libraries.emulated_driver(), module, some(other)[:1])
+        execution.execute(other, loaded, execution.allowed(other, some(other))[:1])
+
+
+def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
+    built, loaded, machine, tmp_path, monkeypatch  # noqa: F811
+):  # fmt: skip
+    kernels, _, arch = built
+    bundle.write(tmp_path / "headers.tar", emission.files(kernels, arch, ROOT / "workflow/templates", API, machine[2]))
+    words = dict.fromkeys(build.SCHEMA.names) | {"split_k": [1], "build_status": "ok"}
+    words |= dict.fromkeys(("kernel_id", "build_reason", "error_digest", "code_hash", "resources_from"), "")
+    rows = [words | {"kernel": kernel.name} for kernel in kernels]
+    parquet.write(pa.Table.from_pylist(rows, build.SCHEMA), tmp_path / "build.parquet")
+    parquet.write(aliases.SCHEMA.empty_table(), tmp_path / "aliases.parquet")
+    settings = {
+        "compile": {"toolchain": "hipcc"},
+        "cache": {"folder": str(tmp_path / "cache")},
+        "benchmark": {"timing": "quick"},
+    }
+    given = tmp_path / "build.parquet", tmp_path / "headers.tar", loaded, tmp_path / "aliases.parquet", NATIVE, settings
+    table = stage.of_chunk(arch, *given)
+    assert {(row["status"], row["right"], row["device_kind"]) for row in table.to_pylist()} == {("ok", 1, "emulated")}
+    assert min(table["instructions"].to_pylist()) > 1000 and table.num_rows == len(kernels)
+    # A run that was interrupted finds what it has executed.
+    monkeypatch.setattr(execution, "execute", None)
+    assert stage.of_chunk(arch, *given).equals(table)
 
 
 def test_spoilt_machine_code_is_found(machine, libraries, tmp_path):  # noqa: F811

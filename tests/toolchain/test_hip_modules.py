@@ -132,6 +132,17 @@ def test_driver_and_module_are_libraries_with_code_for_the_gpu(machine, units):
     assert FORWARD.encode() in module and WEIGHT.encode() in module
 
 
+def test_a_module_is_linked_from_several_objects(machine, units, monkeypatch, tmp_path):
+    found, tree, _ = machine
+    libraries = Libraries(found, tree, SETTINGS, CACHE, NATIVE)
+    (tmp_path / "unit.cpp").write_text("int another_object() { return 0; }\n")
+    run([found.path, *libraries.flags, "--offload-arch=gfx950", "-c", tmp_path / "unit.cpp", "-o", tmp_path / "unit.o"])
+    objects = [*libraries.objects(units), (tmp_path / "unit.o").read_bytes()]
+    monkeypatch.setattr(Libraries, "objects", lambda self, units: objects)
+    module = libraries.module(units)
+    assert FORWARD.encode() in module and b"another_object" in module
+
+
 def test_a_module_registers_its_kernels_and_they_check_their_arguments(kernels):
     (forward, weight), _ = kernels
     assert [k.name.decode() for k in (forward, weight)] == [FORWARD, WEIGHT]

@@ -27,7 +27,10 @@ def test_the_shipped_config_is_valid_and_says_the_defaults():
     assert shipped.model_copy(update={"configs": asked}) == Config()
 
 
-@pytest.mark.parametrize("names", [("hip",), ("cuda",), ("smoke",), ("hip", "smoke"), ("cuda", "smoke")])
+DEVICES = ("hip", "cuda", "emulated")
+
+
+@pytest.mark.parametrize("names", [("smoke",), *((name,) for name in DEVICES), *((name, "smoke") for name in DEVICES)])
 def test_the_overlays_fit_each_other(names):
     merged: dict = {}
     for name in ("config", *names):

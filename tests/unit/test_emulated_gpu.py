@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from test_emulated_opcodes import encoded
 from tinygrad.runtime.autogen.amd.cdna import ins
 
 from tileseer.cli import main
+from tileseer.conv.operation import Operation
 from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
 from tileseer.devices.emulated import dispatch
@@ -19,9 +22,13 @@ from tileseer.devices.gpu import GpuDevice
 from tileseer.devices.harness.supervisor import Request, Supervisor
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.gpu import code_object
+from tileseer.gpu.arch import ArchSpecs
 from tileseer.gpu.code_object import Kernel
+from tileseer.reference import rule_sets
 from tileseer.settings.benchmark import Timing
+from tileseer.verdicts.execution import Verdict
 
+ROOT = Path(__file__).parents[2]
 END = encoded("SOPP", ins.SOPPOp.S_ENDPGM)
 BARRIER = encoded("SOPP", ins.SOPPOp.S_BARRIER)
 WAIT = encoded("SOPP", ins.SOPPOp.S_WAITCNT, simm16=0)
@@ -143,6 +150,10 @@ def test_what_depends_on_the_order_of_waves_is_a_race(wrong, status):
 
 
 def test_mistakes_in_a_list_are_told(tmp_path, capsys, monkeypatch):
+    assert main.main(["verify", "--emulate"]) == 2
+    assert "give a list of names, or --sample N for N of the default pool" in capsys.readouterr().err
+    assert main.main(["verify"]) == 2
+    assert "which file or folder?" in capsys.readouterr().err
     path = tmp_path / "kernels.txt"
     path.write_text("\n")
     assert main.main(["verify", str(path), "--emulate"]) == 2
@@ -155,3 +166,25 @@ def test_mistakes_in_a_list_are_told(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main.main(["verify", str(path), "--emulate"]) == 2
     assert "pip install 'tileseer[emulate]'" in capsys.readouterr().err
+
+
+def test_a_sample_without_a_list_is_of_the_default_pool(monkeypatch, capsys):
+    asked = []
+
+    def verdicts(workshop, kernels, jobs):
+        asked.append((workshop.arch, workshop.most, [kernel.name for kernel in kernels]))
+        return [Verdict(kernel.name, "ok") for kernel in kernels]
+
+    monkeypatch.setattr("tileseer.client.emulation.verdicts", verdicts)
+    for sample in ("5", "8"):
+        assert main.main(["verify", "--emulate", "--arch", "gfx942", "--sample", sample, "--quick"]) == 0
+    assert "8 kernels executed on an emulated gfx942, 0 failed" in capsys.readouterr().out
+    (few, many) = (set(names) for _, _, names in asked)
+    assert [(arch, most) for arch, most, _ in asked] == [("gfx942", 1)] * 2
+    assert len(few) == 5 and len(many) == 8 and few < many
+    assert main.main(["verify", "--emulate", "--sample", "9999"]) == 0
+    pool = rule_sets.enumeration(
+        str(ROOT / "config/rule_sets/sweep.yaml"), ROOT / "config/rule_sets", None,
+        ArchSpecs.load(ROOT / "config/arch_specs.json"), "gfx950", Operation("bwd_data", "bf16"), [2, 3], [],
+    ).kernels  # fmt: skip
+    assert {kernel.name for kernel in pool} < set(asked[-1][2])

@@ -70,7 +70,10 @@ const Registration<Host<D{number}>> registration_{number};
 
 
 def main(arguments: list[str]) -> int:
-    if arguments == ["--version"] or {"assembler", "--cuda-device-only", "--cuda-host-only"} & set(arguments):
+    # The driver of the emulated GPU is that of the host as well, without the stand-in for the HIP runtime.
+    emulated = "-DTILESEER_EMULATED" in arguments
+    passes = {"assembler", "--cuda-device-only", "--cuda-host-only"} & set(arguments)
+    if arguments == ["--version"] or (passes and not emulated):
         # Its words for trouble, such as MEMORY, are names of pipelines as well.
         fake_hipcc.one_trouble = lambda names, texts: 0
         return fake_hipcc.main(arguments)
@@ -81,8 +84,10 @@ def main(arguments: list[str]) -> int:
         return host("-O2", f"-I{native}", "-c", "host.cpp", "-o", output)
     if "--hip-link" in arguments:
         return host("-shared", *(word for word in arguments if word.endswith(".o")), "-o", output)
-    kept = (word for word in arguments if word not in ("-x", "hip") and not word.startswith("--offload-arch"))
-    return host(*(word.replace("-DTILESEER_HIP", "-DTILESEER_HOST") for word in kept))
+    left_out = ("-x", "hip", "--cuda-host-only", "-D__HIP_PLATFORM_AMD__")
+    kept = (word for word in arguments if word not in left_out and not word.startswith("--offload-arch"))
+    kept = (word for word in kept if not word.endswith("hip_stand_in.cpp"))
+    return host(*(re.sub("-DTILESEER_(HIP|EMULATED)", "-DTILESEER_HOST", word) for word in kept))
 
 
 def source(unit: str) -> str:

@@ -1,4 +1,4 @@
-"""The whole way of ``benchmark.device: hip`` with config/hip.yaml and config/smoke.yaml, from the kernels to the model.
+"""``benchmark.device: hip`` with config/hip.yaml and config/smoke.yaml, from kernels to model; and ``emulated``.
 
 A compiler that builds host functions stands for hipcc, so that only the driver of a real GPU is left out.
 """
@@ -19,7 +19,7 @@ from small_workflow import ROOT, with_fake_compiler
 from tileseer.conv.problem import DIMS
 from tileseer.devices.harness import details
 
-MODEL = "results/models/gfx942"
+MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"
 
 
@@ -96,3 +96,21 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
     run = machine.run(MODEL)
     assert run.status != 0 and not run.jobs
     assert "the visible GPUs are gfx950, not gfx942; give --config arch=gfx950" in run.output
+
+
+def test_an_emulated_device_gives_verdicts_and_no_model(machine):
+    overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
+    machine.configure(benchmark=overlay["benchmark"])
+    refused = machine.run(MODEL)
+    assert refused.status != 0 and not refused.jobs
+    assert "emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts" in refused.output
+    run = machine.make(VERDICTS)
+    assert run.jobs["verdicts"] == 2 and not {"benchmark", "dataset", "model"} & set(run.jobs)
+    rows = list(csv.DictReader(machine.read(VERDICTS).decode().splitlines(), delimiter="\t"))
+    assert len(rows) == 10 and {row["device_kind"] for row in rows} == {"emulated"}
+    for row in rows:
+        broken = "crash" if "_mem_" in row["kernel"] and "_64x128x" in row["kernel"] else "ok"
+        assert row["status"] == ("wrong_result" if "_32x128x" in row["kernel"] else broken), row
+    machine.configure(benchmark={})
+    refused = machine.run(VERDICTS, "-R", "verdict_table")
+    assert refused.status != 0 and "add --configfile config/emulated.yaml" in refused.output

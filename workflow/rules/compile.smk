@@ -1,20 +1,29 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
+from tileseer.devices.emulated import refuse_without_decoder
+
 NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
 COMPILING = ["compile", "ck", "cutlass"]
 COMPILES = SETTINGS.compile.toolchain != "none"
-REAL_GPUS = {"cuda": "nvcc", "hip": "hipcc"}
-MEASURED = SETTINGS.benchmark.device in REAL_GPUS
+RUNS_KERNELS = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
+LINKED = SETTINGS.benchmark.device in RUNS_KERNELS
+EMULATED = SETTINGS.benchmark.device == "emulated"
+MEASURED = LINKED and not EMULATED
 
-if MEASURED and SETTINGS.compile.toolchain != REAL_GPUS[SETTINGS.benchmark.device]:
+if LINKED and SETTINGS.compile.toolchain != RUNS_KERNELS[SETTINGS.benchmark.device]:
     raise WorkflowError(
         f"benchmark.device is {SETTINGS.benchmark.device}, but compile.toolchain is {SETTINGS.compile.toolchain}; "
-        f"set it to {REAL_GPUS[SETTINGS.benchmark.device]}"
+        f"set it to {RUNS_KERNELS[SETTINGS.benchmark.device]}"
     )
+if EMULATED:
+    try:
+        refuse_without_decoder()
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
 
-# Made in some configurations alone: kernels of the same machine code, and what a real GPU is measured with.
+# Made in some configurations alone: kernels of the same machine code, and what a real or an emulated GPU loads.
 ALIASES = ["results/aliases/{arch}/{operation}.parquet"] if COMPILES else []
-DRIVER = ["results/libraries/{arch}/driver.so"] if MEASURED else []
-MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if MEASURED else []
+DRIVER = ["results/libraries/{arch}/driver.so"] if LINKED else []
+MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if LINKED else []
 
 
 rule compile:
@@ -71,7 +80,7 @@ rule aliases:
         run()
 
 
-# For a real GPU alone: the kernels of a chunk as a module, and the driver that measures with it.
+# For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
 rule libraries:
     input:
         **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
@@ -88,7 +97,7 @@ rule libraries:
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
-        **command("libraries", native=NATIVE),
+        **command("libraries", native=NATIVE, device=SETTINGS.benchmark.device),
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:

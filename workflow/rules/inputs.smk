@@ -2,6 +2,7 @@
 import json
 import re
 
+from tileseer.devices.base import NO_TIMES
 from tileseer.devices.harness.telemetry import refuse_other_gpus
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import target
@@ -54,6 +55,8 @@ def recording(wildcards):
 
 def measuring_driver(wildcards):
     """The driver, on a real GPU. That this machine's GPUs are of another arch is said before anything is compiled."""
+    if EMULATED:
+        raise WorkflowError(f"benchmark.device is emulated: {NO_TIMES}")
     executor = workflow.executor_plugin
     # Where SLURM's jobs are submitted from, other GPUs may be.
     if executor is None or executor.name != "slurm":
@@ -62,6 +65,16 @@ def measuring_driver(wildcards):
         except UserError as error:
             raise WorkflowError(str(error)) from None
     return expand(DRIVER, arch=wildcards.arch)
+
+
+def executed(wildcards):
+    """Verdicts of all chunks; only an emulated device has some."""
+    if not EMULATED:
+        raise WorkflowError(
+            f"results/verdicts/{wildcards.arch}.tsv: benchmark.device is {SETTINGS.benchmark.device}; verdicts come "
+            "from the emulated device: add --configfile config/emulated.yaml"
+        )
+    return each_operation(*each_chunk(VERDICTS))(wildcards)
 
 
 def recording_of(arch, operation):

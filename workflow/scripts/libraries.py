@@ -7,18 +7,19 @@ from tileseer.core.stage import Input, Output, Place, Settings, stage
 @stage()
 def main(
     arch: str, native: Place, library: Output, headers: Input | None = None, build: Input | None = None,
-    operation: str = "", chunk: int | None = None, settings: Settings = "{}",
+    operation: str = "", chunk: int | None = None, device: str = "", settings: Settings = "{}",
 ) -> str:  # fmt: skip
-    """Build what a real GPU is measured with: the measuring driver of an arch, or a chunk's kernels as a module for it.
+    """Build what a real or an emulated GPU loads: the driver of an arch, or a chunk's kernels as a module for it.
 
     native: folder of driver and launchers (workflow/native)
     library: shared library to write
     headers: bundle of the chunk; without it, the driver is built
     build: build table of the chunk
+    device: that of the benchmark; an emulated one has a driver of its own
     """
     from tileseer.compile import stage
     from tileseer.core.atomic import write_bytes
 
-    content, what = stage.library(arch, native, headers, build, settings)
+    content, what = stage.library(arch, native, headers, build, settings, device)
     write_bytes(library, content, sealed=True)
     return f"{what}, {len(content) / 2**20:.1f} MiB"

@@ -1,16 +1,17 @@
 """``tileseer verify``: check that files are intact, and that kernels of a library compute correctly."""
 
 import argparse
-import hashlib
-import importlib.util
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
+from tileseer.conv.operation import Operation
+from tileseer.core import draws, tables
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
+from tileseer.devices import emulated
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registry import of_arch
 
@@ -19,7 +20,8 @@ EXAMPLES = (
     "tileseer verify results/models/gfx950",
     "tileseer verify results/datasets/gfx950/forward_bf16.parquet --json",
     "tileseer verify config/recorded/sm_90",
-    "tileseer verify kernels.txt --emulate --arch gfx942 --sample 8",
+    "tileseer verify kernels.txt --emulate --arch gfx942",
+    "tileseer verify --emulate --arch gfx950 --sample 8 --quick",
     "tileseer verify kernels.so --driver driver.so --variant bwd_weight --problem N=1,C=16,K=16,Hi=9,Wi=9,Y=3,X=3",
 )
 LIBRARIES = (".so", ".hsaco")
@@ -30,7 +32,7 @@ Checked = tuple[bool, str, dict[str, Any]]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "path", type=Path, metavar="PATH",
+        "path", type=Path, metavar="PATH", nargs="?",
         help="model directory, dataset, recording, folder of results, sealed file, library or list of kernels",
     )  # fmt: skip
     options.add_tables(parser)
@@ -39,10 +41,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--emulate", action="store_true",
-        help="PATH is a list of kernel names: compile them and execute their machine code on the CPU",
+        help="PATH is a list of kernel names: compile them and execute their machine code on the CPU; without PATH, "
+        "the default pool",
     )  # fmt: skip
     parser.add_argument("--arch", default="gfx950", help="with --emulate: GPU target (default: gfx950)")
-    parser.add_argument("--sample", type=options.positive, metavar="N", help="with --emulate: N kernels of the list")
+    parser.add_argument("--sample", type=options.positive, metavar="N", help="with --emulate: only N kernels")
+    parser.add_argument("--quick", action="store_true", help="with --emulate: one tiny problem a kernel")
     parser.add_argument("--jobs", type=options.positive, default=1, help="with --emulate: processes (default: 1)")
     parser.add_argument("--split-k", type=options.positive, default=1, help="of a library's kernels (default: 1)")
     options.add_problem(parser)
@@ -57,6 +61,8 @@ def run(args: argparse.Namespace) -> int:
     """Print a line a check; return 1 if one failed."""
     if args.emulate:
         return _emulated(args)
+    if args.path is None:
+        raise UserError("which file or folder? add one, for example results")
     device, found = (_kernels if args.path.suffix in LIBRARIES else _files)(args)
     wrong = sum(not ok for ok, _, _ in found)
     lines = [f"{'ok  ' if ok else 'FAIL'}  {subject}: {record['said']}" for ok, subject, record in found]
@@ -76,26 +82,20 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
 
 def _emulated(args: argparse.Namespace) -> int:
     """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
-    if importlib.util.find_spec("tinygrad") is None:
-        raise UserError(
-            "--emulate: tinygrad, which decodes instructions, is not installed; pip install 'tileseer[emulate]'"
-        )
+    emulated.refuse_without_decoder()
     from tileseer.client import emulation
     from tileseer.compile import native
 
-    try:
-        names = [line.strip() for line in args.path.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{args.path}: no list of kernel names: {error}; write one name a line") from error
-    if not names:
-        raise UserError(f"{args.path}: the list is empty; write one kernel name a line")
+    if args.path is None and args.sample is None:
+        raise UserError("--emulate: which kernels? give a list of names, or --sample N for N of the default pool")
+    names = _pool(args) if args.path is None else _list(args.path)
     if args.sample:
         # By the hash of the name: more kernels are the same ones and others.
-        names = sorted(sorted(names, key=lambda name: hashlib.sha256(name.encode()).digest())[: args.sample])
+        names = sorted(sorted(names, key=draws.of_name)[: args.sample])
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
-        {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}},
+        {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     found = []
     with Progress("emulate", len(kernels), "kernels") as progress:
@@ -111,6 +111,36 @@ def _emulated(args: argparse.Namespace) -> int:
     content = {"device": f"emulated {args.arch}", "checks": [asdict(v) for v in found], "failed": failed}
     lines.append(f"{len(found)} kernels executed on an emulated {args.arch}, {failed} failed")
     return options.answer(args, content, lines, failed > 0)
+
+
+def _list(path: Path) -> list[str]:
+    try:
+        names = [line.strip() for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: no list of kernel names: {error}; write one name a line") from error
+    if not names:
+        raise UserError(f"{path}: the list is empty; write one kernel name a line")
+    return names
+
+
+def _pool(args: argparse.Namespace) -> list[str]:
+    """Names of the candidates of a run with the config of the folder of tables."""
+    from tileseer.configs import kernel_filter
+    from tileseer.gpu.arch import ArchSpecs
+    from tileseer.reference import rule_sets
+    from tileseer.settings.config import OPERATIONS, check
+
+    path, folder = find(args.config / "config.yaml"), find(args.config / "rule_sets")
+    config, specs = check(tables.parsed(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
+    asked, names = config.configs, []
+    for operation in config.operations or OPERATIONS:
+        found = rule_sets.enumeration(
+            str(find(Path(asked.rule_set))), folder, config.ck.root, specs, args.arch, Operation.parse(operation),
+            asked.ndims, asked.include_flagged,
+        )  # fmt: skip
+        found = kernel_filter.narrowed(found, asked.filter, "configs.filter") if asked.filter else found
+        names += [kernel.name for kernel in found.kernels]
+    return names
 
 
 def _executable(name: str, arch: str) -> GemmKernel:

@@ -155,8 +155,10 @@ class Libraries(Builder):
             return b""
         vendor = self.compiler.vendor
         # CUDA: the shared runtime, for driver and modules have to agree on what is current.
-        # HIP: what makes one compiler of several may say that everything is source.
-        how = ["-cudart", "shared"] if vendor is compiler.NVCC else ["--hip-link", "-fPIC", "-x", "none"]
+        # HIP: what makes one compiler of several may say that everything is source. Without ids of their units
+        # (-fuse-cuid=none) all objects have the symbol __hip_cuid_, which nothing reads.
+        hip = ["--hip-link", "-fPIC", "-x", "none", "-Wl,-z,muldefs"]
+        how = ["-cudart", "shared"] if vendor is compiler.NVCC else hip
         objects = {f"{number}.o": content for number, content in enumerate(self.objects(units))}
         command = ["-shared", *target(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
         with compiler.workspace(objects) as folder:

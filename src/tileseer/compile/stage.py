@@ -56,11 +56,13 @@ def told(table: pa.Table, costs: pa.Table) -> str:
 
 
 def library(
-    arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings
+    arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings, device: str = ""
 ) -> tuple[bytes, str]:
     """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
     libraries = Libraries(*registry.parts(settings, arch, native))
     if headers is None and build_table is None:
+        if device == "emulated":
+            return libraries.emulated_driver(), "driver of the emulated GPU"
         return libraries.driver(arch), "measuring driver"
     if headers is None or build_table is None:
         raise UserError("--headers and --build belong together: give both for a module, none for the driver")

@@ -26,6 +26,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset_rows import ROW_GROUP, Rows
 from tileseer.dataset.provenance import BetweenRuns, DatasetProvenance
 from tileseer.dataset.schema import SCHEMA
+from tileseer.devices.base import DEVICE_KINDS, NO_TIMES
 from tileseer.support import support_table
 
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
@@ -232,6 +233,8 @@ def _provenance(
             raise UserError(f"{arch} {operation}: chunks differ in {name}: {sorted(values)}; run the benchmark again")
         return values.pop()
 
+    if only("device_kind") not in DEVICE_KINDS:
+        raise UserError(f"{arch} {operation}: the receipts are of kind {only('device_kind')}: {NO_TIMES}")
     differences = [value for receipt in receipts for value in receipt.differences]
     relative = repeats.spread(differences)
     return DatasetProvenance(

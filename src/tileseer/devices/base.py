@@ -22,6 +22,11 @@ DeviceKind = Literal["simulated", "recorded", "measured"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
 """Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
 
+NO_TIMES = (
+    "an emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts, results/verdicts/ARCH.tsv, "
+    "or take another device"
+)
+
 
 @dataclass(frozen=True)
 class Times:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.devices.base import STATUSES, Times
+from tileseer.devices.base import NO_TIMES, STATUSES, Times
 from tileseer.devices.harness.details import Details, provenance
 from tileseer.devices.harness.supervisor import (
     TIMED,
@@ -75,9 +75,7 @@ class GpuDevice:
         self.order_seed: int | None = self.seed
         self._told = self.supervisor.device()
         if self._told["backend"] == "emulated":
-            raise UserError(
-                f"{self.driver}: an emulated GPU has no times; check kernels with `tileseer verify --emulate`"
-            )
+            raise UserError(f"{self.driver}: {NO_TIMES}")
         # hipcc's word has features behind a colon.
         told = str(self._told["arch"]).partition(":")[0]
         if self.arch and self._told["backend"] in ("cuda", "hip") and told != self.arch.removesuffix("a"):

@@ -56,6 +56,8 @@ class Timing(Section):
     """Pairs measured between two writes to the journal: what an interruption can cost."""
     simulated_launches: int = Field(10, ge=1, le=1000)
     """Timed launches a pair on the simulated device."""
+    emulated_problems: int = Field(0, ge=0)
+    """Tiny problems of each kernel that the emulated device executes, drawn by ``benchmark.seed``; 0: all."""
     simulated_deviation: bool = True
     """Whether the simulated device deviates from its formulas, as drawn, and some pairs crash on it. Without, its times
     are those of the formulas and noise: what a prior for a real GPU is to learn."""
@@ -64,7 +66,7 @@ class Timing(Section):
 TIMINGS = {
     "quick": Timing(
         min_time_ms=1.0, min_samples=3, max_samples=100, budget_ms=100.0, sample_ms=0.1, verify_millions=2000,
-        hopeless_factor=2.0, sentinel_every=256,
+        hopeless_factor=2.0, sentinel_every=256, emulated_problems=1,
     ),
     "standard": Timing(),
     "thorough": Timing(
@@ -79,9 +81,10 @@ TIMINGS = {
 class BenchmarkSettings(Section):
     """How pairs are measured."""
 
-    device: Literal["simulated", "recorded", "cuda", "hip"] = "simulated"
+    device: Literal["simulated", "recorded", "emulated", "cuda", "hip"] = "simulated"
     """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``recorded`` replays
-    ``config/recordings/{product}/{operation}.parquet``. ``cuda`` and ``hip`` measure on a GPU of this machine."""
+    ``config/recordings/{product}/{operation}.parquet``. ``cuda`` and ``hip`` measure on a GPU of this machine.
+    ``emulated`` has no times: it executes compiled kernels of AMD GPUs and gives ``results/verdicts/ARCH.tsv``."""
     products: dict[str, Product] = Field(
         {
             "gfx90a": "gfx90a_mi250x_gcd",
