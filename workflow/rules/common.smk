@@ -71,15 +71,12 @@ def cost_of(jobs):
     """A line on what compile jobs will take; empty if nothing is compiled."""
     if not (COMPILES and jobs):
         return ""
-    from tileseer.compile import (
-        cost,
-    )  # Not above: it reads tables, and a run that compiles nothing needs none.
+    # Not above: it reads tables, and a run that compiles nothing needs none.
+    from tileseer.compile import forecast
 
     try:
-        return (
-            cost.of_run([job.wildcards for job in jobs], Path(RULE_SETS), SETTINGS)
-            + "\n"
-        )
+        asked = [job.wildcards for job in jobs]
+        return f"{forecast.of_run(asked, Path(RULE_SETS), SETTINGS)}\n"
     except UserError as error:
         raise WorkflowError(str(error)) from None
 

@@ -125,20 +125,16 @@ def _list(path: Path) -> list[str]:
 
 def _pool(args: argparse.Namespace) -> list[str]:
     """Names of the candidates of a run with the config of the folder of tables."""
-    from tileseer.configs import kernel_filter
+    from tileseer.configs import stage
     from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference import rule_sets
     from tileseer.settings.config import OPERATIONS, check
 
     path, folder = find(args.config / "config.yaml"), find(args.config / "rule_sets")
     config, specs = check(tables.parsed(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
-    asked, names = config.configs, []
-    for operation in config.operations or OPERATIONS:
-        found = rule_sets.enumeration(
-            str(find(Path(asked.rule_set))), folder, config.ck.root, specs, args.arch, Operation.parse(operation),
-            asked.ndims, asked.include_flagged,
-        )  # fmt: skip
-        found = kernel_filter.narrowed(found, asked.filter, "configs.filter") if asked.filter else found
+    asked = config.configs.model_copy(update={"rule_set": str(find(Path(config.configs.rule_set)))})
+    names = []
+    for word in config.operations or OPERATIONS:
+        found = stage.enumerated(args.arch, Operation.parse(word), specs, folder, asked, config.ck.root)
         names += [kernel.name for kernel in found.kernels]
     return names
 
