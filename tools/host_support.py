@@ -125,7 +125,7 @@ def main(argv: list[str] | None = None) -> None:
     rows: list[Comparison] = []
     asked: Counter[str] = Counter()
     for variant in SPLITS:
-        has = {kind: one for kind, one in kinds.items() if not api.lack(one, args.arch)}
+        has = {kind: one for kind, one in kinds.items() if not api.not_built(one, args.arch)}
         own = {kind: one for kind, one in has.items() if one.variant == variant and one.ndim > 1}
         if not own:
             continue

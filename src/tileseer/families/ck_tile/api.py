@@ -177,6 +177,8 @@ class CkApi(Table):
     """Kernels that there is no form for."""
     not_compiled: list[Lack] = Field(default_factory=list)
     """Kernels that have a form and do not compile, found by compiling (tools/compile_matrix.py)."""
+    wrong: list[Lack] = Field(default_factory=list)
+    """Kernels that compile and compute wrong results, found by executing (tools/emulated_matrix.py)."""
     includes: Includes
     dtypes: dict[str, Identifier]
     layouts: dict[int, LayoutRow]
@@ -207,6 +209,12 @@ class CkApi(Table):
 
     def lack(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
         """Why this level lacks the kernel on an arch, or an empty string."""
+        if (reason := self.not_built(kernel, arch)) or isinstance(kernel, DepthwiseConfig):
+            return reason
+        return next((f"its results are wrong: {row.reason}" for row in self.wrong if row.holds_on(arch, kernel)), "")
+
+    def not_built(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
+        """Why the kernel cannot be compiled for an arch, or an empty string."""
         if (reason := self.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
             return reason
         rows = (row for row in self.not_compiled if row.holds_on(arch, kernel))

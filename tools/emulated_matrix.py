@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""Execute kernels of every kind on the emulated GPU, and write which are right to docs/generated.
+
+A kind is a direction with a main loop, a data type or a special form. Kernels of the rule sets that together show every
+kind which is not known to fail are compiled and executed. Verdicts are kept in docs/generated; a later run
+executes only kinds that they leave open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from compile_matrix import API, ARCHS, Case, Pools
+from tileseer.compile import compiler, registry, trees
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.libraries import Libraries
+from tileseer.conv.operation import VARIANTS
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError, reports_user_errors
+from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.settings.compile import CkSettings
+from tileseer.verdicts.execution import Verdict, verdict
+
+NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
+COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "said")
+SHOWN = Path("docs/emulated.md")
+MARKS = ("<!-- matrix -->\n", "<!-- end of matrix -->\n")
+ROUND = 4
+"""Kernels of one arch and direction that are compiled together."""
+SIGNS = {
+    "ok": "+", "race": "~", "wrong_result": "x", "crash": "!", "run_timeout": "!", "unsupported": "0",
+    "compile_error": "c",
+}  # fmt: skip
+"""How the matrix writes a verdict."""
+OPEN, LACKS, COMPILES_NOT, NONE = "?", "w", "c", ""
+Verdicts = dict[Case, Verdict]
+
+
+def loop(k: KernelConfig) -> str:
+    """Main loop of a kernel."""
+    return f"{k.pipeline}, {k.scheduler}" + (", two LDS buffers" if k.double_smem_buffer else "")
+
+
+def kinds(case: Case) -> list[tuple[str, str, str]]:
+    """Arch, direction and kind of everything that a kernel shows; one for few problems shows what it is for alone."""
+    k = case.kernel
+    few = {
+        k.specialization: k.specialization != "default",
+        "merged groups": k.num_groups_to_merge > 1,
+    }
+    forms = {
+        loop(k): True,
+        k.dtype: True,
+        f"{k.ndim}D": True,
+        "vectors of 1 or 2": max(k.vectors) <= 2,
+        "tile above 64x64": k.tile_m * k.tile_n > 64 * 64,
+        "two stages": k.two_stage,
+        "large tensor": k.split_image,
+        "default epilogue": k.epilogue == "default",
+    }
+    shown = few if any(few.values()) else forms
+    return [(case.arch, k.variant, kind) for kind, holds in shown.items() if holds]
+
+
+def wanted(cases: Iterable[Case], verdicts: Verdicts) -> list[Case]:
+    """Kernels that together show many kinds which no verdict shows; a few of one arch and direction."""
+    shown = {kind for case in verdicts for kind in kinds(case)}
+    left = {case: new for case in cases if (new := set(kinds(case)) - shown)}
+    chosen: list[Case] = []
+    while left and len(chosen) < ROUND:
+        best = max(left, key=lambda case: (len(left[case]) / cost(case), case))
+        shown = left[best]
+        chosen.append(best)
+        same = ((case, new - shown) for case, new in left.items() if case.arch == best.arch)
+        left = {case: new for case, new in same if new and case.kernel.variant == best.kernel.variant}
+    return chosen
+
+
+def cost(case: Case) -> float:
+    """How long a kernel takes beside others; one that may not compile shows nothing else, so it comes late."""
+    k = case.kernel
+    return case.cost() * (8 if k.variant == "bwd_weight" and k.dtype == "bf16" and not k.two_stage else 1)
+
+
+def executed(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[Verdict]:
+    """A verdict a kernel; those that do not compile together are compiled alone."""
+    settings: dict[str, dict[str, object]] = {"compile": {"toolchain": "hipcc", "batch": ROUND}, "ck": {}, "cache": {}}
+    libraries = Libraries(*registry.parts(settings, arch, NATIVE))
+    units = [CompileUnit(one, arch, pools.emitter.header(one, arch).encode()) for one in kernels]
+    try:
+        module = libraries.module(units)
+    except UserError as error:
+        if len(kernels) > 1:
+            return [found for one in kernels for found in executed(arch, [one], pools)]
+        return [Verdict(kernels[0].name, "compile_error", said=" ".join(str(error).split())[-200:])]
+    with compiler.workspace({"driver.so": libraries.emulated_driver(), "module.so": module}) as folder:
+        return [verdict(libraries, unit, (folder / "driver.so", folder / "module.so")) for unit in units]
+
+
+def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
+    """What is known of each kind: a row a kind, a column an arch and direction."""
+    cells: dict[tuple[str, str, str], Counter[str]] = {}
+    for case in cases:
+        if case not in verdicts:
+            lack = pools.api.lack(case.kernel, case.arch)
+            sign = OPEN if not lack else COMPILES_NOT if pools.api.not_built(case.kernel, case.arch) else LACKS
+            for kind in kinds(case):
+                cells.setdefault(kind, Counter())[sign] += 1
+    for case, known in verdicts.items():
+        # What is wrong for a reason that we know is its main loop, or what it is for.
+        for kind in kinds(case)[: 1 if pools.api.lack(case.kernel, case.arch) else None]:
+            cells.setdefault(kind, Counter())[SIGNS[known.status]] += 1
+    columns = [(arch, variant) for arch in ARCHS for variant in VARIANTS]
+    lines = ["|kind|" + "|".join(map(" ".join, columns)) + "|", "|" + "---|" * (len(columns) + 1)]
+    for name in sorted({name for _, _, name in cells}):
+        row = (_cell(cells.get((*column, name), Counter())) for column in columns)
+        lines.append(f"|{name}|{'|'.join(row)}|")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(counts: Counter[str]) -> str:
+    """Verdicts, or if there are none what else is known."""
+    told = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
+            if counts[sign] and sign != COMPILES_NOT]  # fmt: skip
+    return " ".join(told) or next((sign for sign in (OPEN, LACKS, COMPILES_NOT) if counts[sign]), NONE)
+
+
+def read_verdicts(path: Path) -> Verdicts:
+    """Verdicts of earlier runs."""
+    if not path.exists():
+        return {}
+    rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
+    return {
+        Case(r["arch"], KernelConfig.parse(r["kernel"])): Verdict(
+            r["kernel"], r["verdict"], int(r["right"]), int(r["wrong"]), said=r["said"]
+        )
+        for r in rows
+    }
+
+
+def verdicts_text(verdicts: Verdicts) -> str:
+    """Verdicts as a table, sorted."""
+    text = io.StringIO()
+    writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
+    rows = ((case.arch, v.kernel, v.status, v.right, v.wrong, v.said) for case, v in sorted(verdicts.items()))
+    writer.writerows([COLUMNS, *rows])
+    return text.getvalue()
+
+
+@reports_user_errors
+def main(argv: list[str] | None = None) -> None:
+    """Execute what is open, and write verdicts and page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
+    parser.add_argument("kernels", nargs="*", metavar="ARCH:NAME", help="execute these first, known or not")
+    args = parser.parse_args(argv)
+
+    level = trees.ck_level(CkSettings(root=None), API, compiles=True)
+    pools, kept = Pools(level), Path(KEPT.format(level=level))
+    verdicts = read_verdicts(kept)
+    cases = {*pools.cases(True), *pools.cases(False)}
+    offered = [case for case in cases if not pools.api.lack(case.kernel, case.arch)]
+    asked = [Case(*_parted(word)) for word in args.kernels]
+    for _ in range(args.rounds):
+        batch = [case for case in asked if case.arch == asked[0].arch][:ROUND] or wanted(offered, verdicts)
+        if not batch:
+            break
+        found = executed(batch[0].arch, [case.kernel for case in batch], pools)
+        verdicts |= zip(batch, found, strict=True)
+        write_text(kept, verdicts_text(verdicts))
+        asked = [case for case in asked if case not in batch]
+    before, rest = SHOWN.read_text().split(MARKS[0])
+    write_text(SHOWN, before + MARKS[0] + matrix(pools, cases, verdicts) + MARKS[1] + rest.split(MARKS[1])[1])
+
+
+def _parted(word: str) -> tuple[str, KernelConfig]:
+    arch, _, name = word.partition(":")
+    return arch, KernelConfig.parse(name)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
