@@ -364,3 +364,24 @@ def test_what_others_plant_costs_the_time_to_make_it_again_and_nothing_else(tmp_
     assert victim.read_text() == "precious content, longer than any number"
     assert victim.stat().st_mode & 0o777 == 0o600
     assert {found.name for found in tmp_path.iterdir()} == {"cache", "victim"}
+
+
+@pytest.mark.parametrize("name", ["entries", "entries/XX", "partial"])
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path, name):
+    """Entries of another cache, say the private one of the user who reads this one, stay as they are."""
+    folder, key = tmp_path / "cache", caches.key("a")
+    own = Cache(tmp_path / "own", BIG)
+    own.put(key, b"private")
+    (tmp_path / "own/partial" / f"{key}.{'0' * 12}").touch()
+    link = folder / name.replace("XX", key[:2])
+    link.parent.mkdir(parents=True)
+    folder.chmod(0o777)
+    link.symlink_to(tmp_path / "own" / link.relative_to(folder))
+    before = sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*"))
+    cache = Cache(folder, BIG)
+    assert not cache.put(caches.key("b"), b"new") or name == "entries/XX"
+    cache.put(key, b"replaced", replace=True)
+    cache.collect(0)
+    cache.verify(repair=True)
+    assert sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*")) == before
+    assert own.get(key) == b"private"

@@ -158,9 +158,15 @@ def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
     assert str(folder) in said and "user 65534" in said and "lock.folder" in said
 
 
-def test_a_removed_lock_file_frees_nothing(tmp_path):
+def replace(path):
+    path.with_name("other").touch()
+    path.with_name("other").rename(path)
+
+
+@pytest.mark.parametrize("gone", [Path.unlink, replace])
+def test_a_removed_or_replaced_lock_file_frees_nothing(tmp_path, gone):
     with held(tmp_path):
-        (tmp_path / "tileseer-toy.lock").unlink()
+        gone(tmp_path / "tileseer-toy.lock")
         with pytest.raises(UserError, match="toy was busy"), lock.any_of(["toy"], tmp_path, 0.5):
             pass
     with lock.any_of(["toy"], tmp_path, 5):

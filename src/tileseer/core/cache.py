@@ -213,10 +213,12 @@ class Cache:
             with suppress(FileExistsError):
                 path.mkdir()
                 path.chmod(mode)
+            if path.is_symlink():
+                raise shared_file.not_plain(path)
 
     def _opened_claims(self) -> int:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return shared_file.opened_by_all(self._folder / "claims")[0]
+        return shared_file.opened_by_all(self._folder / "claims")
 
     @contextmanager
     def _size(self) -> Iterator[int]:
@@ -224,7 +226,7 @@ class Cache:
         path = self._folder / "size"
         locked = False
         while not locked:
-            handle, _ = shared_file.opened_by_all(path)
+            handle = shared_file.opened_by_all(path)
             try:
                 # Not if somebody removed the file meanwhile: then the one that is there now is locked.
                 if locked := shared_file.lock(handle, path, wait=True):
@@ -364,10 +366,11 @@ def _unlink(path: Path) -> bool:
 
 
 def _found(folder: Path, pattern: str) -> Iterator[tuple[Path, os.stat_result]]:
-    """Files of a folder and their states, sorted, without those that others remove meanwhile."""
+    """Files of a folder and their states, sorted, less those that others remove meanwhile or that a link leads to."""
     for path in sorted(folder.glob(pattern)):
         with suppress(FileNotFoundError):
-            yield path, path.lstat()
+            if not (folder.is_symlink() or path.parent.is_symlink()):
+                yield path, path.lstat()
 
 
 def open_cache(folder: str | None, max_gib: float) -> Cache:

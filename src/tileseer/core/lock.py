@@ -63,17 +63,15 @@ def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[t
 
 def _locked(path: Path) -> int | None:
     """Descriptor that holds the lock of a file; None if another process has it."""
-    handle, made = shared_file.opened_by_all(path)
-    if shared_file.lock(handle, path, wait=False):
-        if not (made and _is_held_though_removed(path)):
-            return handle
-        path.unlink()
+    handle = shared_file.opened_by_all(path)
+    if shared_file.lock(handle, path, wait=False) and not _is_held_though_removed(path):
+        return handle
     os.close(handle)
     return None
 
 
 def _is_held_though_removed(path: Path) -> bool:
-    """Whether a process that we may look into has a removed file of that name open: its lock still counts."""
+    """Whether a process that we may look into has a removed or replaced file of that name open: its lock counts."""
     gone = f"{path.resolve()} (deleted)"
     return any(_target(descriptor) == gone for descriptor in Path("/proc").glob("[0-9]*/fd/*"))
 

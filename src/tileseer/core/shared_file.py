@@ -16,25 +16,26 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> int:
         handle = os.open(path, flags | PLAIN)
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise _not_plain(path) from None
+            raise not_plain(path) from None
         raise
     state = os.fstat(handle)
     if not stat.S_ISREG(state.st_mode) or (flags & os.O_RDWR and state.st_nlink > 1):
         os.close(handle)
-        raise _not_plain(path)
+        raise not_plain(path)
     return handle
 
 
-def _not_plain(path: Path) -> OSError:
-    return OSError(errno.EINVAL, "this is no plain file; remove it", str(path))
+def not_plain(path: Path) -> OSError:
+    """What to raise of a link, a FIFO or the like."""
+    return OSError(errno.EINVAL, "this is no plain file or folder; remove it", str(path))
 
 
-def opened_by_all(path: Path) -> tuple[int, bool]:
-    """Descriptor of a file that every user may write, and whether it was made now."""
+def opened_by_all(path: Path) -> int:
+    """Descriptor of a file that every user may write."""
     while True:
         try:
             # Without O_CREAT: in a sticky folder Linux refuses that for the file of another user.
-            return opened(path, os.O_RDWR), False
+            return opened(path, os.O_RDWR)
         except FileNotFoundError:
             pass
         try:
@@ -43,7 +44,7 @@ def opened_by_all(path: Path) -> tuple[int, bool]:
             continue
         # Whatever the umask.
         os.fchmod(handle, 0o666)
-        return handle, True
+        return handle
 
 
 def lock(handle: int, path: Path, wait: bool) -> bool:
