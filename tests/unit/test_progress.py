@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 
 import pytest
 
@@ -92,3 +93,22 @@ def test_a_batch_is_no_larger_than_what_the_budget_pays_for():
     shown.add(32, charged_s=8.0)
     assert shown.affordable(256) == 1
     assert Progress("sm_90", 1000, "pairs", stream=io.StringIO()).affordable(256) == 256
+
+
+def test_a_job_that_counts_nothing_says_how_long_it_has_worked(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SILENT_S", 0.05)
+    with progress.never_silent("dataset gfx950 forward_bf16"):
+        time.sleep(0.3)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 6 and set(lines) == {"dataset gfx950 forward_bf16: 0 s so far"}
+
+
+def test_a_job_that_counts_says_nothing_else(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SILENT_S", 0.5)
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0.05)
+    with progress.never_silent("train"), Progress("train", 100, "trees") as shown:
+        for _ in range(100):
+            time.sleep(0.01)
+            shown.add()
+    said = capsys.readouterr().err
+    assert "trees" in said and "so far" not in said

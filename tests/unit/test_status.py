@@ -1,6 +1,7 @@
 """How far a workflow is, at three moments of a run."""
 
 import json
+import os
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from tileseer.benchmark.receipt import Receipt
 from tileseer.cli import main
 from tileseer.client import status
-from tileseer.core import parquet
+from tileseer.core import events, parquet
 
 OP = "forward_bf16"
 
@@ -17,6 +18,7 @@ OP = "forward_bf16"
 @pytest.fixture
 def results(tmp_path):
     """Two chunks planned; the first one is measured, the second one has its support table."""
+    tmp_path = tmp_path / "results"
     for folder in (
         "configs/gfx950",
         *(f"{s}/gfx950/{OP}" for s in ("headers", "build", "support", "benchmark", "journals")),
@@ -110,3 +112,44 @@ def test_watching_ends_when_all_is_validated(results, capsys, monkeypatch):
     monkeypatch.setattr(status, "of_operation", lambda *_: replace(seen, mean_efficiency=next(looks)))
     assert main.main(["status", "--results", str(results), "--watch", "0.01"]) == 0
     assert capsys.readouterr().out.count("operation") == 3
+
+
+@pytest.fixture
+def told(results, monkeypatch):
+    """A run at work, in the folder of ``results``, of which this process is the Snakemake."""
+    run = results.parent / ".snakemake" / events.FILE.format(os.getpid())
+    run.parent.mkdir()
+    monkeypatch.setenv(events.EVENTS, str(run))
+    monkeypatch.setenv(events.LOG, "logs/model.log")
+    events.tell("run", arch="gfx950")
+    events.tell("plan", jobs=22, told="")
+    events.tell("begin", stage="model", of=f"gfx950 {OP}", does="Train the model.")
+    events.tell("progress", now="train", done=20, total=80, unit="trees", rate=10.0, left_s=6.0)
+    return run
+
+
+def test_every_stage_at_work_is_shown_with_the_time_left(results, told, capsys):
+    assert main.main(["status", "--results", str(results)]) == 1
+    line = f"0 of 22 jobs done; at work: model gfx950 {OP} train 20/80 trees 10 a second 6 s"
+    assert line in capsys.readouterr().out
+    told.rename(told.with_suffix(f".{2**30}"))  # its process is no more
+    main.main(["status", "--results", str(results)])
+    assert "at work" not in capsys.readouterr().out
+
+
+def test_watching_begins_before_the_plan_and_ends_with_the_run(tmp_path, results, told, capsys, monkeypatch):
+    seen = replace(status.of_operation(results, "gfx950", OP), mean_efficiency=95.0)
+    monkeypatch.setattr(status, "of_operation", lambda *_: seen)
+    later = tmp_path / "later"
+    (results / "configs").rename(later)
+    steps = iter([lambda: later.rename(results / "configs"), lambda: told.unlink()])
+    monkeypatch.setattr("tileseer.cli.status.time.sleep", lambda _: next(steps)())
+    assert main.main(["status", "--results", str(results), "--watch", "5"]) == 0
+    assert next(steps, None) is None and "95.0 %" in capsys.readouterr().out
+
+
+def test_the_arch_of_the_plan_is_meant_where_there_are_datasets_of_others(results, capsys):
+    (results / "datasets/gfx950_mi355x").mkdir(parents=True)
+    (results / f"datasets/gfx950_mi355x/{OP}.parquet").touch()
+    main.main(["status", "--results", str(results)])
+    assert capsys.readouterr().out.startswith("gfx950, chunks done")

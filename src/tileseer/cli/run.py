@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "TARGET is a file or a rule as snakemake takes them; without one and without --arch, the models and the report "
         "of the config. All cores are used unless --cores says otherwise. Every flag of snakemake works: -n lists the "
-        "jobs, --config and --workflow-profile change the run."
+        "jobs, --configfile and --workflow-profile change the run."
     )
 
 

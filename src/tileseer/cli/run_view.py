@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -46,14 +47,62 @@ class Job:
         return [self.stage, self.of, told["now"], f"{told['done']:,}/{told['total']:,} {told['unit']}", rate, left]
 
 
-class View:
-    """The state of a run, read from its events; a context that shows it on standard error."""
+class Jobs:
+    """The state of a run, read from its events."""
 
     def __init__(self, path: Path) -> None:
         self.planned: int | None = None
         self.arch = ""
         self._jobs: dict[str, Job] = {}
         self._path, self._at = path, 0
+
+    def read(self) -> Iterator[tuple[str, str]]:
+        """Read what is new; give state and line of what there is to say of it."""
+        for end, event in events.read(self._path, self._at):
+            self._at = end
+            yield from self._take(event)
+
+    def unfinished(self) -> list[Job]:
+        """Jobs that began and did not end well."""
+        return [job for job in self._jobs.values() if job.state not in ENDED]
+
+    def count(self, state: str) -> int:
+        """How many jobs are in a state."""
+        return sum(job.state == state for job in self._jobs.values())
+
+    def done(self) -> int:
+        """How many jobs have ended well."""
+        return sum(map(self.count, ENDED))
+
+    def at_work(self) -> str:
+        """What is at work, in one line."""
+        working = "; ".join(" ".join(filter(None, job.cells())) for job in self.unfinished())
+        return f"at work: {working or 'Snakemake looks for what is to be made'}"
+
+    def _take(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        state, log = event["state"], event["job"]
+        if state == "run":
+            self.arch = event["arch"]
+        elif state == "plan":
+            self.planned = event["jobs"]
+            if event["told"]:
+                yield state, event["told"].rstrip()
+        elif state == "begin":
+            self._jobs[log] = Job(log, event["stage"], event["of"], event["does"])
+        elif state == "progress":
+            self._jobs[log].progress = event
+        elif state in ENDED:
+            job = self._jobs[log]
+            job.state = state
+            took = duration(time.monotonic() - job.begun)
+            yield state, f"[{self.done()}/{self.planned}] {job.name}: {event['told']} ({took})"
+
+
+class View(Jobs):
+    """A run that is shown on standard error: a context."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._begun = self._spoken = time.monotonic()
         console = Console(stderr=True)
         self._live = Live(console=console, refresh_per_second=4) if console.is_terminal else None
@@ -70,44 +119,13 @@ class View:
 
     def look(self) -> None:
         """Read what is new and show it."""
-        for end, event in events.read(self._path, self._at):
-            self._at = end
-            self._take(event)
+        for state, line in self.read():
+            if state == "plan" or not self._live:
+                self._say(line)
         if self._live:
             self._live.update(self._table())
         elif time.monotonic() - self._spoken >= SILENT_S:
-            working = "; ".join(" ".join(filter(None, job.cells())) for job in self.unfinished())
-            self._say(f"at work: {working or 'Snakemake looks for what is to be made'}")
-
-    def unfinished(self) -> list[Job]:
-        """Jobs that began and did not end well."""
-        return [job for job in self._jobs.values() if job.state not in ENDED]
-
-    def count(self, state: str) -> int:
-        """How many jobs are in a state."""
-        return sum(job.state == state for job in self._jobs.values())
-
-    def _take(self, event: dict[str, Any]) -> None:
-        state, log = event["state"], event["job"]
-        if state == "run":
-            self.arch = event["arch"]
-        elif state == "plan":
-            self.planned = event["jobs"]
-            if event["told"]:
-                self._say(event["told"].rstrip())
-        elif state == "begin":
-            self._jobs[log] = Job(log, event["stage"], event["of"], event["does"])
-        elif state == "progress":
-            self._jobs[log].progress = event
-        elif state in ENDED:
-            job = self._jobs[log]
-            job.state = state
-            if not self._live:
-                took = duration(time.monotonic() - job.begun)
-                self._say(f"[{self._done()}/{self.planned}] {job.name}: {event['told']} ({took})")
-
-    def _done(self) -> int:
-        return sum(map(self.count, ENDED))
+            self._say(self.at_work())
 
     def _say(self, line: str) -> None:
         self._spoken = time.monotonic()
@@ -119,7 +137,7 @@ class View:
             title = f"looking for what is to be made, {spent}"
         else:
             counts = f"{self.count('computed'):,} computed, {self.count('restored'):,} restored unchanged"
-            title = f"{self._done():,} of {self.planned:,} jobs done, {counts}, {spent}"
+            title = f"{self.done():,} of {self.planned:,} jobs done, {counts}, {spent}"
         table = Table(title=title, title_justify="left", box=None, expand=True)
         for name in ("stage", "of", "now", "done", "rate", "left"):
             table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=2 if name in ("of", "now") else 1)

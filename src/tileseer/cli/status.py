@@ -2,13 +2,16 @@
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.cli.run_view import Jobs
 from tileseer.client import status
 from tileseer.compile import cost
+from tileseer.core import events
 from tileseer.core.errors import UserError
 
 EXAMPLES = (
@@ -23,41 +26,66 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
     parser.add_argument(
-        "--watch", type=float, default=0.0, metavar="SECONDS", help="look again and again until all is validated"
+        "--watch",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="look again and again until all is validated and no run is at work",
     )
     parser.epilog = "Shows which results exist; `snakemake -n` shows which are out of date."
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a row an operation; return 1 while one has no validated model."""
-    arch = args.arch or _only_arch(args.results)
-    operations = _operations(args.results, arch)
-
-    def look() -> list[status.OperationStatus]:
-        return [status.of_operation(args.results, arch, operation) for operation in operations]
-
-    found = look()
-    etas: list[float | None] = [None] * len(found)
-    while args.watch > 0 and any(row.mean_efficiency is None for row in found):
+    runs: dict[Path, Jobs] = {}
+    before: dict[str, status.OperationStatus] = {}
+    start = time.monotonic()
+    while True:
+        runs = _at_work(args.results, runs)
+        begins = args.watch and runs and not _first_files(args.results, args.arch or "*")
+        arch = args.arch or (next(iter(runs.values())).arch if begins else _only_arch(args.results))
+        operations = [] if begins else _operations(args.results, arch)
+        found = [status.of_operation(args.results, arch, operation) for operation in operations]
+        seconds = time.monotonic() - start
+        etas = [
+            status.eta_seconds(before[row.operation], row, seconds) if row.operation in before else None
+            for row in found
+        ]
+        unfinished = not found or any(row.mean_efficiency is None for row in found)
+        if not (args.watch and (unfinished or runs)):
+            break
         if not args.json:
-            print("\n".join([*_table(found, etas), ""]), flush=True)
-        before, start = found, time.monotonic()
+            print("\n".join([*_table(found, etas), *_told(runs), ""]), flush=True)
+        before, start = {row.operation: row for row in found}, time.monotonic()
         time.sleep(args.watch)
-        found, seconds = look(), time.monotonic() - start
-        etas = [status.eta_seconds(old, new, seconds) for old, new in zip(before, found, strict=True)]
     published = (args.results / "models" / arch / "index.json").exists()
     rows = [asdict(row) | {"eta_seconds": eta} for row, eta in zip(found, etas, strict=True)]
-    lines = [f"{arch}, chunks done", *_table(found, etas)]
-    if seconds := sum(row.compile_seconds for row in found):
-        lines.append(f"the kernels' builds took {cost.took(seconds, sum(row.code_bytes for row in found))}")
     said = f"models of {arch}: {'published' if published else 'not published yet'}"
     content = {"arch": arch, "published": published, "operations": rows}
-    unfinished = any(row.mean_efficiency is None for row in found)
+    lines = [f"{arch}, chunks done", *_table(found, etas), *_told(runs)]
+    if seconds := sum(row.compile_seconds for row in found):
+        lines.append(f"the kernels' builds took {cost.took(seconds, sum(row.code_bytes for row in found))}")
     return options.answer(args, content, [*lines, said], unfinished)
 
 
+def _at_work(results: Path, known: Mapping[Path, Jobs]) -> dict[Path, Jobs]:
+    """The runs of this folder whose process is alive on this machine, each read up to now."""
+    files = sorted((results.absolute().parent / ".snakemake").glob(events.FILE.format("*")))
+    alive = {path: known.get(path) or Jobs(path) for path in files if Path("/proc", path.suffix[1:]).exists()}
+    for jobs in alive.values():
+        list(jobs.read())
+    return alive
+
+
+def _told(runs: Mapping[Path, Jobs]) -> list[str]:
+    """What each run does now, with the time that its jobs still take."""
+    return [f"{jobs.done()} of {jobs.planned} jobs done; {jobs.at_work()}" for jobs in runs.values() if jobs.planned]
+
+
 def _only_arch(results: Path) -> str:
-    archs = sorted({path.parent.name for path in _first_files(results, "*")})
+    # Beside the arch of a plan there can be datasets of others, which its models are compared with.
+    planned = {path.parent.name for path in results.glob("configs/*/*.plan.tsv")}
+    archs = sorted(planned or {path.parent.name for path in _first_files(results, "*")})
     if len(archs) != 1:
         found = f"there are {', '.join(archs)}: name one" if archs else "nothing has been made yet: run snakemake"
         raise UserError(f"{results}: {found}")

@@ -1,30 +1,37 @@
 """Progress of long work: how much is done, how fast, how long the rest takes, the best so far, failures.
 
 On a terminal it is one line that changes; elsewhere, in a log, a plain line now and then. A run of the workflow gets it
-as events. Work inside of work that is already counted is not counted on its own.
+as events. Work inside of work that is already counted is not counted on its own. A job that counts nothing says how
+long it has worked.
 """
 
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import ClassVar, Self, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as Bar
+from typing import TYPE_CHECKING, ClassVar, Self, TextIO
 
 from tileseer.core import events
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 FIRST = 8
 """Things that are done under a budget before the time of one is known."""
 LINE_EVERY_S, EVENT_EVERY_S = 5.0, 0.5
 """Seconds between two plain lines, and between two events; work that is done sooner prints none."""
+SILENT_S = 8.0
+"""After so many seconds without a plain line a job says that it still works."""
 
 
 class Progress:
     """A count of what is done of ``total`` things; a context."""
 
     _outermost: ClassVar["Progress | None"] = None
+    told: ClassVar[float] = 0.0
+    """When the last plain line of this process was printed."""
 
     def __init__(
         self, title: str, total: int, unit: str, budget_s: float | None = None, stream: TextIO | None = None
@@ -43,6 +50,11 @@ class Progress:
             Progress._outermost = self
             self._tell()
             if self._stream.isatty():
+                # Every job imports this module, and few jobs have a terminal.
+                from rich.console import Console
+                from rich.progress import BarColumn, TextColumn
+                from rich.progress import Progress as Bar
+
                 columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
                 self._bar = Bar(*columns, console=Console(file=self._stream))
                 self._task = self._bar.add_task(self._title, total=self._total, told="")
@@ -74,7 +86,7 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=self.done, told=self.text())
         elif now - self._line >= LINE_EVERY_S:
-            self._line = now
+            self._line = Progress.told = now
             print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
 
     def affordable(self, most: int) -> int:
@@ -111,6 +123,28 @@ class Progress:
         events.tell(
             "progress", now=self._title, done=self.done, total=self._total, unit=self._unit, rate=rate, left_s=left
         )
+
+
+@contextmanager
+def never_silent(title: str) -> Iterator[None]:
+    """While it is open, print a line on standard error whenever ``SILENT_S`` went by without one of progress."""
+    ended = threading.Event()
+    begin = Progress.told = time.monotonic()
+
+    def watch() -> None:
+        while not ended.wait(max(0.0, Progress.told + SILENT_S - time.monotonic())):
+            now = time.monotonic()
+            if now - Progress.told >= SILENT_S:
+                Progress.told = now
+                print(f"{title}: {duration(now - begin)} so far", file=sys.stderr, flush=True)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def rate_text(rate: float) -> str:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tileseer.core import events
+from tileseer.core import events, progress
 from tileseer.core.cache import Cache, key, open_cache
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.core.stage_store import StageStore, Unfinished, digest
@@ -78,8 +78,10 @@ def stage(**parts: Part) -> Callable[[Callable[..., str]], Callable[..., int]]:
             values = vars(_parser(function).parse_args(argv))
             named, does = _named(values), (function.__doc__ or "").partition("\n")[0]
             events.tell("begin", stage=name, of=" ".join(named), does=does)
-            state, told = _made(name, function, values, parts)
-            print(f"{' '.join([name, *named])}: {told}", flush=True)
+            title = " ".join([name, *named])
+            with progress.never_silent(title):
+                state, told = _made(name, function, values, parts)
+            print(f"{title}: {told}", flush=True)
             events.tell(state, told=told)
 
         if function.__module__ == "__main__":
