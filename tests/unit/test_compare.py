@@ -2,16 +2,19 @@
 
 import json
 
+import learning_samples as samples
 import numpy as np
 import pyarrow as pa
 import pytest
 from learning_samples import measured
+from test_publish import make
 
 from tileseer.cli import main
-from tileseer.core import parquet
+from tileseer.core import parquet, progress
 from tileseer.dataset.provenance import SCHEMA_VERSION
 from tileseer.dataset.schema import SCHEMA
 from tileseer.devices.base import STATUSES
+from tileseer.publish import model_folder
 
 NOISE = 0.01
 
@@ -137,3 +140,37 @@ def test_what_can_not_be_compared_is_refused(tmp_path, capsys, change, words):
     a, b = dataset(tmp_path / "a.parquet"), dataset(tmp_path / "b.parquet", **change)
     assert main.main(["compare", a, b]) == 2
     assert words in capsys.readouterr().err
+
+
+def models(folder):
+    """Publish models of the small world; return their directory."""
+    model_folder.publish(*([made] for made in make(folder, "forward")), folder / "models")
+    return str(folder / "models")
+
+
+def test_it_says_that_nothing_differs_and_ends_with_0(tmp_path, capsys):
+    times = dataset(tmp_path / "a.parquet")
+    assert main.main(["compare", times, times]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no difference beyond noise"
+    same = models(tmp_path)
+    assert main.main(["compare", same, same, "--measured", times]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "no difference"
+
+
+def test_models_that_pick_differently_end_with_1_or_3_and_show_where(tmp_path, capsys, monkeypatch):
+    times = dataset(tmp_path / "a.parquet", lambda rows: rows.assign(tflops=1 / rows["latency_ms"]))
+    whole = models(tmp_path / "whole")
+    monkeypatch.setattr(samples, "SMALL", samples.SMALL.model_copy(update={"n_estimators": 1}))
+    stump = models(tmp_path / "stump")
+    assert main.main(["compare", whole, stump, "--measured", times]) == 3
+    said = capsys.readouterr().out
+    assert "no difference" not in said and "gain points" in said
+    assert main.main(["compare", stump, whole, "--measured", times]) == 1
+    assert main.main(["compare", whole, stump]) == 2
+
+
+def test_it_shows_what_it_does(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "LINE_EVERY_S", 0)
+    times = dataset(tmp_path / "a.parquet")
+    main.main(["compare", times, times])
+    assert "read: 1 of 2 datasets" in capsys.readouterr().err

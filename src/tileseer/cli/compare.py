@@ -99,9 +99,10 @@ def _report(found: comparison.Comparison, top: int) -> Iterator[str]:
     yield f"{found.a.operation}: {found.what} compared; gains are positive: B is faster"
     for name, side in (("A", found.a), ("B", found.b)):
         yield f"{name}  {side.path}: {side.arch}, {side.device}, device kind: {side.device_kind}"
+    yield from (f"  {name}: {value}" for name, value in lines(found))
     if not found.differs:
         yield "no difference" if found.what == "models" else "no difference beyond noise"
-    yield from (f"  {name}: {value}" for name, value in lines(found))
+        return
     for title, table in _tables(found):
         half = max(top // 2, 1)
         shown = table if len(table) <= top else pd.concat([table.head(half), table.tail(top - half)])

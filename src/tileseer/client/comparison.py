@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tileseer.client.selection import Selector
 from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
 from tileseer.dataset import bootstrap, efficiency, provenance, schema
 from tileseer.families import candidates
 from tileseer.model import model_files
@@ -87,7 +88,11 @@ class Comparison:
 
 def datasets(path_a: Path, path_b: Path) -> Comparison:
     """Compare the times of the pairs that two datasets of one operation share."""
-    (side_a, rows_a), (side_b, rows_b) = _read(path_a), _read(path_b)
+    with Progress("read", 2, "datasets") as shown:
+        side_a, rows_a = _read(path_a)
+        shown.add()
+        side_b, rows_b = _read(path_b)
+        shown.add()
     if side_a.operation != side_b.operation:
         raise UserError(
             f"{path_a} is of {side_a.operation}, {path_b} of {side_b.operation}: compare datasets of one operation"
@@ -123,9 +128,11 @@ def models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     measurements = schema.load(measured)
     operation = measurements.operation
     model_a, model_b = (Selector.load(path, operation) for path in (path_a, path_b))
-    scored_a, scored_b = (
-        ranking.score(measurements, *ranking.rank_pool(measurements, model)) for model in (model_a, model_b)
-    )
+    with Progress("rank the kernels of", 2, "models") as shown:
+        scored_a = ranking.score(measurements, *ranking.rank_pool(measurements, model_a))
+        shown.add()
+        scored_b = ranking.score(measurements, *ranking.rank_pool(measurements, model_b))
+        shown.add()
     got_a, got_b, chosen = scored_a.picked, scored_b.picked, scored_a.problems
     names = measurements.candidates["candidate"].to_numpy()
     pick_a, pick_b = (np.where(one.pool.any(axis=1), names[one.picks], "") for one in (scored_a, scored_b))
@@ -171,7 +178,9 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
     labels = [candidates.label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
     samples = rows["samples"].to_numpy(np.float64)
     rows["error"] = np.where(samples > 1, rows["latency_cv"] / np.sqrt(np.maximum(samples, 1)), np.nan)
-    rows["problem"] = [_dims_text(row) for row in rows[list(DIMS)].itertuples(index=False)]
+    distinct = rows.drop_duplicates("problem_key")
+    texts = map(_dims_text, distinct[list(DIMS)].itertuples(index=False))
+    rows["problem"] = rows["problem_key"].map(dict(zip(distinct["problem_key"], texts, strict=True)))
     rows["candidate"] = labels
     rows = rows.astype(dict.fromkeys(("problem_key", "status", "network", "layer"), str))
     kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
