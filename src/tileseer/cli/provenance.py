@@ -13,7 +13,7 @@ from tileseer.publish.provenance import Provenance
 EXAMPLES = (
     "tileseer provenance results/models/gfx950",
     "tileseer provenance results/models/gfx950 --json",
-    "tileseer provenance results/models/gfx950 --ro-crate crate --licence https://spdx.org/licenses/MIT",
+    "tileseer provenance results/models/gfx950 --ro-crate crate --date 2026-11-21 --licence https://spdx.org/licenses/MIT",
 )
 
 

@@ -16,7 +16,7 @@ from tileseer.serving.picker import NO_CANDIDATE
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
-    "tileseer select results/models/gfx950 --variant bwd_data --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
+    "tileseer select results/models/gfx950 --variant forward --dtype bf16 --N 8 --C 64 --K 64 --Hi 56 --Wi 56 --json",
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --confidence 0.9",
 )
 FORMS = {

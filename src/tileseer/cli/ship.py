@@ -19,7 +19,7 @@ from tileseer.model.model import Model
 EXAMPLES = (
     "tileseer ship results/models/gfx950 --max-loss 1%",
     "tileseer ship results/models/gfx950 --operation forward_bf16 --max-kernels 40 --output kernels-gfx950",
-    "tileseer ship results/models/sm_90 --networks resnet50,convnext_tiny --against old-kernels.txt",
+    "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny --against old-kernels.txt",
 )
 _COLUMNS = ("kernels", "loss", "least_loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
 
