@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
-"""How long a pick takes with a published model, in C++ and in Python, and whether both pick the same."""
+"""How long a pick takes with a published model, in C++ and in Python, and whether both pick the same.
+
+Other programs share the machine, so everything is timed in turns, and each figure is the median and the worst of the
+turns. The ratio is the time over that of LightGBM's predict alone on all candidates that can run the problem.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -15,7 +22,9 @@ import numpy as np
 from tileseer.client.selection import Selector
 from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core.errors import UserError
+from tileseer.model import features
 from tileseer.model.index import verify
+from tileseer.model.model import Model
 from tileseer.model.model_files import SELECTOR
 from tileseer.serving.picker import NO_CANDIDATE
 
@@ -51,7 +60,10 @@ int main()
 }
 """
 ROUNDS = 5
-"""Each problem is timed so often; the fastest counts, since other programs share the machine."""
+"""Each problem is timed so often in a turn; the fastest counts."""
+ALONE = 100
+"""Problems that are picked one by one."""
+FLAGS = (("-O2",), ("-O3",), ("-O3", "-march=native"))
 
 
 def random_problems(count):
@@ -86,23 +98,86 @@ def listed(operation, shapes):
     return [Problem.from_dims(variant, dtype, **dict(zip(DIMS, row, strict=True))) for row in shapes.tolist()]
 
 
-def cpp(header, namespace, shapes, flags):
-    """Compile and run; return rows, scores and the fastest microseconds of each shape."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        (folder / "main.cpp").write_text(MAIN.replace("NAMESPACE", namespace).replace("ROUNDS", str(ROUNDS)))
-        begin = time.perf_counter()
-        subprocess.run(
-            ["g++", "-std=c++17", *flags, f"-I{header.parent}", "-o", folder / "main", folder / "main.cpp"], check=True
-        )
-        seconds = time.perf_counter() - begin
-        text = "\n".join(" ".join(map(str, row)) for row in shapes.tolist()) + "\n"
-        run = subprocess.run([folder / "main"], input=text, capture_output=True, text=True, check=True)
-    fields = [line.split() for line in run.stdout.splitlines()]
+def program(folder, header, namespace, flags):
+    """Compile the program that picks in C++; return its path and the seconds that it took."""
+    path = folder / f"main{''.join(flags)}"
+    (folder / "main.cpp").write_text(MAIN.replace("NAMESPACE", namespace).replace("ROUNDS", str(ROUNDS)))
+    seconds, _ = children(["g++", "-std=c++17", *flags, f"-I{header.parent}", "-o", path, folder / "main.cpp"])
+    return path, seconds
+
+
+def children(command, text=None):
+    """CPU seconds of a command, and what it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+
+
+def picks_of(path, shapes):
+    """Rows, scores and the fastest microseconds of each shape, of one turn of a program."""
+    _, out = children([path], "\n".join(" ".join(map(str, row)) for row in shapes.tolist()) + "\n")
+    fields = [line.split() for line in out.splitlines()]
     rows = [int(field[0]) for field in fields[: len(shapes)]]
     scores = [float.fromhex(field[1]) for field in fields[: len(shapes)]]
-    took = np.array([float(field[2]) for field in fields]).reshape(ROUNDS, len(shapes)).min(axis=0)
-    return rows, scores, took, seconds
+    return rows, scores, np.array([float(field[2]) for field in fields]).reshape(ROUNDS, len(shapes)).min(axis=0)
+
+
+def one_by_one(call, count):
+    """Median over problems of the fastest CPU microseconds of each."""
+    return 1e6 * statistics.median(min(cpu(lambda n=n: call(n))[0] for _ in range(ROUNDS)) for n in range(count))
+
+
+def timed(models, operation, folder, shapes, turns):
+    """Microseconds by figure, a value a turn; ends the program where C++ and Python differ."""
+    index = verify(models)
+    entry = index.operations[operation]
+    selector, model = Selector.load(models, operation), Model.read(models / entry.folder)
+    picks = selector.select(shapes, use_known=False)
+    has = picks.candidate != NO_CANDIDATE
+    problems = frame(listed(operation, shapes[:ALONE]))
+    runs = model.supported(problems)
+    columns = features.columns(problems, model.pool, model.hardware, model.spec.feature_set)
+    matrices = [
+        features.matrix(*columns, np.full(own.sum(), row), np.flatnonzero(own), model.hardware, model.spec.feature_set,
+                        model.spec.feature_names)
+        for row, own in enumerate(runs) if own.any()
+    ]  # fmt: skip
+    everything = np.concatenate(matrices)
+    programs = {}
+    for flags in FLAGS:
+        path, seconds = program(folder, models / entry.folder / SELECTOR, f"{operation}_{index.arch}", flags)
+        programs[f"C++ {' '.join(flags)}"] = path
+        print(f"{operation}: g++ {' '.join(flags)} takes {seconds:.1f} CPU s")
+    pool = selector.supported(frame(listed(operation, shapes))).sum(axis=1)
+    wide = has & (pool >= np.percentile(pool[has], 90))
+    print(f"{operation}: {len(selector.pool)} candidates, {pool[has].mean():.0f} on average for the {has.sum():,} of "
+          f"{len(shapes):,} problems that have a pick; the widest tenth has {pool[wide].min()} and more")  # fmt: skip
+    found = {}
+    for _ in range(turns):
+        turn = {
+            "LightGBM, one problem": one_by_one(lambda n: model.booster.predict(matrices[n], num_threads=1),
+                                                len(matrices)),
+            "LightGBM, of a batch": 1e6 * cpu(lambda: model.booster.predict(everything, num_threads=1))[0]
+            / len(matrices),
+            "Python, one problem": one_by_one(lambda n: selector.select(shapes[n : n + 1], use_known=False), ALONE),
+            "Python, of a batch": 1e6 * cpu(lambda: selector.select(shapes, use_known=False))[0] / len(shapes),
+        }  # fmt: skip
+        for name, path in programs.items():
+            rows, scores, took = picks_of(path, shapes)
+            if rows != picks.candidate.tolist() or scores != picks.score.tolist():
+                raise SystemExit(f"{operation}: {name} and Python differ")
+            turn |= {name: float(np.median(took[has])), f"{name}, widest tenth": float(np.median(took[wide]))}
+        for name, value in turn.items():
+            found.setdefault(name, []).append(value)
+    return found
+
+
+def selecting(models, operation, turns):
+    """CPU seconds of ``tileseer select``, a value a turn."""
+    variant, _, dtype = operation.rpartition("_")
+    words = ["select", models, "--variant", variant, "--dtype", dtype, "--problem", "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3"]
+    return [children([Path(sys.executable).with_name("tileseer"), *map(str, words)])[0] for _ in range(turns)]
 
 
 def main() -> None:
@@ -110,36 +185,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", type=Path, help="published directory, for example results/models/gfx950")
     parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--turns", type=int, default=5)
     args = parser.parse_args()
-    index = verify(args.models)
+    os.environ["OMP_NUM_THREADS"] = "1"
     shapes = random_problems(args.problems)
-    for operation, entry in index.operations.items():
-        loaded, selector = cpu(lambda operation=operation: Selector.load(args.models, operation))
-        _, picks = cpu(lambda selector=selector: selector.select(shapes, use_known=False))
-        batch = min(cpu(lambda selector=selector: selector.select(shapes, use_known=False))[0] for _ in range(ROUNDS))
-        alone = [
-            min(
-                cpu(lambda selector=selector, row=row: selector.select(row[None], use_known=False))[0]
-                for _ in range(ROUNDS)
-            )
-            for row in shapes[:200]
-        ]
-        has = picks.candidate != NO_CANDIDATE
-        pool = selector.supported(frame(listed(operation, shapes))).sum(axis=1)
-        print(f"{operation}: {len(selector.pool)} candidates; {has.sum():,} of {len(shapes):,} problems have a pick")
-        print(f"  Python, CPU time: load {loaded:.2f} s, one problem {1e6 * statistics.median(alone):.0f} us, "
-              f"of a batch {1e6 * batch / len(shapes):.0f} us")  # fmt: skip
-        for flags in (["-O2"], ["-O3"], ["-O3", "-march=native"]):
-            namespace = f"{operation}_{index.arch}"
-            rows, scores, took, seconds = cpp(args.models / entry.folder / SELECTOR, namespace, shapes, flags)
-            same = rows == picks.candidate.tolist() and scores == picks.score.tolist()
-            wide = has & (pool >= np.percentile(pool[has], 90))
-            print(f"  C++ {' '.join(flags)}: compiled in {seconds:.1f} s; picks and scores equal to Python: {same}; "
-                  f"a pick among {pool[has].mean():.0f} candidates on average: median {np.median(took[has]):.1f} us, "
-                  f"p90 {np.percentile(took[has], 90):.1f} us; among {pool[wide].min()} and more: "
-                  f"median {np.median(took[wide]):.1f} us")  # fmt: skip
-            if not same:
-                raise SystemExit(f"{operation}: C++ and Python differ")
+    for operation in verify(args.models).operations:
+        with tempfile.TemporaryDirectory() as name:
+            found = timed(args.models, operation, Path(name), shapes, args.turns)
+        print(f"{'us a problem':<36}{'median':>10}{'worst':>10}{'ratio':>8}")
+        for figure, values in found.items():
+            base = statistics.median(found[f"LightGBM, {'of a batch' if 'batch' in figure else 'one problem'}"])
+            middle = statistics.median(values)
+            print(f"{figure:<36}{middle:>10.1f}{max(values):>10.1f}{middle / base:>8.3f}")
+        seconds = selecting(args.models, operation, args.turns)
+        print(f"{'tileseer select, CPU s':<36}{statistics.median(seconds):>10.2f}{max(seconds):>10.2f}", flush=True)
 
 
 if __name__ == "__main__":
