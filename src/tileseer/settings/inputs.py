@@ -23,7 +23,7 @@ class ConfigsSettings(Section):
     ``tile_m >= 64 and pipeline in (mem, compv3)``. Empty: all."""
     ndims: list[Annotated[int, Field(ge=2, le=3)]] = Field([2, 3], min_length=1)
     """Dimensionalities of the convolutions that one operation covers."""
-    chunks: int = Field(4, ge=1, le=4096)
+    chunks: int = Field(2, ge=1, le=4096)
     """Hash buckets an operation: one bucket is one job of each kernel stage. Changing it re-deals all kernels.
     With more than a hundred the graph of jobs costs more than the jobs save."""
 
