@@ -130,8 +130,8 @@ def told(results, monkeypatch):
 
 def test_every_stage_at_work_is_shown_with_the_time_left(results, told, capsys):
     assert main.main(["status", "--results", str(results)]) == 1
-    line = f"0 of 22 jobs done; at work: model gfx950 {OP} train 20/80 trees 10 a second 6 s"
-    assert line in capsys.readouterr().out
+    lines = f"0 of 22 jobs done; at work:\n  model gfx950 {OP} train 20/80 trees 10 a second 6 s\n"
+    assert lines in capsys.readouterr().out
     told.rename(told.with_suffix(f".{2**30}"))  # its process is no more
     main.main(["status", "--results", str(results)])
     assert "at work" not in capsys.readouterr().out

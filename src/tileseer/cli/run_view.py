@@ -74,11 +74,6 @@ class Jobs:
         """How many jobs have ended well."""
         return sum(map(self.count, ENDED))
 
-    def at_work(self) -> str:
-        """What is at work, in one line."""
-        working = "; ".join(" ".join(filter(None, job.cells())) for job in self.unfinished())
-        return f"at work: {working or 'Snakemake looks for what is to be made'}"
-
     def _take(self, event: dict[str, Any]) -> Iterator[tuple[str, str]]:
         state, log = event["state"], event["job"]
         if state == "run":
@@ -125,7 +120,8 @@ class View(Jobs):
         if self._live:
             self._live.update(self._table())
         elif time.monotonic() - self._spoken >= SILENT_S:
-            self._say(self.at_work())
+            working = "; ".join(" ".join(filter(None, job.cells())) for job in self.unfinished())
+            self._say(f"at work: {working or 'Snakemake looks for what is to be made'}")
 
     def _say(self, line: str) -> None:
         self._spoken = time.monotonic()

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -77,9 +77,13 @@ def _at_work(results: Path, known: Mapping[Path, Jobs]) -> dict[Path, Jobs]:
     return alive
 
 
-def _told(runs: Mapping[Path, Jobs]) -> list[str]:
-    """What each run does now, with the time that its jobs still take."""
-    return [f"{jobs.done()} of {jobs.planned} jobs done; {jobs.at_work()}" for jobs in runs.values() if jobs.planned]
+def _told(runs: Mapping[Path, Jobs]) -> Iterator[str]:
+    """What each run does now, a line a job, with the time that it still takes."""
+    for jobs in runs.values():
+        yield f"{jobs.done()} of {jobs.planned or 'not yet known'} jobs done; at work:"
+        for job in jobs.unfinished():
+            # How long a job without progress has worked is not known: it may have begun before the first look.
+            yield "  " + " ".join(filter(None, job.cells() if job.progress else job.cells()[:3]))
 
 
 def _only_arch(results: Path) -> str:
@@ -105,7 +109,7 @@ def _first_files(results: Path, arch: str) -> list[Path]:
 
 
 def _table(found: list[status.OperationStatus], etas: list[float | None]) -> list[str]:
-    stages = [stage for stage in status.CHUNKED if any(stage in row.chunks_done for row in found)]
+    stages = [stage for stage in status.CHUNKED if any(row.chunks and stage in row.chunks_done for row in found)]
     rows = []
     for row, eta in zip(found, etas, strict=True):
         done = sum(row.pairs_by_status.values())
