@@ -286,6 +286,7 @@ def test_an_old_set_may_name_a_kernel_by_any_of_its_names(tmp_path):
         (["--operation", "bwd_data_bf16"], "--operation: bwd_data_bf16 is none of"),
         (["--max-loss", "2"], "is no share between 0 and 1"),
         (["--max-compile", "2"], "write a number and one of s, m, h"),
+        (["--layers", "layers.csv"], "--layers layers.csv: say with --networks"),
         (["--networks", "no_such_net"], "there is no network 'no_such_net'"),
     ],
 )

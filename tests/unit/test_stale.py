@@ -44,6 +44,7 @@ def test_stale_picks_and_what_keeping_them_costs(tmp_path, capsys):
         (["{old}"], "give NEW, or --model and --budget"),
         (["{old}", "--budget", "3"], "give NEW, or --model and --budget"),
         (["{old}", "{old}", "--model", "m", "--budget", "3"], "give NEW, or --model and --budget"),
+        (["{old}", "{old}", "--model", "m"], "give NEW, or --model and --budget"),
         (["{old}", "absent.txt"], "there is no such file"),
         (["{old}", "{other}"], "no problem with two candidates in common"),
         (["{old}", "{text}"], "no measured time in it"),

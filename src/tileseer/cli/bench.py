@@ -109,7 +109,7 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
 
 
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
-    loaded = libraries(str(args.driver.resolve()), [str(path.resolve()) for path in args.module])
+    loaded = libraries(str(args.driver.absolute()), [str(path.absolute()) for path in args.module])
     wanted, split_k = names.launched(args.candidate or "")
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(loaded[0]) as supervisor:

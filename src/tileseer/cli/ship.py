@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
     weights.add_argument("--weights", type=Path, metavar="CSV", help="dimensions of problems and a column weight")
     parser.add_argument(
-        "--layers", type=Path, default=Path("config/problems/layers.csv"), metavar="CSV",
+        "--layers", type=Path, metavar="CSV",
         help="table of layers that --networks names (default: config/problems/layers.csv)",
     )  # fmt: skip
     parser.add_argument("--against", type=Path, metavar="LIST", help="an old set, a name a line: what to add and drop")
@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     unknown = next((name for name in operations if name not in listed.operations), None)
     if unknown:
         raise UserError(f"--operation: {unknown} is none of {', '.join(listed.operations)}")
+    if args.layers and not args.networks:
+        raise UserError(f"--layers {args.layers}: say with --networks which of its networks count")
     if args.output:
         shipped_folder.refuse_used(args.output)
     limits = shipping.Limits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
@@ -106,7 +108,9 @@ def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Pool:
         raise UserError(f"{dataset}: there is no such file; MODEL_DIR has to lie in the results that it was made in")
     weights = None
     if args.networks:
-        weights = shipping.Weights.of_networks(find(args.layers), args.networks.split(","))
+        weights = shipping.Weights.of_networks(
+            find(args.layers or Path("config/problems/layers.csv")), args.networks.split(",")
+        )
     elif args.weights:
         weights = shipping.Weights.of_table(args.weights)
     return shipping.Pool.of(schema.load(dataset), results, weights)

@@ -27,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print figures and the first rows; write all of them with ``--output``."""
-    if (args.new is None) != (args.model is not None and args.budget is not None):
+    if sum(value is not None for value in (args.model, args.budget)) != (2 if args.new is None else 0):
         raise UserError("give NEW, or --model and --budget: what is to be measured again is asked without NEW")
     for path in filter(None, (args.old, args.new)):
         if not path.exists():

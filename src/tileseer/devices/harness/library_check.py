@@ -32,7 +32,7 @@ def verify(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[
 
     ``UserError`` where the driver or the library cannot be loaded.
     """
-    loaded = libraries(str(driver.resolve()), [str(module.resolve())])
+    loaded = libraries(str(driver.absolute()), [str(module.absolute())])
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()
