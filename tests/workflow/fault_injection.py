@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -327,7 +327,7 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
         sys.stdout.flush()
         child = os.fork()
         if not child:
-            os.setsid()
+            os.setpgid(0, 0)
             os.chdir(folder)
             for number in (1, 2):
                 os.dup2(log.fileno(), number)
@@ -345,6 +345,9 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
             finally:
                 sys.stdout.flush()
                 os._exit(status)
+        # Here as well: who comes first makes the group that is killed.
+        with suppress(ProcessLookupError):
+            os.setpgid(child, child)
         if kill_after is not None:
             wait_until_used(child, kill_after)
             os.killpg(child, signal.SIGKILL)

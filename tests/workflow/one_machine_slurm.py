@@ -117,7 +117,14 @@ class Cluster:
 
     def hang(self, job: str) -> None:
         """Stop all processes of a job, so that it never ends by itself."""
-        _send(signal.SIGSTOP, _processes(job))
+
+        def stopped() -> bool:
+            # One that was just started is not in the list, and one in the list may start another.
+            before = _processes(job)
+            _send(signal.SIGSTOP, before)
+            return before != [] and _processes(job) == before and all(_state(pid) in "TZ" for pid in before)
+
+        wait_for(stopped, f"all of job {job} to stop")
 
     def hide(self, path: Path) -> None:
         """Let a file vanish when the job that makes it ends."""
@@ -153,6 +160,10 @@ def _processes(job: str) -> list[int]:
     for pid in found:
         found += children.get(pid, [])
     return found
+
+
+def _state(pid: int) -> str:
+    return (_text(pid, "stat").rpartition(")")[2].split() or ["Z"])[0]
 
 
 def _send(number: signal.Signals, pids: list[int]) -> None:
