@@ -6,6 +6,7 @@ Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HI
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -18,14 +19,19 @@ from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT
 
 from tileseer.compile import aliases, build
 from tileseer.compile.base import CompileUnit
+from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.libraries import Libraries
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
+from tileseer.devices.emulated import program
 from tileseer.devices.emulated.problems import STEPS, tiny_problems
+from tileseer.devices.emulated.scalar_table import s16
+from tileseer.devices.emulated.translate import plain_name
 from tileseer.devices.harness.supervisor import problem_numbers
 from tileseer.families.ck_tile import emit as emission
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.families.registration import header_file
+from tileseer.gpu import code_object, hardware
 from tileseer.verdicts import execution, stage
 
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
@@ -79,6 +85,45 @@ def test_compiled_kernels_compute_the_convolution(built, loaded):
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 6 and verdict.instructions > 20_000
         assert verdict.device_kind == "emulated"
+
+
+def decoded_loops(code, kernel):
+    """Opcodes between the target of each branch backwards and the branch, by tinygrad's decoder."""
+    machine_code = program.Program(code.image[code.code[0] : code.code[1]], code.code[0], code.arch)
+    at, names, loops = kernel.entry, {}, []
+    ends = [other.entry for other in code.kernels.values() if other.entry > at]
+    while at < min(ends, default=code.code[1]):
+        instruction = machine_code.decode(at)
+        names[at] = plain_name(instruction)
+        at += instruction.size()
+        if names[at - instruction.size()].startswith(("S_CBRANCH", "S_BRANCH")) and s16(instruction.simm16) < 0:
+            start = at + 4 * s16(instruction.simm16)
+            loops.append(Counter(name.lower() for address, name in names.items() if address >= start))
+    return loops
+
+
+def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libraries):  # noqa: F811
+    found, tree, level = machine
+    kernels = [parse(name) for name in KERNELS["gfx950"]]
+    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, level)
+    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
+    gpu = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
+    (result,) = HipccToolchain(found, tree, SETTINGS, CACHE, NATIVE, gpu).compile(units[:1])
+    assert result.resources.instance == "hot loop, tail Full, set"
+    assert result.resources.step_cycles["k_steps"] == 1
+    listed = Counter()
+    for opcode, count in result.resources.loop.items():
+        listed[opcode.removesuffix("_e32").removesuffix("_e64")] += count
+    module = libraries.module(units)
+    starts = [match.start() for match in re.finditer(re.escape(code_object.BUNDLE), module)]
+    loops = []
+    for at in starts:
+        size = code_object.bundle_bytes(module[at : at + 4096])
+        code = code_object.load(code_object.bundled(module[at : at + size]))
+        loops += [loop for kernel in code.kernels.values() for loop in decoded_loops(code, kernel)]
+    assert listed in loops
+    # It is this loop of many: without one instruction it is none of them.
+    assert listed - Counter(["s_barrier"]) not in loops
 
 
 def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from test_hip_modules import FORWARD
 
-from tileseer.compile import compiler, reading, trees
+from tileseer.compile import compiler, instructions, reading, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.host_check import HostCompiler
@@ -39,7 +40,8 @@ API = ROOT / "config/ck_api.yaml"
 SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 KERNELS = {
-    "gfx950": [PLAIN, "grouped_conv_fwd_bf16_nhwgc_2d_compv6_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"],
+    # The first one is also compiled as a library: test_emulated.py compares their machine code.
+    "gfx950": [FORWARD, "grouped_conv_fwd_bf16_nhwgc_2d_compv6_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"],
     "gfx942": [PLAIN],
     "gfx90a": ["grouped_conv_bwd_data_fp16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"],
 }
@@ -76,7 +78,12 @@ def test_kernels_compile_and_their_code_object_is_read(machine, arch):
         assert r.lds_bytes >= 2 * 64 * 64 * 2
         assert 0 < r.vgprs + r.agprs <= 512
         assert r.occupancy >= 1
-        assert min(r.mix[kind] for kind in ("mfma", "barriers", "buffer_loads")) > 0
+        kinds = instructions.of_kinds(r.loop)
+        assert min(kinds[kind] for kind in ("mfma", "valu", "barriers", "buffer_loads", "lds_reads", "waits")) > 0
+        assert sum(r.loop.values()) < sum(r.instructions.values())
+        # The matrix instructions of a pass are those of whole k-steps.
+        assert r.step_cycles["k_steps"] in (1, 2)
+        assert r.instance.startswith("hot loop, tail ")
 
 
 def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_path):

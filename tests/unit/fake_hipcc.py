@@ -93,11 +93,15 @@ def assembly(texts: list[str], output: Path) -> int:
     for index, text in enumerate(texts):
         lines += [f"; probe {index} {code_of(text)}", f"{symbol(index)}:"]
         lines += [
+            f".LBB{index}_1:   ; =>This Inner Loop Header: Depth=1",
             "\tv_mfma_f32_16x16x32_bf16 a",
             "\tbuffer_load_dwordx4 a",
             "\tds_read_b128 a",
             "\ts_barrier",
-            ".Lfunc_end0:",
+            f"\ts_cbranch_scc1 .LBB{index}_1",
+            "; %bb.2:",
+            "\ts_endpgm",
+            f".Lfunc_end{index}:",
         ]
     if any("LONG" in text for text in texts):
         lines += ["; long"] * 20000

@@ -19,11 +19,6 @@ class CompileUnit:
     """Why the kernel library has no form for the kernel; empty if it has one."""
 
 
-INSTRUCTIONS = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
-"""Kinds of instructions that are counted: MFMA, WMMA, or their like elsewhere; loads from global memory to registers or
-LDS; and so on."""
-
-
 @dataclass(frozen=True)
 class Resources:
     """What one kernel occupies. ``None`` is what the source does not know; an estimate knows little."""
@@ -47,8 +42,14 @@ class Resources:
     threads: int | None = None
     """Threads of a block."""
     code_bytes: int | None = None
-    mix: dict[str, int] | None = None
-    """How many of each kind of ``INSTRUCTIONS`` the code has; loops count once."""
+    instructions: dict[str, int] | None = None
+    """How many of each opcode the code has; loops count once."""
+    loop: dict[str, int] | None = None
+    """The same of one pass of a wave through the main loop; empty if no loop has a matrix instruction."""
+    step_cycles: dict[str, float] | None = None
+    """Static cycles of a k-step (``instructions.step_cycles``)."""
+    instance: str = ""
+    """Which of the kernel's instances (loop, tail, way to write) all this is of; empty if there is one."""
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ from pydantic import TypeAdapter
 
 from tileseer.compile import compiler, cost
 from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
+from tileseer.compile.instructions import step_cycles
 from tileseer.compile.machine_code import Code
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
+from tileseer.families.gemm_kernel import GemmKernel, Kernel
 from tileseer.gpu.hardware import Hardware
 
 _STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
@@ -81,7 +83,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
                     results |= made
                     failed = sum(result.status != "ok" for result in made.values())
                     progress.add(len(made), failed)
-        return [self._in_this_hardware(results[key]) for key in keys]
+        return [self._in_this_hardware(results[key], unit.kernel) for key, unit in zip(keys, units, strict=True)]
 
     def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:
         """Compile and keep a batch that is ours to compile; units and results by key."""
@@ -148,13 +150,14 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         by_registers = min(gpu.vgprs_per_simd_lane // allocated, slots) * gpu.simds_per_cu // waves
         return float(min(by_registers, gpu.lds_bytes // lds_bytes) if lds_bytes else by_registers)
 
-    def _in_this_hardware(self, result: CompileResult) -> CompileResult:
+    def _in_this_hardware(self, result: CompileResult, kernel: Kernel) -> CompileResult:
         """Add what depends on the GPU product and not on the code; what fits nowhere is a ``resource_limit``."""
         r = result.resources
         if result.status != "ok" or r.threads is None or r.vgprs is None or r.lds_bytes is None:
             return result
         occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes)
-        resources = replace(r, occupancy=occupancy)
+        cycles = step_cycles(r.loop, kernel, self.hardware) if r.loop and isinstance(kernel, GemmKernel) else None
+        resources = replace(r, occupancy=occupancy, step_cycles=cycles)
         if occupancy >= 1:
             return replace(result, resources=resources)
         reason = f"not one block fits on a compute unit: {r.threads} threads, {r.lds_bytes} bytes of LDS"

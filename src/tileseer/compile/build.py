@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tileseer.compile.base import INSTRUCTIONS, CompileResult, CompileUnit, Resources, Toolchain
+from tileseer.compile import instructions
+from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import Kernel
@@ -18,6 +19,18 @@ MAX_VGPR_SPILLS = 128
 MIN_OCCUPANCY = 1.0
 """So are those with fewer blocks resident on one compute unit."""
 
+_IN_CODE = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
+_IN_LOOP = tuple(kind for kind, _ in instructions.KINDS if kind != "mfma")
+_CYCLES = ("valu", "mfma", "lds")
+_OF_COMPILED = [
+    *((f"n_{kind}", pa.int32()) for kind in _IN_CODE),
+    ("loop_mfma", pa.string()),
+    *((f"loop_{kind}", pa.int32()) for kind in _IN_LOOP),
+    ("loop_k_steps", pa.float64()),
+    *((f"step_{kind}_cycles", pa.float64()) for kind in _CYCLES),
+    ("instance", pa.string()),
+]
+"""Columns of what the assembly of a kernel says."""
 SCHEMA = parquet.schema(
     [
         ("kernel", pa.string()),
@@ -38,12 +51,12 @@ SCHEMA = parquet.schema(
         ("occupancy", pa.float64()),
         ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
-        *((f"n_{kind}", pa.int32()) for kind in INSTRUCTIONS),
+        *_OF_COMPILED,
     ],
-    may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in INSTRUCTIONS)],
+    may_be_empty=[*(field.name for field in fields(Resources)), *(name for name, _ in _OF_COMPILED)],
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
-CU; ``resources_from`` estimated|code_object; ``n_...`` instructions of a kind in the code. Kernels with the same
+CU; ``resources_from`` estimated|code_object; the other columns are explained in docs/data.md. Kernels with the same
 ``code_hash`` have the same machine code (``aliases``)."""
 
 COSTS = pa.schema(
@@ -117,10 +130,26 @@ def _within(result: CompileResult) -> CompileResult:
 
 def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> dict[str, Any]:
     resources = asdict(result.resources)
-    mix = resources.pop("mix") or {}
+    code, loop, cycles = (resources.pop(name) for name in ("instructions", "loop", "step_cycles"))
     return {
         "kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits,
         "build_status": result.status, "build_reason": result.reason, "error_digest": result.error_digest,
         "code_hash": result.code_hash,
-        "resources_from": resources.pop("source"), **resources, **{f"n_{kind}": count for kind, count in mix.items()},
+        "resources_from": resources.pop("source"), **resources, **_of_instructions(code, loop, cycles),
     }  # fmt: skip
+
+
+def _of_instructions(
+    code: dict[str, int] | None, loop: dict[str, int] | None, cycles: dict[str, float] | None
+) -> dict[str, Any]:
+    """Columns of what the assembly says; none for a kernel without, or without a main loop."""
+    found: dict[str, Any] = {}
+    if code:
+        kinds = instructions.of_kinds(code) | {"total": sum(code.values())}
+        found |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
+    if loop and cycles:
+        kinds = instructions.of_kinds(loop)
+        found |= {"loop_mfma": instructions.matrix_shapes(loop), "loop_k_steps": cycles["k_steps"]}
+        found |= {f"loop_{kind}": kinds[kind] for kind in _IN_LOOP}
+        found |= {f"step_{kind}_cycles": cycles[kind] for kind in _CYCLES}
+    return found

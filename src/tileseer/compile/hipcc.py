@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from tileseer.compile import compiler, machine_code, reading
+from tileseer.compile import compiler, instructions, machine_code, reading
 from tileseer.compile.base import CompileUnit, Resources
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import Code
@@ -35,7 +35,7 @@ _NO_TOOLCHAIN = re.compile(
 class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "hipcc-result-3"
+    result_format = "hipcc-result-4"
     passes: ClassVar[tuple[str, ...]] = DEVICE_PASS
 
     def identity(self) -> str:
@@ -71,7 +71,7 @@ class HipccToolchain(BatchToolchain):
                 outcome = "broken" if linked.outcome == "error" else linked.outcome
                 return replace(linked, outcome=outcome, seconds=both.seconds), []
             try:
-                return both, _kernels(folder, len(units))
+                return both, _kernels(folder, units)
             except ValueError as error:
                 return replace(run, outcome="broken", log=str(error)), []
 
@@ -118,17 +118,23 @@ def _files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 
-def _kernels(folder: Path, count: int) -> list[Code]:
+def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[Code]:
     """Code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
     if not (folder / "unit.co").exists():
         raise ValueError("there is no code object")
-    mixes = machine_code.instruction_mixes((folder / "unit.s").read_text())
+    listings = instructions.listings((folder / "unit.s").read_text())
+    part = of_arch(units[0].arch).part("build")
     found = {}
     for symbol, code in machine_code.amd_kernels((folder / "unit.co").read_bytes()).items():
         # The probe's type in the mangled name: its length, then its name.
         match = re.search(r"\d+probe_(\d+)5Probe", symbol)
-        if match and symbol in mixes:
-            found[int(match[1])] = replace(code, resources=replace(code.resources, mix=mixes[symbol]))
-    if missing := set(range(count)) - set(found):
-        raise ValueError(f"the code object lacks {len(missing)} of {count} kernels")
-    return [found[index] for index in range(count)]
+        if match and symbol in listings:
+            index, listing = int(match[1]), listings[symbol]
+            instance = part.instance(units[index].header.decode())
+            found[index] = replace(
+                code,
+                resources=replace(code.resources, instructions=listing.code, loop=listing.loop, instance=instance),
+            )
+    if missing := set(range(len(units))) - set(found):
+        raise ValueError(f"the code object lacks {len(missing)} of {len(units)} kernels")
+    return [found[index] for index in range(len(units))]

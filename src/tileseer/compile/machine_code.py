@@ -6,7 +6,6 @@ A symbol of a kernel's name bounds its code in a code object of AMD (``gpu.code_
 import hashlib
 import re
 import struct
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
-from tileseer.compile.base import INSTRUCTIONS, Resources
+from tileseer.compile.base import Resources
 from tileseer.gpu import code_object
 from tileseer.gpu.code_object import open_elf
 
@@ -22,18 +21,6 @@ _DESCRIPTOR_BYTES = 64
 _ENTRY_OFFSET = slice(16, 24)
 """In a kernel descriptor: where the code begins, relative to the descriptor. It says where, not what."""
 _REGISTER_BYTES = 4
-
-_CLASSES = (
-    ("mfma", re.compile(r"v_(s?mfmac?|s?wmmac?)_")),
-    ("buffer_loads", re.compile(r"(buffer|global|flat)_load")),
-    ("buffer_stores", re.compile(r"(buffer|global|flat)_(store|atomic)")),
-    ("lds_reads", re.compile(r"ds_(read|load)")),
-    ("lds_writes", re.compile(r"ds_(write|store)")),
-    ("barriers", re.compile(r"s_barrier")),
-)
-_LABEL = re.compile(r"([\w.$]+):")
-_INSTRUCTION = re.compile(r"\t([a-z]\w*)\b")
-_END = re.compile(r"\t\.size\t([\w.$]+),|\.Lfunc_end")
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
 _FUNCTION = re.compile(r"Function properties for (\w+)")
@@ -72,22 +59,6 @@ def amd_kernels(content: bytes) -> dict[str, Code]:
     with open_elf(content, "AMDGPU code object") as elf:
         symbols = code_object.symbols(elf)
         return {row[".name"]: _amd_kernel(row, elf, symbols) for row in code_object.metadata(elf)}
-
-
-def instruction_mixes(assembly: str) -> dict[str, dict[str, int]]:
-    """Instructions of each kind in the functions of an assembly listing of AMD, by symbol."""
-    counts: dict[str, Counter[str]] = {}
-    current: Counter[str] | None = None
-    for line in assembly.splitlines():
-        if match := _LABEL.match(line):
-            if not match[1].startswith((".L", "BB")):
-                current = counts.setdefault(match[1], Counter())
-        elif _END.match(line):
-            current = None
-        elif current is not None and (match := _INSTRUCTION.match(line)):
-            current["total"] += 1
-            current.update(name for name, pattern in _CLASSES if pattern.match(match[1]))
-    return {symbol: {kind: mix[kind] for kind in INSTRUCTIONS} for symbol, mix in counts.items()}
 
 
 def ptxas_usages(log: str) -> dict[str, Resources]:

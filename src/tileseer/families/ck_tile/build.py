@@ -1,5 +1,6 @@
 """The C++ around CK Tile kernels: their registration, their device code, and their own checks on the CPU."""
 
+import re
 from collections.abc import Sequence
 
 from tileseer.families.ck_tile.kernel import KernelConfig
@@ -17,6 +18,9 @@ void launch(const ns_{name}::{name}_Launcher::HostArgs& args)
 }}
 }} // namespace probe_{index}
 """
+_INSTANCE = re.compile(
+    r"using Kernel = typename Instance<true, TailNumber::(\w+), memory_operation_enum::set>::Kernel;"
+)
 _PER_KERNEL = """
 extern "C" int supports_{index}(const long* problem, int split_k)
 {{
@@ -65,6 +69,12 @@ def device_source(kernels: Sequence[KernelConfig]) -> str:
     """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
     probes = (_PROBE.format(index=index, name=kernel.name) for index, kernel in enumerate(kernels))
     return _includes(kernels) + "".join(probes)
+
+
+def instance(header: str) -> str:
+    """Which of a kernel's instances ``device_source`` instantiates; empty if there is one alone."""
+    found = _INSTANCE.search(header)
+    return f"hot loop, tail {found[1]}, set" if found else ""
 
 
 def host_source(kernels: Sequence[KernelConfig]) -> str:
