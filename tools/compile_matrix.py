@@ -4,33 +4,37 @@
 The compiler's front end is asked for a few kernels that together show every kind of the pools: a kind counts as there
 if a kernel of it compiles. From those that fail rules of a few shapes are made that no kernel which compiles breaks,
 and each is tried on further kernels that it would leave out: of each arch, direction, data type and main loop.
-Verdicts are kept in docs/generated; a later run compiles only what they leave open.
+Verdicts are kept in docs/generated; a later run compiles only what they leave open, and kernels whose text changed.
+--random tries kernels of `full` that no rule leaves out: it says how often the rules are wrong.
+--built takes the verdicts of a pool that the workflow compiled whole, and writes a page of what that took.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import compiler, trees
+from tileseer.compile import build, compiler, trees
 from tileseer.compile.base import CompileResult, CompileUnit
 from tileseer.compile.hipcc import FrontEnd
 from tileseer.conv.operation import DTYPES, VARIANTS, Operation
+from tileseer.core import draws, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.families.ck_tile import api as ck_api
 from tileseer.families.ck_tile import rules
-from tileseer.families.ck_tile.api import Lack, word
+from tileseer.families.ck_tile.api import OWN_VECTORS, Lack, word
 from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.gpu import hardware
@@ -43,17 +47,42 @@ ARCHS = ("gfx950", "gfx942", "gfx90a")
 FLAGS = ("half_zero_output",)
 """Kernels with other flags are in no pool."""
 TRIED, RULES = "docs/generated/compile-{level}.tsv", "docs/generated/compile-{level}.md"
-COLUMNS = ("arch", "kernel", "error")
+DRAWN = "docs/generated/compile-{level}-random.tsv"
+"""The kernels of the last --random, with those that failed."""
+BUILT = "docs/generated/compiled-{arch}.md"
+COLUMNS = ("arch", "kernel", "text", "error")
+"""``text``: digest of the emitted text that was compiled; empty where it was another one."""
+LAUNCHER = re.compile(rb"^#ifndef TILESEER_TYPES_ONLY.*?^#endif$", re.M | re.S)
+POOLS = {"default pool": ("sweep.yaml",), "named sets": ("default", "full")}
+"""Rule sets of each pool."""
 MARK = "    not_compiled:"
 """Line of the table: what follows it is written here."""
 LOOP = ("pipeline", "scheduler", "double_smem_buffer")
 SPECIAL = ("ndim", "num_groups_to_merge", "two_stage", "specialization", "split_image", "epilogue")
-FIELDS = ("variant", *LOOP, "dtype", "warp_tile", "vec_a", "vec_b", "vec_c", "arch", "tile", "wave", *SPECIAL)
+FIELDS = (
+    "variant",
+    *LOOP,
+    OWN_VECTORS,
+    "dtype",
+    "warp_tile",
+    "vec_a",
+    "vec_b",
+    "vec_c",
+    "arch",
+    "tile",
+    "wave",
+    *SPECIAL,
+)
 """What tells one kind from another."""
 SHAPES = (
+    ("arch", OWN_VECTORS),
     ("pipeline", "double_smem_buffer"),
     ("dtype", "warp_tile"),
+    ("arch", "variant", "dtype"),
     ("arch", "pipeline"),
+    ("arch", "pipeline", OWN_VECTORS),
+    ("vec_c", "warp_tile", "wave"),
+    ("pipeline", "warp_tile", "tile", "wave"),
     ("variant", "pipeline", "double_smem_buffer"),
     ("arch", "variant", "dtype", "warp_tile", "vec_a"),
     ("arch", "variant", "dtype", "pipeline", "warp_tile", "vec_a"),
@@ -78,8 +107,14 @@ class Case:
         """Its value of each of ``FIELDS``."""
         return {field: self.arch if field == "arch" else word(self.kernel, field) for field in FIELDS}
 
-    def kinds(self, tiles: bool) -> set[tuple[object, ...]]:
-        """The kinds that it shows: two fields together where one may not go with the other; ``tiles`` as well."""
+    def combination(self) -> tuple[object, ...]:
+        """Its value of every field but tile and waves."""
+        k = self.kernel
+        values = (getattr(k, field) for field in ("variant", "dtype", *LOOP, *SPECIAL, "vectors", "warp_tile"))
+        return (self.arch, *values)
+
+    def kinds(self, default_pool: bool) -> set[tuple[object, ...]]:
+        """The kinds that it shows: two fields together where one may not go with the other; of the default pool all."""
         k, found = self.kernel, set[tuple[object, ...]]()
         size = "fp32" if k.dtype == "fp32" else "half"
         loop = tuple(getattr(k, field) for field in LOOP)
@@ -88,8 +123,8 @@ class Case:
         found |= {("vector", field, size, k.pipeline, getattr(k, field)) for field in ("vec_a", "vec_b")}
         found |= {("vector", "vec_c", size, k.vec_c), ("vectors", size, k.vectors), ("dtype", k.dtype)}
         found |= {(field, getattr(k, field)) for field in SPECIAL}
-        if tiles:
-            found.add(("tile", k.tile, k.wave, k.warp_tile))
+        if default_pool:
+            found |= {("tile", k.pipeline, k.tile, k.wave, k.warp_tile), self.combination()}
         return {(self.arch, k.variant, *kind) for kind in found}
 
     def cost(self) -> float:
@@ -105,11 +140,11 @@ class Pools:
         self.api, self.emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
         self._specs = ArchSpecs.load("config/arch_specs.json")
 
-    def cases(self, default: bool) -> list[Case]:
-        """Kernels that the level has a form for, sorted."""
+    def cases(self, *rule_sets: str) -> list[Case]:
+        """Kernels of rule sets that the level has a form for, sorted."""
         found = {}
-        for arch in ARCHS:
-            for kernel in self._default(arch) if default else self._named(arch):
+        for arch, rule_set in product(ARCHS, rule_sets):
+            for kernel in self._default(arch) if rule_set == "sweep.yaml" else self._named(rule_set, arch):
                 if not self.api.no_form(kernel):
                     # Two names of one main loop make the same text.
                     twin = replace(kernel, pipeline=min(p for p, row in self.api.pipelines.items()
@@ -122,12 +157,19 @@ class Pools:
         for variant in VARIANTS:
             yield from rules.swept(table, self._specs, arch, Operation(variant, "bf16"), (2, 3), FLAGS).kernels
 
-    def _named(self, arch: str) -> Iterator[KernelConfig]:
+    def _named(self, rule_set: str, arch: str) -> Iterator[KernelConfig]:
         enumerator = named.Enumerator(self._specs, named.RuleTables.load(RULE_SETS))
-        for rule_set in ("default", "full"):
-            for row in enumerator.enumerate(rule_set, arch, VARIANTS, named.NDIMS, DTYPES):
-                if row.is_built(FLAGS) and isinstance(row.kernel, KernelConfig):
-                    yield row.kernel.built_as
+        for row in enumerator.enumerate(rule_set, arch, VARIANTS, named.NDIMS, DTYPES):
+            if row.is_built(FLAGS) and isinstance(row.kernel, KernelConfig):
+                yield row.kernel.built_as
+
+    def unit(self, case: Case) -> CompileUnit:
+        """What is compiled of a kernel."""
+        return CompileUnit(case.kernel, case.arch, self.emitter.header(case.kernel, case.arch).encode())
+
+    def text(self, case: Case) -> str:
+        """Digest of what the front end compiles of a kernel: all but its launcher."""
+        return hashlib.sha256(LAUNCHER.sub(b"", self.unit(case).header)).hexdigest()[:12]
 
 
 Rule = dict[str, Any]
@@ -162,7 +204,13 @@ def _rule(failed: list[dict[str, Any]], passed: list[dict[str, Any]]) -> Rule:
     raise AssertionError(f"a kernel passes and fails: {failed[0]}")
 
 
-def wanted(cases: Iterable[Case], verdicts: Verdicts, tiles: bool) -> list[Case]:
+def drawn(cases: Iterable[Case], count: int, seed: int) -> list[Case]:
+    """Random kernels, ``count`` an arch. One case less changes one of them."""
+    by_draw = sorted(cases, key=lambda case: draws.of_name(f"{seed} {case.arch} {case.kernel.name}"))
+    return [case for arch in ARCHS for case in [case for case in by_draw if case.arch == arch][:count]]
+
+
+def wanted(cases: Iterable[Case], verdicts: Verdicts, default_pool: bool) -> list[Case]:
     """What to compile next: kernels of kinds that nothing was seen to compile of, and those that try a rule."""
     lacks = induced(verdicts)
     words = {case: case.words() for case in cases}
@@ -176,8 +224,9 @@ def wanted(cases: Iterable[Case], verdicts: Verdicts, tiles: bool) -> list[Case]
             if case not in verdicts and values - tried:
                 chosen[case] = None
                 tried |= values
-    shown = set[tuple[object, ...]]().union(*(case.kinds(tiles) for case, error in verdicts.items() if not error))
-    left = {case: case.kinds(tiles) - shown for case in words if not out[case] and case not in verdicts}
+    compiled = (case.kinds(default_pool) for case, error in verdicts.items() if not error)
+    shown = set[tuple[object, ...]]().union(*compiled)
+    left = {case: case.kinds(default_pool) - shown for case in words if not out[case] and case not in verdicts}
     arch = next(
         (arch for arch in ARCHS for case in [*chosen, *(case for case in left if left[case])] if case.arch == arch), ""
     )
@@ -193,9 +242,56 @@ def wanted(cases: Iterable[Case], verdicts: Verdicts, tiles: bool) -> list[Case]
 
 def reason(result: CompileResult) -> str:
     """The error of a result in a line of a table, empty if there is none."""
-    told = re.sub(r"'probe_\d+::Probe'.*", "its type", result.reason)
-    told = re.sub(r"'[^']{60,}('|$)", "'...'", told).partition(" (aka ")[0]
-    return "" if result.status == "ok" else told[:120].strip()
+    return "" if result.status == "ok" else _short(result.reason)
+
+
+def _short(error: str) -> str:
+    told = re.sub(r"'probe_\d+::Probe'.*", "its type", error)
+    return re.sub(r"'[^']{60,}('|$)", "'...'", told).partition(" (aka ")[0][:120].strip()
+
+
+def builds(folder: Path) -> list[dict[str, Any]]:
+    """Rows of the build tables of all operations, with ``operation`` and the CPU seconds that the build took."""
+    rows = []
+    for path in sorted(folder.glob("*/*.costs.parquet")):
+        table = parquet.read(path.with_name(path.name.replace(".costs", "")), build.SCHEMA).to_pylist()
+        spent = parquet.read(path, build.COSTS)["seconds"].to_pylist()
+        more = ({"operation": path.parent.name, "seconds": seconds} for seconds in spent)
+        rows += [row | added for row, added in zip(table, more, strict=True)]
+    return rows
+
+
+def row_error(row: Mapping[str, Any]) -> str:
+    """The error of a build table's row; empty if the kernel compiles, whether or not it can be launched."""
+    return _short(row["build_reason"]) if row["build_status"] == "compile_error" else ""
+
+
+def built_page(rows: list[dict[str, Any]], pool: int, level: str, version: str) -> str:
+    """What compiling a pool took, by operation and pipeline."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        groups[row["operation"], KernelConfig.parse(row["kernel"]).pipeline].append(row)
+        groups[row["operation"], "all"].append(row)
+        groups["all", ""].append(row)
+    lines = [
+        f"Written by `tools/compile_matrix.py --built` with {version} and a tree of API level {level}: the workflow",
+        f"compiled {len(rows)} of the {pool} kernels of the default pool whole, optimizer included, ten a unit.",
+        "",
+        "| operation | pipeline | kernels | ok | compile_error | other | CPU s | kB of machine code | distinct codes"
+        " | with spilled registers |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (operation, pipeline), own in sorted(groups.items()):
+        status = Counter(row["build_status"] for row in own)
+        others = len(own) - status["ok"] - status["compile_error"]
+        size = sum(row["code_bytes"] or 0 for row in own) / 1000
+        codes = len({row["code_hash"] for row in own} - {""})
+        spilled = sum(bool(row["vgpr_spills"]) for row in own)
+        seconds = sum(row["seconds"] for row in own)
+        cells = (operation, pipeline, len(own), status["ok"], status["compile_error"], others, f"{seconds:.0f}",
+                 f"{size:.0f}", codes, spilled)  # fmt: skip
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def lacks(verdicts: Verdicts) -> list[Lack]:
@@ -236,32 +332,53 @@ def _list(values: list[Any]) -> str:
     return "[" + ", ".join(json.dumps(value) if isinstance(value, bool) else str(value) for value in values) + "]"
 
 
-def page(rows: list[Lack], verdicts: Verdicts, pools: Mapping[str, list[Case]], level: str, version: str) -> str:
-    """The rules as a page: how many kernels of each pool they leave out on each arch."""
-    offered = [case for case in pools["default pool"] if not _lacked(rows, case)]
-    tried = (f"{sum(c.arch == a and c in verdicts for c in offered)} of {sum(c.arch == a for c in offered)} on {a}"
-             for a in ARCHS)  # fmt: skip
+def page(
+    rows: list[Lack], verdicts: Verdicts, old: set[Case], pools: Mapping[str, list[Case]], level: str, version: str
+) -> str:
+    """What was tried of each pool, and the rules: how many kernels of each pool they leave out on each arch."""
     lines = [
         f"Written by `make compile-matrix` with {version} and a tree of API level {level}.",
         f"{len(verdicts)} kernels were tried; {sum(map(bool, verdicts.values()))} of them do not compile.",
-        f"Of the default pool that no rule leaves out: {', '.join(tried)}.",
-        "Kernels of one text count once.",
+        f"{len(old)} were tried as an earlier version wrote them.",
+        "Kernels of one text count once. A combination is the value of every field but tile and waves; a pair is the",
+        "values of two of these fields. They are those of the kernels that no rule leaves out.",
+        "",
+        "| pool | arch | kernels | left out by rules | tried of the others | combinations tried | pairs tried |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (pool, cases), arch in product(pools.items(), ARCHS):
+        of_arch = [case for case in cases if case.arch == arch]
+        offered = [case for case in of_arch if not _lacked(rows, case)]
+        compiled = [case for case, error in verdicts.items() if case.arch == arch and not error]
+        counts = (_tried({case.combination() for case in offered}, {case.combination() for case in compiled}),
+                  _tried(_pairs(offered), _pairs(compiled)))  # fmt: skip
+        tried = f"{sum(case in verdicts for case in offered)} of {len(offered)}"
+        told = (pool, arch, len(of_arch), len(of_arch) - len(offered), tried, *counts)
+        lines.append(f"| {' | '.join(map(str, told))} |")
+    lines += [
         "",
         f"| kernels left out | {' | '.join(f'{pool}, {arch}' for pool in pools for arch in ARCHS)} | error |",
         "|---|" + "---|" * (len(pools) * len(ARCHS) + 1),
     ]
     for row in rows:
-        told = "; ".join(f"{field} {', '.join(map(str, values))}" for field, values in row.kernel.items())
-        cells = [_left_out([row], cases, arch) for cases in pools.values() for arch in ARCHS]
-        lines.append(f"| {told} | {' | '.join(cells)} | `{row.reason}` |")
-    total = [_left_out(rows, cases, arch) for cases in pools.values() for arch in ARCHS]
-    whole = [str(sum(case.arch == arch for case in cases)) for cases in pools.values() for arch in ARCHS]
-    lines += [f"| together | {' | '.join(total)} | |", f"| of | {' | '.join(whole)} | |"]
+        about = "; ".join(f"{field} {', '.join(map(str, values))}" for field, values in row.kernel.items())
+        cells = [_left_out(row, cases, arch) for cases in pools.values() for arch in ARCHS]
+        lines.append(f"| {about} | {' | '.join(cells)} | `{row.reason}` |")
     return "\n".join(lines) + "\n"
 
 
-def _left_out(rows: list[Lack], cases: list[Case], arch: str) -> str:
-    return str(sum(case.arch == arch and _lacked(rows, case) for case in cases))
+def _tried(found: set[Any], compiled: set[Any]) -> str:
+    return f"{len(found & compiled)} of {len(found)}"
+
+
+def _pairs(cases: Iterable[Case]) -> set[tuple[Any, ...]]:
+    """Values of every two fields of a combination that occur together."""
+    different = {case.combination() for case in cases}
+    return {pair for values in different for pair in combinations(enumerate(values), 2)}
+
+
+def _left_out(row: Lack, cases: list[Case], arch: str) -> str:
+    return str(sum(case.arch == arch and row.holds_on(arch, case.kernel) for case in cases))
 
 
 def _lacked(rows: list[Lack], case: Case) -> bool:
@@ -276,6 +393,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
     parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
+    parser.add_argument("--random", type=int, default=0, help="try so many random kernels of `full` on each arch first")
+    parser.add_argument("--seed", type=int, default=1, help="of --random")
+    parser.add_argument("--built", type=Path, help="build tables of the default pool: results/build/ARCH of a run")
     args = parser.parse_args(argv)
 
     settings = CompileSettings(
@@ -285,38 +405,66 @@ def main(argv: list[str] | None = None) -> None:
     level = trees.ck_level(CkSettings(root=args.ck), API, compiles=True)
     if level != ck_api.LEVELS[-1]:
         raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")
-    pools, store = Pools(level), Cache(args.cache, 20 << 30)
+    pools, store, version = Pools(level), Cache(args.cache, 20 << 30), found.version.splitlines()[0]
     gpus = {row.arch: row for row in hardware.load("config/hardware.yaml").values()}
     chains = {arch: FrontEnd(found, tree, settings, store, Path("workflow/native"), gpus[arch]) for arch in ARCHS}
-    cases = {name: pools.cases(name == "default pool") for name in ("default pool", "named sets")}
     tried = Path(TRIED.format(level=level))
     verdicts = read_verdicts(tried)
+    old = set(verdicts) - set(read_verdicts(tried, pools))
+
+    def compiled(cases: Iterable[Case]) -> Verdicts:
+        made: Verdicts = {}
+        for arch in ARCHS:
+            own = sorted(case for case in cases if case.arch == arch)
+            made |= zip(own, map(reason, chains[arch].compile([pools.unit(case) for case in own])), strict=True)
+        return made
+
+    cases = {name: pools.cases(*rule_sets) for name, rule_sets in POOLS.items()}
+    if args.built:
+        arch, built = args.built.name, builds(args.built)
+        pool = [case for case in cases["default pool"] if case.arch == arch]
+        write_text(Path(BUILT.format(arch=arch)), built_page(built, len(pool), level, version))
+        errors = {row["kernel"]: row_error(row) for row in built}
+        taken = {case: errors[case.kernel.name] for case in pool if case.kernel.name in errors}
+        verdicts |= taken
+        old -= set(taken)
+    if args.rounds:
+        verdicts |= compiled(old)
+        old.clear()
+    if args.random:
+        claimed = (case for case in pools.cases("full") if not pools.api.not_built(case.kernel, case.arch))
+        random = compiled(drawn(claimed, args.random, args.seed))
+        write_text(Path(DRAWN.format(level=level)), verdicts_text(random, pools))
+        old -= set(random)
+        verdicts |= random
     for name in cases:
         rounds = args.rounds
-        while rounds and (batch := sorted(wanted(cases[name], verdicts, name == "default pool"))):
+        while rounds and (batch := wanted(cases[name], verdicts, name == "default pool")):
             rounds -= 1
-            arch = batch[0].arch
-            units = [CompileUnit(one.kernel, arch, pools.emitter.header(one.kernel, arch).encode()) for one in batch]
-            verdicts |= zip(batch, map(reason, chains[arch].compile(units)), strict=True)
-            write_text(tried, verdicts_text(verdicts))
+            verdicts |= compiled(batch)
+            write_text(tried, verdicts_text(verdicts, pools))
+    write_text(tried, verdicts_text(verdicts, pools, old))
     rows = lacks(verdicts)
     write_text(API, API.read_text().partition(MARK)[0] + table_text(rows))
-    write_text(Path(RULES.format(level=level)), page(rows, verdicts, cases, level, found.version.splitlines()[0]))
+    write_text(Path(RULES.format(level=level)), page(rows, verdicts, old, cases, level, version))
 
 
-def read_verdicts(path: Path) -> Verdicts:
-    """Verdicts of earlier runs."""
+def read_verdicts(path: Path, pools: Pools | None = None) -> Verdicts:
+    """Verdicts of earlier runs; with ``pools``, without those of kernels that are written otherwise today."""
     if not path.exists():
         return {}
     rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
-    return {Case(row["arch"], KernelConfig.parse(row["kernel"])): row["error"] for row in rows}
+    found = ((Case(row["arch"], KernelConfig.parse(row["kernel"])), row) for row in rows)
+    return {case: row["error"] for case, row in found if pools is None or row["text"] == pools.text(case)}
 
 
-def verdicts_text(verdicts: Verdicts) -> str:
-    """Verdicts as a table, sorted."""
+def verdicts_text(verdicts: Verdicts, pools: Pools, old: Container[Case] = ()) -> str:
+    """Verdicts as a table, sorted; those that are ``old`` without a text, which was another one."""
     text = io.StringIO()
     writer = csv.writer(text, dialect="excel-tab", lineterminator="\n")
-    writer.writerows([COLUMNS, *((case.arch, case.kernel.name, error) for case, error in sorted(verdicts.items()))])
+    texts = {case: "" if case in old else pools.text(case) for case in verdicts}
+    rows = ((case.arch, case.kernel.name, texts[case], error) for case, error in sorted(verdicts.items()))
+    writer.writerows([COLUMNS, *rows])
     return text.getvalue()
 
 

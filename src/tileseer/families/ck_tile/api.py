@@ -34,6 +34,15 @@ LIBRARY = Library(
 
 TRIPLES = ("tile", "wave", "warp_tile")
 """Three fields of a kernel in one word."""
+OWN_VECTORS = "own_vectors"
+"""What tables may say of a kernel beside its fields."""
+TRANSPOSED = {
+    "forward": (),
+    "bwd_data": (("tile_n", "vec_b"),),
+    "bwd_weight": (("tile_m", "vec_a"), ("tile_n", "vec_b")),
+}
+"""Tensors whose contiguous side is not the K of the GEMM: that side, and the elements of a load."""
+WAVE_SIZE = 64
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")]
 TypeName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w:]*(<>)?$")]
@@ -121,8 +130,26 @@ class PipelineRow(Table):
     """What stands between it and the kernels, which call it otherwise (templates/adapters.hpp.j2)."""
 
 
+def own_vectors(kernel: KernelConfig) -> bool:
+    """Whether transposed tensors are loaded as CK Tile would choose by itself; it transposes no others in registers.
+
+    That is 16 bytes, 8 bytes, or else one element: the first that divides a row of the tile and a thread's share.
+    """
+    size = 4 if kernel.dtype == "fp32" else 2
+    threads = WAVE_SIZE * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    for side, vector in TRANSPOSED[kernel.variant]:
+        row = getattr(kernel, side)
+        share = row * kernel.tile_k // threads
+        fitting = (n for n in (16 // size, 8 // size) if row % n == share % n == 0)
+        if min(getattr(kernel, vector), max(share, 1)) != next(fitting, 1):
+            return False
+    return True
+
+
 def word(kernel: KernelConfig, field: str) -> str | int | bool:
     """Value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
+    if field == OWN_VECTORS:
+        return own_vectors(kernel)
     value = getattr(kernel, field)
     return "x".join(map(str, value)) if isinstance(value, tuple) else value
 
@@ -137,7 +164,7 @@ class Lack(Table):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        unknown = set(self.kernel) - {*FIELDS, *TRIPLES}
+        unknown = set(self.kernel) - {*FIELDS, *TRIPLES, OWN_VECTORS}
         if unknown:
             raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
         return self
