@@ -169,7 +169,7 @@ def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[spl
                 shape.append(number[of_tree[child]])
                 queue += [int(tree.left[child]), int(tree.right[child])]
         sizes.append(len(queue))
-    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (len(row_of) + len(of_lists) + 1) * LANES > LARGEST:
+    if max(sizes) > LARGEST or max(map(abs, leaves)) > INT32_MAX or (len(row_of) + len(of_lists) + 2) * LANES > LARGEST:
         raise UserError("serving: the trees are too large for the C++ selector; train smaller ones")
     return {
         "splits": [(row * LANES, literal(np.float32(threshold))) for row, threshold in distinct],
