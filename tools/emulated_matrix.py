@@ -13,9 +13,10 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
-from compile_matrix import API, ARCHS, Case, Pools
+from compile_matrix import API, ARCHS, POOLS, Case, Pools
 from tileseer.compile import compiler, registry, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
@@ -163,7 +164,7 @@ def main(argv: list[str] | None = None) -> None:
     level = trees.ck_level(CkSettings(root=None), API, compiles=True)
     pools, kept = Pools(level), Path(KEPT.format(level=level))
     verdicts = read_verdicts(kept)
-    cases = {*pools.cases(True), *pools.cases(False)}
+    cases = {*pools.cases(*chain(*POOLS.values()))}
     offered = [case for case in cases if not pools.api.lack(case.kernel, case.arch)]
     asked = [Case(*_parted(word)) for word in args.kernels]
     for _ in range(args.rounds):

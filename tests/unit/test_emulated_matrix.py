@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_page_shows_the_matrix_of_the_verdicts(tool, verdicts, monkeypatch):
     monkeypatch.chdir(ROOT)
     pools = sys.modules["compile_matrix"].Pools(LEVEL)
     shown = (ROOT / tool.SHOWN).read_text().partition(tool.MARKS[0])[2].partition(tool.MARKS[1])[0]
-    assert shown == tool.matrix(pools, {*pools.cases(True), *pools.cases(False)}, verdicts)
+    assert shown == tool.matrix(pools, {*pools.cases(*chain(*tool.POOLS.values()))}, verdicts)
 
 
 def test_kernels_are_executed_that_show_what_no_verdict_shows(tool):
