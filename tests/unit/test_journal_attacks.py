@@ -99,6 +99,10 @@ FORGED = {
     "an endless time": {"latency_ms": "inf"},
     "a time that is no number": {"latency_ms": "nan"},
     "a time of 1e99": {"latency_ms": "1e99"},
+    "no speed": {"tflops": ""},
+    "a speed that is no number": {"tflops": "nan"},
+    "a negative speed": {"tflops": "-1"},
+    "more samples than there can be": {"samples": str(2**63 - 1)},
     "a text for a time": {"latency_ms": "fast"},
     "another status": {"status": "fine"},
     "bytes that are no text": {"error": "\xff\xfe"},
@@ -121,7 +125,7 @@ def test_the_memory_does_not_depend_on_the_length_of_a_line(lines):
         f"sys.path.insert(0, {str(Path(__file__).parent)!r}); import stages_by_hand; "
         f"raise SystemExit(stages_by_hand.STAGES[{words}].run())"
     )
-    assert os.spawnv(os.P_WAIT, sys.executable, ["python", "-c", code]) == 0
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
 
 
 def test_the_receipt_does_not_depend_on_the_memory(lines):

@@ -248,11 +248,12 @@ def _of_other_types(lines: pa.Array) -> list[int]:
 
 
 def _are_possible(rows: pa.Table) -> np.ndarray:
-    """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time."""
-    time = rows["latency_ms"]
-    timed = pc.fill_null(pc.and_(pc.greater(time, 0), pc.less(time, SLOWEST_MS)), False)
-    known = pc.is_in(rows["status"], pa.array(STATUSES))
-    return np.asarray(pc.and_(known, pc.or_(timed, pc.not_equal(rows["status"], "ok"))))
+    """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time and a speed."""
+    status, samples = rows["status"].to_numpy(), rows["samples"].to_pandas()
+    time, speed = rows["latency_ms"].to_numpy(), rows["tflops"].to_numpy()
+    timed = (time > 0) & (time < SLOWEST_MS) & (speed > 0) & (speed < np.inf)
+    known = np.asarray(pc.is_in(rows["status"], pa.array(STATUSES))) & samples.between(0, 2**31 - 1).to_numpy()
+    return known & (timed | (status != "ok"))
 
 
 def _faults(lines: pa.Array) -> np.ndarray:
