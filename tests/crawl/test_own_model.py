@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from help_examples import words
 from tileseer.cli import main
 from tileseer.conv import layers
 from tileseer.conv.problem import DIMS
@@ -61,8 +62,8 @@ def test_a_model_of_torchvision_becomes_a_table_of_layers(folder):
     # The wheel of another build of torch has no operators: it can be imported all the same, after a first attempt.
     if importlib.util.find_spec("torchvision") is None:
         pytest.skip("torchvision is not installed")
-    assert crawl("--torch", "torchvision.models:resnet18", "--input", "8x3x224x224") == 0
-    assert sum(layer.occurrences for layer in layers.read(folder / "found.csv")) == 20
+    assert main.main(words("tileseer crawl --torch")) == 0
+    assert sum(layer.occurrences for layer in layers.read(folder / "my_model.csv")) == 53
 
 
 def test_inference_of_a_transposed_convolution_is_backward_data(folder):
@@ -92,14 +93,14 @@ def test_a_model_that_does_not_run_is_one_message(folder, capsys, target, shape,
     assert not (folder / "found.csv").exists()
 
 
-def onnx_model(path, **attributes):
+def onnx_model(path, size=64, **attributes):
     onnx = pytest.importorskip("onnx")
     h, floats = onnx.helper, onnx.TensorProto.FLOAT
     weight = h.make_tensor("w", floats, [16, 3, 3, 3], [0.0] * 432)
     graph = h.make_graph(
         [h.make_node("Conv", ["x", "w"], ["y"], name="conv", **attributes)],
         "graph",
-        [h.make_tensor_value_info("x", floats, ["N", 3, 64, 64])],
+        [h.make_tensor_value_info("x", floats, ["N", 3, size, size])],
         [h.make_tensor_value_info("y", floats, None)],
         [weight],
     )
@@ -123,6 +124,13 @@ def test_an_onnx_model_becomes_a_table_of_layers(folder, attributes, image, pad)
     (layer,) = layers.read(folder / "found.csv")
     found = dict(zip(DIMS, layer.dims, strict=True))
     assert (found["N"], found["Hi"], found["Wi"], found["pad_h"]) == (4, image, image, pad)
+
+
+def test_the_directions_of_training_are_asked_for(folder):
+    onnx_model(folder / "my_model.onnx", size=224, pads=[1, 1, 1, 1])
+    assert main.main(words("tileseer crawl --onnx")) == 0
+    (layer,) = layers.read(folder / "my_model.csv")
+    assert "bwd_weight" in layer.directions
 
 
 def test_a_dynamic_shape_is_left_out_with_the_reason(folder, capsys):

@@ -142,6 +142,13 @@ class Workflow:
         return sorted(tuple(int(field) for field in line.split()[1:]) for line in lines)
 
 
+def tileseer(workflow: Workflow, *words: str) -> subprocess.CompletedProcess[str]:
+    """Call the command in a workflow's folder, without a terminal."""
+    return subprocess.run(
+        ["tileseer", *words], cwd=workflow.folder, env=workflow.environment(), capture_output=True, text=True
+    )
+
+
 def environment() -> dict[str, str]:
     tools = Path(sys.executable).parent
     kept = {

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from small_workflow import ROOT, environment
+from small_workflow import ROOT, environment, tileseer
+
+from help_examples import words
 
 SCRIPTS = sorted(path.name for path in (ROOT / "workflow/scripts").glob("*.py"))
 
@@ -85,13 +87,6 @@ def test_a_model_directory_compared_with_itself_has_the_same_picks(made):
     assert figures["mean_gain_interval_points"] == [0, 0] and figures["device_kind"] == "simulated"
 
 
-def tileseer(workflow, *words):
-    """Call the command in a workflow's folder, without a terminal."""
-    return subprocess.run(
-        ["tileseer", *words], cwd=workflow.folder, env=workflow.environment(), capture_output=True, text=True
-    )
-
-
 def test_run_shows_a_line_a_job_and_ends_with_four(copy):
     shutil.rmtree(copy.folder / "results/models")
     (copy.folder / "results/history.jsonl").unlink()
@@ -108,6 +103,8 @@ def test_run_shows_a_line_a_job_and_ends_with_four(copy):
     copy.configure(cache={"max_gib": 0})
     assert tileseer(copy, "run", "results/models/gfx950", "-R", "publish").returncode == 0
     (row,) = tileseer(copy, "history").stdout.splitlines()[1:]
+    again = tileseer(copy, *words("tileseer run"))
+    assert again.returncode == 0 and again.stdout.startswith("models:   results/models/gfx950\n")
     mean = json.loads(copy.read("results/validation/gfx950/forward_bf16.json"))["efficiency"]["mean"]
     assert "forward_bf16" in row and f" {mean:.2f} " in row
     # A damaged history stops the publication before it writes anything.
@@ -117,9 +114,9 @@ def test_run_shows_a_line_a_job_and_ends_with_four(copy):
 
 
 def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
-    dry = tileseer(copy, "run", "-n", "-R", "report")
-    assert dry.returncode == 0 and "report" in dry.stdout + dry.stderr and "total" in dry.stdout + dry.stderr
     (copy.folder / "results/datasets/gfx950/forward_bf16.parquet").write_bytes(b"damaged")
+    dry = tileseer(copy, *words("tileseer run -n"))
+    assert dry.returncode == 0 and "report" in dry.stdout + dry.stderr and "total" in dry.stdout + dry.stderr
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "model")
     assert run.returncode == 1
     assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr
@@ -129,7 +126,7 @@ def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
 
 def test_a_mistake_in_the_configuration_is_the_last_line(copy):
     copy.configure(arch="xx")
-    for words in (["tileseer", "run"], ["snakemake", "--cores", "1"]):
-        run = subprocess.run(words, cwd=copy.folder, env=copy.environment(), capture_output=True, text=True)
+    for command in (["tileseer", "run"], ["snakemake", "--cores", "1"]):
+        run = subprocess.run(command, cwd=copy.folder, env=copy.environment(), capture_output=True, text=True)
         assert run.returncode == 1
         assert run.stderr.splitlines()[-1].startswith("error: config: arch:"), run.stderr

@@ -1,19 +1,27 @@
-"""The examples of docs/command-line.md run, after a small workflow and with fake kernels in the place of a GPU."""
+"""The examples of docs/command-line.md and of every help text run, after a small workflow and with fake kernels."""
 
 from __future__ import annotations
 
+import bz2
 import re
 import shlex
+import shutil
 import sys
 
+import pyarrow.parquet as pq
 import pytest
 from small_workflow import ROOT
 
 from tileseer.cli import main
+from tileseer.client import emulation
 from tileseer.compile import native
+from tileseer.verdicts.execution import Verdict
 
 sys.path.insert(0, str(ROOT / "tests/bench"))
 import host_library
+from test_replay import find_db_lines
+
+import help_examples
 
 PAGE = (ROOT / "docs/command-line.md").read_text().split("\n## Examples\n")[1]
 COMMANDS = [
@@ -22,16 +30,46 @@ COMMANDS = [
     for line in block.replace("\\\n", " ").splitlines()
 ]
 
+ELSEWHERE = {
+    "tileseer run": "workflow/test_commands.py",
+    "tileseer run -n": "workflow/test_commands.py",
+    "tileseer run --arch": "workflow/test_replay.py",
+    "tileseer run results": "workflow/test_replay.py",
+    "tileseer ship results/models/sm_90": "workflow/test_replay.py",
+    "tileseer stale config": "workflow/test_replay.py",
+    "tileseer crawl --torch": "crawl/test_own_model.py",
+    "tileseer crawl --onnx": "crawl/test_own_model.py",
+}
+"""Examples of help texts that need more than ``folder`` has: beginning to the tests that run it."""
+THERE = [help_examples.words(beginning) for beginning in ELSEWHERE]
+HELP = [line for line in help_examples.LINES if shlex.split(line)[1:] not in THERE]
+PROBLEM = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3}
+
 
 @pytest.fixture(scope="module")
 def folder(made, tmp_path_factory):
     """A folder with what the commands read; what they write stays in it."""
     path = tmp_path_factory.mktemp("examples")
-    for name in ("config", "workflow", "results"):
+    for name in ("workflow", "results"):
         (path / name).symlink_to(made[0].folder / name)
+    shutil.copytree(made[0].folder / "config", path / "config")
+    dataset = path / "results/datasets/gfx950/forward_bf16.parquet"
+    for side, name in (("old", "before"), ("new", "after")):
+        (path / side).symlink_to(path / "results/models")
+        (path / f"{name}.parquet").symlink_to(dataset)
+        (path / f"{side}.HIP.fdb.txt").write_text("\n".join(find_db_lines()) + "\n")
+    (path / "gfx942130.HIP.fdb.txt.bz2").write_bytes(bz2.compress((path / "old.HIP.fdb.txt").read_bytes()))
+    (path / "kernels.txt").write_text(kernel(path) + "\n")
+    (path / "problems.csv").write_text(f"{','.join(PROBLEM)}\n{','.join(map(str, PROBLEM.values()))}\n")
     if host_library.COMPILER is not None:
         _libraries(path)
     return path
+
+
+def kernel(folder):
+    """Name of a kernel in two dimensions that the models of ``folder`` know."""
+    pool = pq.read_table(folder / "results/training/gfx950/forward_bf16/candidates.parquet", columns=["kernel"])
+    return next(name for name in pool["kernel"].to_pylist() if "_2d_" in name)
 
 
 def _libraries(folder):
@@ -46,24 +84,38 @@ def _libraries(folder):
 
 
 def test_the_page_has_examples():
-    assert len(COMMANDS) > 15
+    assert len(COMMANDS) > 15 and len(HELP) > 40
+
+
+@pytest.mark.parametrize("beginning", ELSEWHERE)
+def test_an_example_that_needs_more_runs_elsewhere(beginning):
+    assert f'words("{beginning}")' in (ROOT / "tests" / ELSEWHERE[beginning]).read_text()
 
 
 def call(command, folder, monkeypatch, capsys):
     """Run a command line in this process, in ``folder``; return exit status, output and errors."""
     monkeypatch.chdir(folder)
-    status = main.main(shlex.split(command)[1:])
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    status = main.main(shlex.split(command.partition(" > ")[0])[1:])
     return status, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda text: " ".join(text.split())[11:70])
-def test_a_command_of_the_page_answers(folder, command, monkeypatch, capsys):
+@pytest.mark.parametrize("command", [*COMMANDS, *HELP], ids=lambda text: " ".join(text.split())[9:70])
+def test_an_example_answers(folder, command, monkeypatch, capsys):
     needs_driver = "driver.so" in command
     if needs_driver and host_library.COMPILER is None:
         pytest.skip("no host C++ compiler (g++, clang++ or CXX)")
-    status, out, err = call(command, folder, monkeypatch, capsys)
-    # Of the fake kernels some are wrong or crash on purpose, and none is of every kind; some rules fail on purpose.
-    assert status in ((0, 1) if needs_driver or "explain config" in command else (0,)), err
+    if "--emulate" in command:
+        pytest.importorskip("tinygrad")
+        # tests/toolchain/test_emulated.py executes kernels for real.
+        monkeypatch.setattr(
+            emulation, "verdicts", lambda _, kernels, jobs: [Verdict(one.name, "ok") for one in kernels]
+        )
+    status, out, err = call(re.sub(r"\bNAME\b", kernel(folder), command), folder, monkeypatch, capsys)
+    # Of the fake kernels some are wrong or crash on purpose, and none is of every kind; some rules fail on purpose; a
+    # machine may have no compiler.
+    says_no = needs_driver or "explain config" in command or "doctor --configfile" in command
+    assert (status or 0) in ((0, 1) if says_no else (0,)), err
     assert out, err
 
 

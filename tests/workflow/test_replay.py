@@ -5,19 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_workflow import environment
+from small_workflow import tileseer
 
+from help_examples import words
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.dataset import find_db
 from tileseer.families.miopen.solvers import SOLVERS
 
 OPERATION = "forward_bf16"
+
+
+def answer(workflow, *words):
+    """What a command prints in a workflow's folder; it must succeed."""
+    run = tileseer(workflow, *words)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
 
 
 @pytest.fixture
@@ -36,8 +42,12 @@ def slice_of_recording(fresh):
 
 def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     workflow = slice_of_recording
-    run = workflow.make("results/models/sm_90", "results/reports/sm_90.html")
-    assert set(run.jobs) == {"recorded", "problems", "model", "validation", "serving", "publish", "report"}
+    run = workflow.make("results/models/sm_90", "results/reports/sm_90.html", "--dry-run")
+    assert set(re.findall(r"^(\w+) +1$", run.output, re.M)) == {
+        "recorded", "problems", "model", "validation", "serving", "publish", "report"
+    }  # fmt: skip
+    answer(workflow, *words("tileseer run results"))
+    assert set(workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs) == {"report"}
     index = json.loads(workflow.read("results/models/sm_90/index.json"))
     assert (index["arch"], index["device"], index["device_kind"]) == ("sm_90", "sm_90_h200", "recorded")
     made = json.loads(workflow.read("results/models/sm_90/provenance.json"))
@@ -53,14 +63,14 @@ def test_a_recording_is_replayed_trained_on_and_labelled(slice_of_recording):
     assert report["efficiency"]["mean"] > report["baselines"]["best_single_kernel"]["efficiency"]["mean"]
     assert b"recorded" in workflow.read("results/reports/sm_90.html")
     shape = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
-    run_main = "import sys; from tileseer.cli.main import main; sys.exit(main())"
     arguments = ["select", "results/models/sm_90", "--variant", "forward", "--dtype", "bf16", "--problem", shape]
-    shown = subprocess.run(
-        [sys.executable, "-c", run_main, *arguments],
-        cwd=workflow.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
-    )  # fmt: skip
-    assert shown.returncode == 0, shown.stderr
-    assert "device kind: recorded" in shown.stdout and "cutlass_conv_fwd_bf16_nhwc_2d_" in shown.stdout
+    shown = answer(workflow, *arguments)
+    assert "device kind: recorded" in shown and "cutlass_conv_fwd_bf16_nhwc_2d_" in shown
+    # Half of the pool as the old set: it is one of the sets to compare with.
+    pool = sorted(set(rows["kernel"].cast("string").to_pylist()))
+    (workflow.folder / "old-kernels.txt").write_text("\n".join(pool[::2]) + "\n")
+    shipped = answer(workflow, *words("tileseer ship results/models/sm_90"))
+    assert re.search(r"^(add|drop) cutlass_conv_fwd_bf16_\S+: worth ", shipped, re.M), shipped
     assert not workflow.make("results/models/sm_90", "results/reports/sm_90.html").jobs
     # White space in what the recording says of itself changes no time: the model stands; the report quotes that file.
     about = workflow.folder / "config/recorded/sm_90/recording.json"
@@ -84,7 +94,7 @@ def test_a_model_of_cudnn_s_plans_learns_from_the_other_data_type(fresh):
 
 def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fresh):
     arch = "gfx950_mi355x"
-    fresh.make(f"results/models/{arch}", f"results/reports/{arch}.html")
+    assert f"report:   results/reports/{arch}.html" in answer(fresh, *words("tileseer run --arch"))
     index = json.loads(fresh.read(f"results/models/{arch}/index.json"))
     assert (index["arch"], index["device_kind"], list(index["operations"])) == (arch, "recorded", [OPERATION])
     told = json.loads(fresh.read(f"results/models/{arch}/provenance.json"))["operations"][OPERATION]["measurements"]
@@ -103,19 +113,9 @@ def test_times_of_others_are_replayed_judged_by_layers_and_score_their_names(fre
     names = [f"grouped_conv_forward_bf16_2d_{tile}_{pipeline}" for tile in tiles for pipeline in ("compv3", "compv4")]
     (fresh.folder / "k.txt").write_text("\n".join(names) + "\n")
     options = ["--problems", "p.csv", "--kernels", "k.txt", "--out", "s.parquet"]
-    run_main = "import sys; from tileseer.cli.main import main; sys.exit(main())"
-
-    def tileseer(*arguments):
-        run = subprocess.run(
-            [sys.executable, "-c", run_main, *arguments],
-            cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
-        )  # fmt: skip
-        assert run.returncode == 0, run.stderr
-        return run.stdout
-
-    shown = tileseer("select", f"results/models/{arch}", "--problem", "N=2,C=64,K=64,Hi=56,Wi=56,Y=3,X=3")
+    shown = answer(fresh, "select", f"results/models/{arch}", "--problem", "N=2,C=64,K=64,Hi=56,Wi=56,Y=3,X=3")
     assert "device kind: recorded" in shown and "10cdca2d64d1193f936e9bc2dca8338f17938e67" in shown
-    tileseer("score", "--model", f"results/models/{arch}", *options)
+    answer(fresh, "score", "--model", f"results/models/{arch}", *options)
     scores = pq.read_table(fresh.folder / "s.parquet").to_pandas()
     assert len(scores) == 8 and scores["in_pool"].all() and set(scores["device_kind"]) == {"recorded"}
     both = scores[scores["kernel"].str.endswith("compv4")].groupby("problem_idx")["score"]
@@ -140,17 +140,8 @@ def find_db_lines():
 
 def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_model_knows(fresh):
     arch, known = "gfx942_miopen", {}
-
-    def tileseer(*arguments):
-        run = subprocess.run(
-            [sys.executable, "-m", "tileseer.cli.main", *arguments],
-            cwd=fresh.folder, env=environment() | {"PYTHONPATH": "src"}, capture_output=True, text=True,
-        )  # fmt: skip
-        assert run.returncode == 0, run.stderr
-        return run
-
     (fresh.folder / "gfx942130.HIP.fdb.txt").write_text("\n".join(find_db_lines()) + "\n")
-    said = tileseer("import", "find-db", "gfx942130.HIP.fdb.txt", "--arch", "gfx942", "--output", "mine").stdout
+    said = answer(fresh, "import", "find-db", "gfx942130.HIP.fdb.txt", "--arch", "gfx942", "--output", "mine")
     to_train = [line for line in said.splitlines() if line.startswith("  ")]
     small = {"n_estimators": 40, "cv_estimators": 5, "folds": 2, "num_leaves": 7, "min_child_samples": 3}
     sections = {"operations": ["forward_fp16", "bwd_data_fp32"], "model": {"overrides": small}}
@@ -172,7 +163,16 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     (fresh.folder / "p.csv").write_text("\n".join([header, *lines]) + "\n")
     (fresh.folder / "k.txt").write_text("\n".join(SOLVERS) + "\n")
     scored = tileseer(
-        "score", "--model", f"results/models/{arch}", "--problems", "p.csv", "--kernels", "k.txt", "--out", "s.parquet"
+        fresh,
+        "score",
+        "--model",
+        f"results/models/{arch}",
+        "--problems",
+        "p.csv",
+        "--kernels",
+        "k.txt",
+        "--out",
+        "s.parquet",
     )
     table = pq.read_table(fresh.folder / "s.parquet").to_pandas()
     assert {index: set(part["kernel"]) for index, part in table.groupby("problem_idx")} == {
@@ -181,3 +181,6 @@ def test_a_find_db_becomes_a_model_a_report_and_scores_of_every_solver_that_the_
     assert len(known["forward_fp16"]) == 3 and table["score"].notna().all() and len(table) == 5
     assert f"{len(SOLVERS) - 5} of {len(SOLVERS)} kernels are left out" in scored.stderr
     assert "1 rows of operations that no model knows are left out: forward_int8" in scored.stderr
+    answer(fresh, *words("tileseer stale config"))
+    again = (fresh.folder / "again.csv").read_text().splitlines()
+    assert len(again) > 100
