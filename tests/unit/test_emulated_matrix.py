@@ -12,6 +12,7 @@ import pytest
 
 from tileseer.cli.main import main
 from tileseer.families.ck_tile import api
+from tileseer.families.ck_tile.emit import Emitter
 from tileseer.families.ck_tile.kernel import KernelConfig
 from tileseer.verdicts.execution import Verdict
 
@@ -47,6 +48,13 @@ def test_kernels_that_are_not_right_are_lacking_and_no_others(verdicts, table):
     assert all(any(row.holds_on(case.arch, case.kernel) for case in verdicts) for row in table.wrong)
 
 
+def test_the_default_rule_set_has_no_kernel_that_is_wrong(tool, table, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    pool = sys.modules["compile_matrix"].Pools(LEVEL).cases("sweep.yaml")
+    assert len(pool) > 1000
+    assert not [case for case in pool if any(row.holds_on(case.arch, case.kernel) for row in table.wrong)]
+
+
 def test_the_page_shows_the_matrix_of_the_verdicts(tool, verdicts, monkeypatch):
     monkeypatch.chdir(ROOT)
     pools = sys.modules["compile_matrix"].Pools(LEVEL)
@@ -77,3 +85,13 @@ def test_explain_says_that_a_kernel_computes_wrong_results(pipeline, wrong, caps
     name = replace(PLAIN, pipeline=pipeline).name
     assert main(["explain", "config", name, "--arch", "gfx950", "--ck-api", LEVEL]) == int(wrong)
     assert ("CK Tile 2025.11: its results are wrong: no step reads the LDS" in capsys.readouterr().out) == wrong
+
+
+@pytest.mark.parametrize("change, line", [
+    ({"split_image": True}, "image.pieces[0]     = {0, static_cast<index_t>(grid.x), 0, 0, 0,"),
+    ({"variant": "bwd_data", "pipeline": "mem"}, "LoopPipeline::BlockHasHotloop(num_loop), TailNumber::Full);"),
+])  # fmt: skip
+def test_launchers_pass_what_the_emulated_gpu_found_missing(change, line):
+    emitter = Emitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", LEVEL)
+    assert line in emitter.header(replace(PLAIN, **change), "gfx950")
+    assert line not in emitter.header(PLAIN, "gfx950")
