@@ -25,7 +25,7 @@ from tileseer.dataset import efficiency, recording, schema
 from tileseer.devices.base import STATUSES
 from tileseer.devices.simulated import SimulatedDevice, load_coefficients, sources
 from tileseer.families import registry, support_rules
-from tileseer.families.cutlass import emit, rules, support
+from tileseer.families.cutlass import emit, rules, simulated, support
 from tileseer.families.cutlass.kernel import (
     DTYPES,
     GROUPS,
@@ -326,6 +326,14 @@ def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tm
     picks = latency.groupby(few.problem).idxmin().to_numpy()
     by_chance = pd.Series(reached).groupby(few.problem).mean().mean()
     assert reached[picks].mean() > by_chance + 0.1
+
+
+def test_stages_take_the_room_of_other_blocks():
+    pool = frame([changed(tile_m=64, tile_n=64, tile_k=64, stages=stages) for stages in (2, 8)]).assign(split_k=1)
+    problem = problem_tables.frame([Problem.from_dims("forward", "bf16", N=8, C=64, K=64, Hi=56, Wi=56, Y=3, X=3)])
+    blocks = simulated.terms(problem, pool, "forward", H200, COEFFICIENTS).columns["occupancy"]
+    # Of 227 KiB a block takes 16 KiB for each stage.
+    assert blocks[1] == 1 < blocks[0]
 
 
 def test_the_simulated_device_knows_its_families_apart():

@@ -51,7 +51,7 @@ def correct(data, folder, **settings):
 def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told(folder):
     data = samples.measured()
     # On this device one tile is much slower than the prior believes.
-    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 128
     other = dataclasses.replace(data, tflops=np.where(slow, 0.5, 1.0) * data.tflops)
     trained = correct(few_rows(other, 0.3), folder)
     assert trained.manifest.prior.model_dump() == {
@@ -83,7 +83,7 @@ def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
 
 def test_two_rows_of_each_problem_can_correct_a_prior(folder):
     data = samples.measured()
-    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 64
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 128
     other = dataclasses.replace(data, tflops=np.where(slow, 0.3, 1.0) * data.tflops)
     train = (other.problems["split"] == "train").to_numpy()[other.problem]
     # Of each training problem the rows of two candidates that change from problem to problem.

@@ -8,7 +8,7 @@ rule validation:
         COMPARED_WITH if COMPARED else [],
         **stage(
             "validation",
-            ["validation"],
+            ["validation", "benchmark"],
             {"layers": SETTINGS.problems.validation, "coefficients": COEFFICIENTS},
         ),
         chosen=CHOSEN,

@@ -16,10 +16,12 @@ def main(
     chosen: pairs that active measuring chose, for its learning curve
     """
     from tileseer.core import documents
+    from tileseer.settings.benchmark import BenchmarkSettings
     from tileseer.settings.model import ValidationSettings
     from tileseer.validation import stage
 
     asked = ValidationSettings.of(settings, "validation")
-    report = stage.report(dataset, training, coefficients, uses, baseline, chosen, layers, threads, asked)
+    deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
+    report = stage.report(dataset, training, coefficients, uses, baseline, chosen, layers, threads, asked, deviation)
     documents.write(validation, report)
     return stage.summary(report)

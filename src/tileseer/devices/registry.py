@@ -65,9 +65,8 @@ def _made(source: Source, board: Board, stack: ExitStack) -> Device:
     """The device; ``stack`` ends what it needs while it is used."""
     settings, product = source.settings, source.hardware.name
     if settings.device == "simulated":
-        coefficients, timing = load_coefficients(source.coefficients), settings.parameters
-        if not timing.simulated_deviation:
-            coefficients = coefficients.undisturbed()
+        timing = settings.parameters
+        coefficients = load_coefficients(source.coefficients, timing.simulated_deviation)
         return SimulatedDevice(source.hardware, coefficients, settings.seed, timing.simulated_launches)
     if settings.device == "recorded":
         path = Path(RECORDINGS, product, f"{source.operation}.parquet")

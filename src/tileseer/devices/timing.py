@@ -53,11 +53,7 @@ def formula_us(
     grid = _grid(variant, problem, kernel, hardware)
     compute = _compute_us(grid, kernel, hardware, coefficients)
     memory = _memory_us(grid, problem, kernel, hardware, coefficients)
-    compute *= compute
-    compute *= compute
-    memory *= memory
-    memory *= memory
-    time = np.sqrt(np.sqrt(compute + memory)) + np.float32(hardware.launch_floor_us)
+    time = _slower(compute, memory) + np.float32(hardware.launch_floor_us)
     if grid.partials is not None:
         time += _reduction_us(grid.partials, problem, kernel, hardware, coefficients)
     return time * (1 + np.float32(coefficients.split_image) * kernel["split_image"])
@@ -95,7 +91,7 @@ def _split(
 
 
 def _compute_us(grid: _Grid, kernel: Terms, hardware: Hardware, coefficients: Coefficients) -> np.ndarray:
-    """Whole rounds of resident blocks, the last round partly filled; blocks also retire asynchronously."""
+    """Whole rounds of resident blocks, the last round partly filled."""
     law = coefficients.schedule
     outside = np.float32(law.masked_rows) * (1 - grid.inside_m)
     outside += np.float32(law.masked_columns) * (1 - grid.inside_n)
@@ -103,19 +99,15 @@ def _compute_us(grid: _Grid, kernel: Terms, hardware: Hardware, coefficients: Co
     latency, cost = kernel["step_latency"] * paid, kernel["step_cost"] * paid
 
     def round_of(blocks: np.ndarray) -> np.ndarray:
-        steps = grid.steps * np.maximum(latency, blocks * cost)
-        return steps + np.maximum(kernel["ends_latency"], blocks * kernel["ends_cost"])
+        return grid.steps * _slower(latency, blocks * cost) + _slower(
+            kernel["ends_latency"], blocks * kernel["ends_cost"]
+        )
 
-    rounds = grid.blocks / grid.slots
-    whole = np.floor(rounds)
+    whole = np.floor(grid.blocks / grid.slots)
     rest = grid.blocks - whole * grid.slots
     # Rounding must not open another block per unit.
     last = np.maximum(np.ceil(rest / np.float32(hardware.compute_units) - np.float32(1e-4)), 1)
-    full_round = round_of(kernel["occupancy"])
-    cycles = whole * full_round + np.where(rest > 0.5, round_of(last), np.float32(0))
-    smooth = np.maximum(rounds, 1) * full_round
-    weight = np.float32(law.asynchronous)
-    cycles = np.where(whole >= 1, (1 - weight) * cycles + weight * smooth, cycles)
+    cycles = whole * round_of(kernel["occupancy"]) + np.where(rest > 0.5, round_of(last), np.float32(0))
     return cycles / np.float32(hardware.clock_ghz * 1e3)
 
 
@@ -166,6 +158,12 @@ def _reduction_us(
         np.float32(law.second_traffic) * _us_per_byte(hardware.hbm_tb_per_s, law.second_bandwidth)
     )
     return np.where(partials > 1, adding, np.float32(0)) + kernel["two_stage"] * second
+
+
+def _slower(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Time of two things that hide each other but for what is close: the fourth root of the sum of fourth powers."""
+    squares = one * one, other * other
+    return np.sqrt(np.sqrt(squares[0] * squares[0] + squares[1] * squares[1]))
 
 
 def _us_per_byte(bandwidth: float, efficiency: float) -> np.float32:

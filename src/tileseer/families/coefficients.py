@@ -43,7 +43,6 @@ class Lds(tables.Table):
     """Local data share."""
 
     padding: _Positive
-    deep_pipelines: _Positive
 
 
 class Block(tables.Table):
@@ -65,7 +64,6 @@ class Registers(tables.Table):
     per_load: _NotNegative
     wave32: _Positive
     wave32_budget: _Positive
-    least: _Positive
     hinted_waves: _Positive
     spill_slope: _NotNegative
     refused_at: _Positive
@@ -76,11 +74,6 @@ class Occupancy(tables.Table):
 
     max_waves: _Positive
     rounding: _NotNegative
-    compv4: _Positive
-    compv4_small_tile: _Positive
-    small_tile: _Count
-    double_lds: _Positive
-    wavelet: _Positive
     max_threads: _Count
     wavelet_load_waves: _Count
 
@@ -90,7 +83,6 @@ class Direction(tables.Table):
 
     address_a: _Positive
     address_b: _Positive
-    lds_writes: _Positive
     epilogue: _Positive
 
 
@@ -105,13 +97,11 @@ class Pipeline(tables.Table):
     epilogue: _Positive
     stages: _Count
     staging_sets: Annotated[int, Field(ge=0)]
-    plain_lds: bool
 
 
 class Schedule(tables.Table):
     """Blocks over compute units."""
 
-    asynchronous: _Share
     masked: _Share
     masked_rows: _Share
     masked_columns: _Share
@@ -220,9 +210,10 @@ class Coefficients(tables.Table):
         return self.aliases.get(pipeline, pipeline)
 
 
-def load_coefficients(path: str | Path) -> Coefficients:
-    """Coefficients of the file ``path``; raise ``UserError`` on a mistake in it."""
-    return tables.read(path, Coefficients)
+def load_coefficients(path: str | Path, deviation: bool = True) -> Coefficients:
+    """Coefficients of the file ``path``, on request without drawn deviations; ``UserError`` on a mistake in it."""
+    coefficients = tables.read(path, Coefficients)
+    return coefficients if deviation else coefficients.undisturbed()
 
 
 def _same_names(what: str, given: set[str], needed: set[str]) -> None:

@@ -17,19 +17,20 @@ from tileseer.validation.schema import Validation
 
 def report(
     dataset: Path, training: Path, coefficients: Path, uses: Path, baseline: Path | None, chosen: Path | None,
-    layers: Path | None, threads: int, settings: ValidationSettings,
+    layers: Path | None, threads: int, settings: ValidationSettings, deviation: bool,
 ) -> Validation:  # fmt: skip
     """Validation report of the model in the folder ``training``.
 
-    ``coefficients`` are those of the simulated device, ``uses`` the table of the problems of each run of a network,
-    ``baseline`` the folder of the reference's trainer, ``chosen`` the pairs of active measuring, ``layers`` the table
-    with the families of networks. ``UserError`` where the model is not of this dataset.
+    ``coefficients`` are those of the simulated device, with or without ``deviation``, ``uses`` the table of the
+    problems of each run of a network, ``baseline`` the folder of the reference's trainer, ``chosen`` the pairs of
+    active measuring, ``layers`` the table with the families of networks. ``UserError`` where the model is not of this
+    dataset.
     """
     measurements = datasets.load(dataset)
     model = Model.read_for(training, measurements, dataset)
     hardware, fitted = model.hardware, TrainingParameters.model_validate(model.spec.params)
     start_from = model.spec.formula.coefficients if model.spec.formula else None
-    simulated = load_coefficients(coefficients) if measurements.device_kind == "simulated" else None
+    simulated = load_coefficients(coefficients, deviation) if measurements.device_kind == "simulated" else None
     if not ranking.has_validation_split(measurements):
         scores, offered, fold, figures = leave_out.by_layer(measurements, model, fitted, threads)
         found = evaluation.evaluate(measurements, scores, offered, hardware, simulated, fold=fold)

@@ -121,23 +121,10 @@ def _occupancy(
     candidates: pd.DataFrame, sizes: dict[str, np.ndarray], vgprs: np.ndarray, budget: np.ndarray,
     lds: np.ndarray, hardware: Hardware, coefficients: Coefficients,
 ) -> np.ndarray:  # fmt: skip
-    """Resident blocks by registers, LDS and wave slots; pipelines with a measured ceiling stay below it."""
+    """Resident blocks by registers, LDS and wave slots."""
     law, waves = coefficients.occupancy, sizes["waves_per_simd"]
-    used = np.minimum(np.maximum(vgprs, coefficients.registers.least), budget)
-    by_registers = np.floor(hardware.vgprs_per_simd_lane / (used * waves) + law.rounding)
-    occupancy = np.minimum(by_registers, np.floor(hardware.lds_bytes / lds))
-    occupancy = np.minimum(occupancy, law.max_waves / waves)
-    pipeline = candidates["pipeline"].to_numpy(object)
-    everywhere = np.ones(len(pipeline))
-    tile = (candidates["tile_m"] * candidates["tile_n"]).to_numpy()
-    compv4 = law.compv4 * np.where(tile < law.small_tile, law.compv4_small_tile, 1.0)
-    ceilings = [
-        (pipeline == "compv4", compv4),
-        (double_lds(candidates), law.double_lds * everywhere),
-        (pipeline == "wavelet", law.wavelet * everywhere),
-    ]
-    ceiling = np.select([mask for mask, _ in ceilings], [value for _, value in ceilings], np.inf)
-    return np.minimum(occupancy, ceiling)
+    by_registers = np.floor(hardware.vgprs_per_simd_lane / (np.minimum(vgprs, budget) * waves) + law.rounding)
+    return np.minimum(np.minimum(by_registers, np.floor(hardware.lds_bytes / lds)), law.max_waves / waves)
 
 
 def _faults(

@@ -91,16 +91,15 @@ def block_cost(
     pipeline = _pipeline_table(candidates, coefficients)
     address_latency, address_cost = _address(candidates, resources, variant, pipeline, hardware, coefficients)
     matrix = _matrix(candidates, hardware, coefficients)
-    lds = _lds(candidates, variant, pipeline, hardware, coefficients)
     ends_latency, ends_cost = _ends(candidates, resources, variant, pipeline, coefficients)
 
     law = coefficients.iteration
     interwave = (candidates["scheduler"] == "interwave").to_numpy()
     fixed = _fixed_latency(candidates, pipeline, coefficients)
     spilling = 1.0 + coefficients.registers.spill_slope * resources["spill_ratio"].to_numpy()
-    latency = address_latency + lds + matrix
-    hidden = pipeline["overlap"] * np.minimum(address_latency, matrix + lds)
-    cost = address_cost + lds + matrix - pipeline["overlap"] * np.minimum(address_cost, lds + matrix)
+    latency = address_latency + matrix
+    hidden = pipeline["overlap"] * np.minimum(address_latency, matrix)
+    cost = address_cost + matrix - pipeline["overlap"] * np.minimum(address_cost, matrix)
     return {
         "step_latency": (fixed + latency - hidden) * spilling,
         "step_cost": cost * np.where(interwave, law.interwave_throughput, 1.0) * spilling,
@@ -145,7 +144,7 @@ def _address(
 
 
 def _matrix(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> np.ndarray:
-    """Cycles of the matrix instructions of a k-step."""
+    """Cycles of the matrix instructions of a k-step, behind which the traffic of the LDS hides."""
     law = coefficients.matrix
     m, n, k = (candidates[f"warp_tile_{axis}"].to_numpy() for axis in "mnk")
     longest_k = np.where(m >= 32, k >= 16, k >= 32)
@@ -153,22 +152,6 @@ def _matrix(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coeffici
     rate = np.where((candidates["dtype"] == "fp32").to_numpy(), hardware.matrix_flops_fp32, rate)
     rate = rate * np.where(m * n < 256, law.small_tile, 1.0) * np.where(m != n, law.oblong_tile, 1.0)
     return 2.0 * _product(candidates, "tile_m", "tile_n", "tile_k") / rate * law.overhead
-
-
-def _lds(
-    candidates: pd.DataFrame, variant: str, pipeline: dict[str, np.ndarray], hardware: Hardware,
-    coefficients: Coefficients,
-) -> np.ndarray:  # fmt: skip
-    """Cycles of LDS traffic in a k-step: every wave reads its rows and columns, all write the tile once."""
-    rows = candidates["tile_m"].to_numpy() / candidates["wave_m"].to_numpy()
-    columns = candidates["tile_n"].to_numpy() / candidates["wave_n"].to_numpy()
-    waves, steps = _product(candidates, "wave_m", "wave_n", "wave_k"), candidates["tile_k"].to_numpy()
-    size = element_bytes(candidates["dtype"])
-    read = waves * (rows + columns) * steps / candidates["wave_k"].to_numpy() * size
-    written = (candidates["tile_m"] + candidates["tile_n"]).to_numpy() * steps * size
-    traffic = read + written * coefficients.directions[variant].lds_writes
-    deep = np.where(pipeline["plain_lds"] > 0, 1.0, coefficients.lds.deep_pipelines)
-    return traffic / hardware.lds_bytes_per_clock * deep
 
 
 def _fixed_latency(candidates: pd.DataFrame, pipeline: dict[str, np.ndarray], coefficients: Coefficients) -> np.ndarray:
