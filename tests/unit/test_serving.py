@@ -129,6 +129,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(selector, known, pru
 
 SHARED = """
 #include "HEADER"
+#include <cstring>
 extern "C" double score(const std::int32_t* dims)
 {
     static tileseer::forward_bf16_gfx950::Selector selector;
