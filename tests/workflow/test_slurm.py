@@ -163,7 +163,7 @@ def test_few_jobs_make_the_same_and_a_gpu_is_asked_for_in_either_way(made, fresh
     assert [jobs[number]["state"] for number in ids] == ["COMPLETED"] * 3 and len(jobs) == 3, logs
     assert [jobs[number]["partition"] for number in ids] == ["cpu", "gpu", "memory"]
     assert jobs[ids[1]]["gres"].endswith("gpu:1")
-    done = [set(re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", log, re.M)) for log in logs]
+    done = [set(re.findall(r"^(\w+) gfx950\b[^:]*: ", log, re.M)) for log in logs]
     assert {"compile", "support"} <= done[0] and done[1] == {"benchmark"} and {*LEARNING, "publish"} <= done[2]
     assert hashes(fresh) == hashes(made[0])
     assert len(journal_lines(fresh)) == made[1].measured and not overlaps(fresh.uses())
