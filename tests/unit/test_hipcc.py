@@ -158,6 +158,15 @@ def test_an_error_blames_the_kernels_that_it_is_instantiated_for(machine):
     }  # fmt: skip
 
 
+def test_an_error_of_the_back_end_blames_the_kernel_of_its_function(machine):
+    log = """\
+fatal error: error in backend: Cannot select: 0x7f1b219fa4e0: v2i16,ch = AMDGPUISD::BUFFER_ATOMIC_FADD
+In function: _ZN7ck_tile6kentryILi2EN8probe_126AddingEJNS_30GroupedConvBwdWeightKernelArgsEEEEvDpT1_
+"""
+    assert list(machine.toolchain().blamed(units(*"abcdefghijklm"), log)) == [12]
+    assert list(machine.toolchain().blamed(units(*"ab"), log.replace("8probe_126Adding", "7probe_15Probe"))) == [1]
+
+
 def test_kernels_that_differ_in_name_alone_are_compiled_once(machine):
     assert machine.statuses("CODE=1", "CODE=1") == ["ok", "ok"]
     assert [len(run) for run in machine.runs] == [1]

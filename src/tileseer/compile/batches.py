@@ -37,6 +37,7 @@ _REASONS = {
 VGPR_GRANULE = 8
 """Vector registers are given to a wave in steps of this many, also to a warp."""
 _RESULT = TypeAdapter(CompileResult)
+_ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}")
 _ERROR = re.compile(r"(?:(?:fatal )?error|ptxas fatal) *(?:#[\w-]+)?: (.*)")
 
 
@@ -177,7 +178,8 @@ def first_error(log: str) -> str:
 
 
 def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
-    told = first_error(run.log)
+    # An address in the compiler's memory is another one each time.
+    told = _ADDRESS.sub("0x", first_error(run.log))
     reason = _REASONS.get(run.outcome, "{}").format(told).replace(unit.kernel.name, "KERNEL")
     return CompileResult(
         status=_STATUS.get(run.outcome, "compile_error"), reason=reason,

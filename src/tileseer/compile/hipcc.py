@@ -20,10 +20,12 @@ FLAGS = (
 )  # fmt: skip
 """The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
-DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0")
+DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")
 FRONT_END = (*DEVICE_PASS, "-emit-llvm", "-Xclang", "-disable-llvm-passes")
 _ERROR = re.compile(r"^(?=\S+: error: )", re.M)
 _NOTE = re.compile(r"^(?:\./)?(\S+?):\d+:\d+: note: in instantiation (?:.*\bprobe_(\d+)\b)?", re.M)
+_BACKEND = re.compile(r"^In function: \w*?\d+probe_(\d+)(?:5Probe|6Adding)", re.M)
+"""What the back end prints behind an error of its own: it stops at the first."""
 _NO_HEADER = re.compile(r"'((?!hip/)\w+/[^']+)' file not found")
 _NO_TOOLCHAIN = re.compile(
     r"(cannot find (ROCm device library|HIP runtime|ROCm installation)|'hip/[^']+' file not found|invalid target ID"
@@ -35,7 +37,7 @@ _NO_TOOLCHAIN = re.compile(
 class HipccToolchain(BatchToolchain):
     """Compiles for one arch against one tree of headers."""
 
-    result_format = "hipcc-result-4"
+    result_format = "hipcc-result-5"
     passes: ClassVar[tuple[str, ...]] = DEVICE_PASS
 
     def identity(self) -> str:
@@ -51,6 +53,8 @@ class HipccToolchain(BatchToolchain):
                 index = int(probe) if probe else names.get(header)
                 if index is not None:
                     found.setdefault(index, text)
+        if match := _BACKEND.search(log):
+            found.setdefault(int(match[1]), log)
         return found
 
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
@@ -114,7 +118,8 @@ class FrontEnd(HipccToolchain):
 
 
 def _files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
-    text = of_arch(units[0].arch).part("build").device_source([unit.kernel for unit in units])
+    headers = [unit.header.decode() for unit in units]
+    text = of_arch(units[0].arch).part("build").device_source([unit.kernel for unit in units], headers)
     return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 

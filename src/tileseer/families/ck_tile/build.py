@@ -18,9 +18,21 @@ void launch(const ns_{name}::{name}_Launcher::HostArgs& args)
 }}
 }} // namespace probe_{index}
 """
+_ADDING_PROBE = """\
+namespace probe_{index} {{
+// Slices of K are added by an instance of its own, which has to compile as well.
+struct Adding : ns_{name}::{name}_Launcher::Adding {{}};
+void add(const ns_{name}::{name}_Launcher::HostArgs& args)
+{{
+    ck_tile::make_kernel<ns_{name}::Config::kBlockPerCu>(Adding{{}}, dim3(), dim3(), 0, Adding::MakeKernelArgs(args))(
+        ck_tile::stream_config{{}});
+}}
+}} // namespace probe_{index}
+"""
 _INSTANCE = re.compile(
     r"using Kernel = typename Instance<true, TailNumber::(\w+), memory_operation_enum::set>::Kernel;"
 )
+_ADDING = "    using Adding = "
 _PER_KERNEL = """
 extern "C" int supports_{index}(const long* problem, int split_k)
 {{
@@ -65,9 +77,13 @@ def registration(kernel: KernelConfig) -> str:
     )
 
 
-def device_source(kernels: Sequence[KernelConfig]) -> str:
+def device_source(kernels: Sequence[KernelConfig], headers: Sequence[str]) -> str:
     """C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass."""
-    probes = (_PROBE.format(index=index, name=kernel.name) for index, kernel in enumerate(kernels))
+    probes = []
+    for index, (kernel, header) in enumerate(zip(kernels, headers, strict=True)):
+        probes.append(_PROBE.format(index=index, name=kernel.name))
+        if _ADDING in header:
+            probes.append(_ADDING_PROBE.format(index=index, name=kernel.name))
     return _includes(kernels) + "".join(probes)
 
 
