@@ -100,7 +100,7 @@ class EmitPart(Protocol):
 class BuildPart(Protocol):
     """``build.py``: the header of workflow/native that launches a kernel, and the line that registers a kernel.
 
-    ``device_source``: C++ that instantiates kernel I, with its header, with a type ``probe_I::Probe``: hipcc's device pass.
+    ``device_source``: C++ that instantiates kernel I with a type ``probe_I::Probe``, for the device pass of hipcc.
     ``instance``: which of a kernel's instances that is, by the kernel's header; empty if there is one alone.
     ``host_source``: C++ that asks the library's own argument checks on the CPU; ``UserError`` if it has none.
     """
