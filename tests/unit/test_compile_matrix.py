@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import tool_modules
 
 from tileseer.cli.main import main
 from tileseer.compile import build
@@ -22,10 +21,7 @@ LEVEL = "2025.11"
 
 @pytest.fixture(scope="module")
 def tool():
-    spec = importlib.util.spec_from_file_location("compile_matrix", ROOT / "tools/compile_matrix.py")
-    made = sys.modules["compile_matrix"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return tool_modules.load("compile_matrix")
 
 
 @pytest.fixture(scope="module")

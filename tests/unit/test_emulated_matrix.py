@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
+import tool_modules
 
 from tileseer.cli.main import main
 from tileseer.families.ck_tile import api
@@ -23,11 +23,8 @@ PLAIN = KernelConfig.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intra
 
 @pytest.fixture(scope="module")
 def tool():
-    for name in ("compile_matrix", "emulated_matrix"):
-        spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
-        made = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(made)
-    return made
+    tool_modules.load("compile_matrix")
+    return tool_modules.load("emulated_matrix")
 
 
 @pytest.fixture(scope="module")
