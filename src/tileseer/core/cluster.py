@@ -62,11 +62,11 @@ def _gpu_fault(resources: Mapping[str, Any], real_gpu: bool) -> str:
     return ""
 
 
-def _ask(*command: str) -> subprocess.CompletedProcess[str]:
+def _ask(*command: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, 1, "", f"no answer within {TIMEOUT_S:.0f} s")
+        return subprocess.CompletedProcess(command, 1, "", f"no answer within {timeout_s:.0f} s")
 
 
 def accounts(user: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
@@ -78,7 +78,7 @@ def accounts(user: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
 def told(*command: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
     """Words that a program prints; None if it is missing, fails or hangs."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=True)
-    except (OSError, subprocess.SubprocessError):
+        done = _ask(*command, timeout_s=timeout_s)
+    except OSError:
         return None
-    return done.stdout.split()
+    return None if done.returncode else done.stdout.split()

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
 from tileseer.compile.base import CompileUnit
@@ -100,6 +101,7 @@ def _told(problem: Problem, split_k: int) -> str:
     return ",".join(dims) + (f" split-K {split_k}" if split_k > 1 else "")
 
 
+@cache
 def _source() -> str:
     """Digest of the executor: with another one, kernels are executed again."""
     digest = hashlib.sha256()
