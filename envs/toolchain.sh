@@ -79,6 +79,8 @@ for target, part in zip(targets, parts, strict=True):
 with open(options["output"], "wb") as output:
     output.write(table + body)
 END
+# The tree goes with ROCm 7, whose HIP has a bf16 of the compiler. Debian's HIP is older, so the tree is told: it makes the
+# same machine code with the headers of HIP 7.2.4. With the older bf16 clang cannot select gfx950's additions to memory.
 cat > "$work/bin/hipcc" << 'END'
 #!/bin/sh
 here=$(readlink -f "$(dirname "$0")")/..
@@ -87,8 +89,8 @@ export PATH
 exec "$here/python/ziglang/zig" clang --driver-mode=g++ -target x86_64-linux-gnu \
     --gcc-install-dir="$(dirname "$(g++ -print-libgcc-file-name)")" -resource-dir "$here/usr/lib/llvm-22/lib/clang/22" \
     --rocm-path="$here/usr" --rocm-device-lib-path="$here/usr/lib/llvm-21/lib/clang/21/amdgcn/bitcode" -no-hip-rt \
-    -fuse-ld=lld -B"$here/bin" -D__AMDGCN_WAVEFRONT_SIZE=64 -D__AMDGCN_WAVEFRONT_SIZE__=64 -Wno-deprecated-attributes \
-    -Wno-unused-command-line-argument -x hip "$@"
+    -fuse-ld=lld -B"$here/bin" -D__AMDGCN_WAVEFRONT_SIZE=64 -D__AMDGCN_WAVEFRONT_SIZE__=64 -DCK_TILE_USE_LLVM_BUILTIN_BF16=1 \
+    -Wno-deprecated-attributes -Wno-unused-command-line-argument -x hip "$@"
 END
 chmod +x "$work"/bin/*
 rm "$work/package.deb" "$work/ck.tar.gz" "$work/requirements"
