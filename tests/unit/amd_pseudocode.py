@@ -6,6 +6,7 @@ Whole numbers are Python's, without a limit, until they are viewed or stored as 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 import numpy as np
 from tinygrad.runtime.autogen.amd.cdna.str_pcode import PCODE
@@ -76,8 +77,18 @@ def _toward_zero(value):
     return np.nextafter(near, np.float16(0)) if abs(np.float64(near)) > abs(np.float64(value)) else near
 
 
+def _fma(a, b, c):
+    if isinstance(a, np.float64):
+        if not np.isfinite([a, b, c]).all():
+            return a * b + c
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        # Beyond the largest double; and a zero has the sign that plain arithmetic gives it.
+        return np.float64(exact) if 0 < abs(exact) < 2**1024 - 2**970 else a * b + c
+    return np.float32(np.float64(a) * np.float64(b) + np.float64(c))
+
+
 FUNCTIONS = {
-    "fma": lambda a, b, c: np.float32(np.float64(a) * np.float64(b) + np.float64(c)),
+    "fma": _fma, "f32_to_f64": np.float64, "f64_to_f32": np.float32,
     "isNAN": np.isnan, "sqrt": np.sqrt, "pow": lambda a, b: a**b, "log2": np.log2, "trunc": np.trunc,
     "floor": np.floor, "fract": lambda v: v - np.floor(v),
     "isEven": lambda v: np.fmod(v, 2) == 0, "u32_to_f32": np.float32, "i32_to_f32": np.float32,

@@ -28,7 +28,10 @@ EXTREMES = np.array(
 )  # fmt: skip
 """Ends of ranges, shifts beyond the width, signed zeros, denormals, infinities, NaN, ties of bf16 and fp16."""
 INEXACT = ("V_RCP_F32", "V_RCP_IFLAG_F32", "V_RSQ_F32", "V_SQRT_F32", "V_EXP_F32", "V_LOG_F32", "V_FRACT_F32")
-FORMULAS = ("V_PERM_B32", "V_SAD_U32", "V_BITOP3_B32", "V_CVT_PKRTZ_F16_F32", "V_LDEXP_F32", "V_RNDNE_F32")
+FORMULAS = (
+    "V_PERM_B32", "V_SAD_U32", "V_BITOP3_B32", "V_CVT_PKRTZ_F16_F32", "V_LDEXP_F32", "V_RNDNE_F32", "V_DIV_SCALE_F64",
+    "V_DIV_FMAS_F64", "V_DIV_FIXUP_F64",
+)  # fmt: skip
 """Opcodes whose pseudocode is not run here: each has a test of its own below."""
 VECTOR = sorted(
     (key for key in PCODE if type(key).__name__ in ("VOP1Op", "VOP2Op", "VOP3Op", "VOP3SDOp", "VOPCOp")
@@ -151,7 +154,8 @@ def test_a_vector_opcode_computes_what_the_pseudocode_says(op):
         if name in MINMAX:
             names = {"D0": number_wins(name, s)}
         else:
-            names = pseudocode(op, **s, D0=int(before[8, lane]), D1=0, VCC=carry_in, laneId=lane)
+            old = pair(before, 8) if wide else int(before[8, lane])
+            names = pseudocode(op, **s, D0=old, D1=0, VCC=carry_in, laneId=lane)
         if compares:
             assert out_mask >> lane & 1 == names["D0"] >> lane & 1, (lane, s)
             continue
@@ -278,6 +282,44 @@ def test_scaling_rounding_and_differences():
     execute(w, "VOP3", ins.VOP3Op.V_SAD_U32, src0=258, src1=260, src2=262, vdst=8)
     a, b, c = (w.v[row].astype(np.int64) for row in (2, 4, 6))
     assert (w.v[8] == (np.abs(a - b) + c) % 2**32).all()
+
+
+def test_a_division_of_doubles_is_rounded_once():
+    """The steps that the compiler makes of a division; quotients that are no denormals."""
+    rng = np.random.default_rng(3)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.7e308, 1.0, 3.0, -1e-100, 1e100]
+    sizes = np.ldexp(rng.uniform(-2, 2, (2, 4 * LANES)), rng.integers(-500, 500, (2, 4 * LANES)))
+    near = rng.uniform(-2, 2, (2, LANES))
+    pairs = np.concatenate([sizes.T, near.T, [(a, b) for a in special for b in special]])
+    for start in range(0, len(pairs) // LANES * LANES, LANES):
+        numerator, denominator = pairs[start : start + LANES].T.copy()
+        w = wave()
+
+        def put(row, value, w=w):
+            w.v[row], w.v[row + 1] = value.view(np.uint32).reshape(-1, 2).T
+
+        def op(name, to, *from_, form="VOP3", w=w, **more):
+            sources = {f"src{i}": 256 + abs(row) for i, row in enumerate(from_)}
+            negative = sum((row < 0) << i for i, row in enumerate(from_))
+            family = ins.VOP3SDOp if form == "VOP3SD" else ins.VOP3Op
+            execute(w, form, family[name], vdst=to, neg=negative, **sources, **more)
+
+        put(2, denominator), put(4, numerator), put(20, np.ones(LANES))
+        op("V_DIV_SCALE_F64", 6, 2, 2, 4, form="VOP3SD", sdst=60)
+        op("V_DIV_SCALE_F64", 8, 4, 2, 4, form="VOP3SD", sdst=VCC)
+        op("V_RCP_F64_E64", 10, 6)
+        for _ in range(2):
+            op("V_FMA_F64", 12, -6, 10, 20)
+            op("V_FMA_F64", 10, 10, 12, 10)
+        op("V_MUL_F64", 14, 8, 10)
+        op("V_FMA_F64", 16, -6, 14, 8)
+        op("V_DIV_FMAS_F64", 16, 16, 10, 14)
+        op("V_DIV_FIXUP_F64", 18, 16, 2, 4)
+        with np.errstate(all="ignore"):
+            want = numerator / denominator
+        got = np.ascontiguousarray(w.v[18:20].T).view(np.float64)[:, 0]
+        assert np.array_equal(got, want, equal_nan=True), (numerator, denominator, got, want)
+        assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
 
 
 @pytest.mark.parametrize("op", [op for op in ins.VOP3POp if op.name in translate._PACKED], ids=lambda op: op.name)

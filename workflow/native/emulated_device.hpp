@@ -12,10 +12,12 @@ inline constexpr int why_bytes = 512;
 
 struct EmulatedDevice
 {
-    // Runs a kernel: its name, the bundle it is in, grid and block, bytes of dynamic LDS, addresses of its arguments.
-    // 0, or the reason in `why`.
-    int (*launch)(const char* name, const void* bundle, const unsigned int* grid_and_block, std::size_t shared,
-                  void** arguments, char* why);
+    // Takes a launch: a kernel's name, the bundle it is in, grid and block, bytes of dynamic LDS, addresses of its
+    // arguments, which are read now. A number for `run`, or -1 with the reason in `why`.
+    int (*bind)(const char* name, const void* bundle, const unsigned int* grid_and_block, std::size_t shared,
+                void** arguments, char* why);
+    // Executes a launch. The number of instructions, or -1 with the reason in `why`.
+    long (*run)(int launch, char* why);
     void (*allocated)(void* address, std::size_t bytes);
     void (*released)(void* address);
 };
@@ -23,7 +25,7 @@ struct EmulatedDevice
 // The installed executor; all null without one.
 const EmulatedDevice& emulated_device();
 
-// What went wrong since the last call, or an empty text.
-std::string take_emulated_fault();
+// Executes all that was launched. What went wrong since the last call, or an empty text.
+std::string run_emulated_launches();
 
 } // namespace tileseer

@@ -34,7 +34,7 @@ class EmulatedRuntime : public HostRuntime
 
     static void synchronize()
     {
-        const std::string fault = take_emulated_fault();
+        const std::string fault = run_emulated_launches();
         if(!fault.empty())
         {
             throw DeviceFault(fault);

@@ -2,13 +2,15 @@
 
 import atexit
 import ctypes
-from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from tileseer.devices.emulated import dispatch
+from tileseer.devices.emulated.dispatch import Launch
 from tileseer.devices.emulated.faults import EmulationFault
 from tileseer.devices.emulated.memory import Memory
 from tileseer.devices.emulated.program import Program
@@ -19,13 +21,14 @@ _WHY_BYTES = 512
 """As in ``workflow/native/emulated_device.hpp``."""
 _HEAD_BYTES = 4096
 ARCHS = ("gfx90a", "gfx942", "gfx950")
-_LAUNCH = CFUNCTYPE(c_int, c_char_p, c_void_p, POINTER(c_uint), c_size_t, POINTER(c_void_p), POINTER(c_char))
+_BIND = CFUNCTYPE(c_int, c_char_p, c_void_p, POINTER(c_uint), c_size_t, POINTER(c_void_p), POINTER(c_char))
+_RUN = CFUNCTYPE(c_long, c_int, POINTER(c_char))
 _ALLOCATED = CFUNCTYPE(None, c_void_p, c_size_t)
 _RELEASED = CFUNCTYPE(None, c_void_p)
 
 
 class _Device(ctypes.Structure):
-    _fields_ = [("launch", _LAUNCH), ("allocated", _ALLOCATED), ("released", _RELEASED)]
+    _fields_ = [("bind", _BIND), ("run", _RUN), ("allocated", _ALLOCATED), ("released", _RELEASED)]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,11 @@ class Executor:
         self.seed = 0
         """Of the order of waves and workgroups, and of when accesses to memory happen; 0: as late as possible."""
         self._loaded: dict[int, _Loaded] = {}
-        self._device = _Device(_LAUNCH(self._launch), _ALLOCATED(self._allocated), _RELEASED(self._released))
+        self._bound: dict[int, tuple[str, _Loaded, Launch, np.ndarray]] = {}
+        self._numbers = count()
+        self._device = _Device(
+            _BIND(self._bind), _RUN(self._run), _ALLOCATED(self._allocated), _RELEASED(self._released)
+        )
 
     def install(self, driver: ctypes.CDLL) -> None:
         """Take over the launches of all libraries that are loaded after this driver."""
@@ -79,34 +86,45 @@ class Executor:
     def _released(self, address: int) -> None:
         self.memory.remove(address)
 
-    def _launch(self, name: bytes, bundle: int, sizes: Any, shared: int, arguments: Any, why: Any) -> int:
+    def _bind(self, name: bytes, bundle: int, sizes: Any, shared: int, arguments: Any, why: Any) -> int:
+        """Take a launch, with its arguments as they are now; its number, or -1 with the reason in ``why``."""
         kernel_name = name.decode()
         try:
-            self._run(kernel_name, bundle, [sizes[i] for i in range(6)], shared, arguments)
+            if bundle not in self._loaded:
+                size = code_object.bundle_bytes(ctypes.string_at(bundle, _HEAD_BYTES))
+                self._loaded[bundle] = self.load(ctypes.string_at(bundle, size))
+            loaded = self._loaded[bundle]
+            kernel = loaded.code.kernels[kernel_name]
+            grid, block = (sizes[0], sizes[1], sizes[2]), (sizes[3], sizes[4], sizes[5])
+            content = _arguments(kernel, arguments, grid, block)
+            launch = Launch(kernel, loaded.base + kernel.entry, int(content.ctypes.data), grid, block, shared)
         except Exception as error:
-            # The caller is C: the text goes there, and comes back as a fault of the device.
-            kind = "" if isinstance(error, EmulationFault) else f"{type(error).__name__} in the executor: "
-            told = f"{kind}{error} (kernel {kernel_name})".encode("ascii", "backslashreplace")[: _WHY_BYTES - 1]
-            ctypes.memmove(why, told + b"\0", len(told) + 1)
-            return 1
-        return 0
+            return _told(error, kernel_name, why)
+        number = next(self._numbers)
+        self._bound[number] = (kernel_name, loaded, launch, content)
+        return number
 
-    def _run(self, name: str, bundle: int, sizes: list[int], shared: int, arguments: Any) -> None:
-        if bundle not in self._loaded:
-            size = code_object.bundle_bytes(ctypes.string_at(bundle, _HEAD_BYTES))
-            self._loaded[bundle] = self.load(ctypes.string_at(bundle, size))
-        loaded = self._loaded[bundle]
-        kernel = loaded.code.kernels[name]
-        grid, block = tuple(sizes[:3]), tuple(sizes[3:])
-        content = _arguments(kernel, arguments, grid, block)
-        address = int(content.ctypes.data)
-        self.memory.add(address, len(content), "the arguments of a kernel")
+    def _run(self, number: int, why: Any) -> int:
+        """Execute a launch; the number of instructions, or -1 with the reason in ``why``."""
+        name, loaded, launch, content = self._bound.pop(number)
+        before = loaded.program.executed()
+        self.memory.add(launch.arguments, len(content), "the arguments of a kernel")
         try:
-            launch = dispatch.Launch(kernel, loaded.base + kernel.entry, address, grid, block, shared)  # type: ignore[arg-type]
             with np.errstate(all="ignore"):
                 dispatch.run(launch, loaded.program, self.memory, self.seed)
+        except Exception as error:
+            return _told(error, name, why)
         finally:
-            self.memory.remove(address)
+            self.memory.remove(launch.arguments)
+        return loaded.program.executed() - before
+
+
+def _told(error: Exception, kernel: str, why: Any) -> int:
+    """Say what happened to the caller, which is C: it comes back as a fault of the device."""
+    kind = "" if isinstance(error, EmulationFault) else f"{type(error).__name__} in the executor: "
+    told = f"{kind}{error} (kernel {kernel})".encode("ascii", "backslashreplace")[: _WHY_BYTES - 1]
+    ctypes.memmove(why, told + b"\0", len(told) + 1)
+    return -1
 
 
 def _arguments(kernel: Kernel, given: Any, grid: tuple[int, ...], block: tuple[int, ...]) -> np.ndarray:

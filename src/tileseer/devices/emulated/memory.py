@@ -2,6 +2,7 @@
 
 import bisect
 import ctypes
+import itertools
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,7 @@ class Memory:
     def __init__(self) -> None:
         self._bases: list[int] = []
         self._blocks: dict[int, Block] = {}
+        self.clock = itertools.count()
 
     def add(self, address: int, size: int, name: str) -> None:
         """Hand out memory that exists."""

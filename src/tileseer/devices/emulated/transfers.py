@@ -109,8 +109,20 @@ def _add_atomically(block: Memory, at: Array, add: Array, compute: Callable[[Arr
     return before
 
 
+def _clock(inst: Any) -> Step:
+    """``s_memtime``: there is no time, so it counts how often it was asked for."""
+    target = inst.sdata.offset // 2
+
+    def step(w: Wave) -> None:
+        w.s64[target] = next(w.memory.clock)
+
+    return step
+
+
 def scalar_load(inst: Any) -> Step:
-    """``s_load_dword...``."""
+    """``s_load_dword...``, and ``s_memtime``."""
+    if inst.op.name == "S_MEMTIME":
+        return _clock(inst)
     match = re.fullmatch(r"S_LOAD_DWORD(?:X(\d+))?", inst.op.name)
     if not match:
         raise NotExecutable(inst.op.name)

@@ -185,9 +185,11 @@ def _vector(inst: Any, form: str, name: str, operation: Operation) -> Step:
     elif len(sources) == 2:
         a, b = sources
         step = lambda w: put(w, compute(a(w), b(w)))  # noqa: E731
-    else:
+    elif len(sources) == 3:
         a, b, c = sources
         step = lambda w: put(w, compute(a(w), b(w), c(w)))  # noqa: E731
+    else:
+        step = lambda w: put(w, compute(*[source(w) for source in sources]))  # noqa: E731
     return _with_lanes_of(inst, step) if form.endswith("_DPP16") else step
 
 
@@ -217,8 +219,7 @@ def _sources(inst: Any, form: str, name: str, operation: Operation) -> list[Read
     for field in ("src1", "vsrc1"):
         if hasattr(inst, field) and len(codes) < len(kinds):
             codes.append(getattr(inst, field).offset)
-    if len(codes) < len(kinds):
-        codes.append(inst.src2.offset if hasattr(inst, "src2") else VCC)
+    codes += [*([inst.src2.offset] if hasattr(inst, "src2") else []), VCC][: len(kinds) - len(codes)]
     found = []
     for index, (code, kind) in enumerate(zip(codes, kinds, strict=True)):
         found.append(_source(inst, form, name, index, code, kind))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tileseer.devices.emulated import doubles
 from tileseer.devices.emulated.wave import Array
 
 U32, U64 = np.uint32, np.uint64
@@ -154,6 +155,11 @@ def _high_bit(value: Array) -> Array:
     return np.where(value == 0, U32(0xFFFFFFFF), (32 - exponent).astype(U32))
 
 
+def _high_change(value: Array) -> Array:
+    """Bits before the highest one that differs from the sign; all ones if none does."""
+    return _high_bit((value ^ (value >> 31)).view(U32))
+
+
 def _low_bit(value: Array) -> Array:
     """Zeros behind the lowest bit that is set; all ones if none is."""
     lowest = value & (~value + U32(1))
@@ -180,6 +186,7 @@ _TABLE: dict[str, Operation] = {
     "V_BFI_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | ~a & c),
     "V_BFREV_B32": _row("u32 u32", _reverse),
     "V_FFBH_U32": _row("u32 u32", _high_bit),
+    "V_FFBH_I32": _row("u32 i32", _high_change),
     "V_FFBL_B32": _row("u32 u32", _low_bit),
     "V_BCNT_U32_B32": _row("u32 u32 u32", lambda a, b: np.bitwise_count(a).astype(U32) + b),
     "V_BFM_B32": _row("u32 u32 u32", lambda a, b: ((U32(1) << _by32(a)) - U32(1)) << _by32(b)),
@@ -276,6 +283,17 @@ _TABLE: dict[str, Operation] = {
     "V_MUL_F16": _row("f16 f16 f16", np.multiply),
     "V_MAX_F16": _row("f16 f16 f16", np.fmax),
     "V_MIN_F16": _row("f16 f16 f16", np.fmin),
+    # Doubles
+    "V_ADD_F64": _row("f64 f64 f64", np.add),
+    "V_MUL_F64": _row("f64 f64 f64", np.multiply),
+    "V_FMA_F64": _row("f64 f64 f64 f64", doubles.fma),
+    "V_FMAC_F64": _row("f64 f64 f64 old", doubles.fma),
+    "V_RCP_F64": _row("f64 f64", lambda a: 1 / a),
+    "V_DIV_SCALE_F64": _row("f64 f64 f64 f64", doubles.div_scale, carries=True),
+    "V_DIV_FMAS_F64": _row("f64 f64 f64 f64 mask", doubles.div_fmas),
+    "V_DIV_FIXUP_F64": _row("f64 f64 f64 f64", doubles.div_fixup),
+    "V_CVT_F64_F32": _row("f64 f32", lambda a: a.astype(np.float64)),
+    "V_CVT_F32_F64": _row("f32 f64", lambda a: a.astype(np.float32)),
     # Conversions
     "V_CVT_F32_U32": _row("f32 u32", lambda a: a.astype(np.float32)),
     "V_CVT_F32_I32": _row("f32 i32", lambda a: a.astype(np.float32)),
@@ -308,7 +326,7 @@ _COMPARISONS = {
     **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
        for kind in ("u32", "i32", "u64", "i64", "u16", "i16") for name, compute in _CONDITIONS.items()},
     **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
-       for kind in ("f32", "f16") for name, compute in _FLOAT_CONDITIONS.items()},
+       for kind in ("f64", "f32", "f16") for name, compute in _FLOAT_CONDITIONS.items()},
 }  # fmt: skip
 
 OPERATIONS: dict[str, Operation] = _TABLE | _COMPARISONS

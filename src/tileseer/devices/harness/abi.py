@@ -119,6 +119,11 @@ class Library:
         """The loaded library, for functions beyond the interface."""
         return self._library
 
+    @property
+    def has_stand_in(self) -> bool:
+        """Whether the HIP runtime in it is the stand-in, for which an executor on the CPU runs what is launched."""
+        return hasattr(self._library, "tileseer_emulated_install")
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
 

@@ -58,7 +58,7 @@ class Session:
         driver, *modules = paths
         if self._library is None:
             self._library = abi.Library(driver)
-            if self._library.backend() == EMULATED:
+            if self._library.has_stand_in:
                 # Only here: numpy and the decoder of instructions take half a second.
                 from tileseer.devices.emulated.executor import Executor
 
@@ -93,7 +93,7 @@ class Session:
         if index < 0:
             return _outcome(library, index)
         problem, options = abi.Problem(*request["problem"]), abi.Options(**request["options"])
-        if self._executor is not None:
+        if library.backend() == EMULATED:
             return self._emulate(library, index, problem, options)
         check, result, resources = abi.Check(), abi.Result(), abi.Resources()
         reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None, "verify_s": 0.0}

@@ -1,0 +1,87 @@
+"""``benchmark.device: hip`` from kernels to a model, with the real compiler: only the HIP runtime is another one.
+
+The driver, with its own kernels for operands, reference and comparison, and the kernels of a small pool are compiled
+for a gfx950. A stand-in for the HIP runtime is linked into the driver, and what is launched runs on the emulated GPU.
+Its events have an invented clock.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from small_workflow import lay_out
+from test_hip import layers
+from test_hip_modules import FORWARD, ROOT, machine  # noqa: F401
+
+from tileseer.core.cache import default_folder
+from tileseer.devices.harness import details
+
+MODEL, OPERATION = "results/models/gfx950", "gfx950/forward_bf16"
+POOL = {
+    "epilogue": "cshuffle",
+    "tiles": [{"tile": [64, 64, 64], "wave": [4, 1, 1], "warp_tile": [16, 16, 16], "vectors": [4, 8, 8]}],
+    "variants": {
+        "forward": {"options": [{"pipeline": "compv3", "schedulers": ["intrawave"]},
+                                {"pipeline": "mem", "schedulers": ["intrawave"]}]},
+    },
+}  # fmt: skip
+TIMING = {
+    "verify": "pair", "min_time_ms": 0.0, "min_samples": 2, "max_samples": 2, "max_noise": 1.0, "budget_ms": 1.0,
+    "sample_ms": 1e-6, "settle_ms": 0.0, "repeat_pairs": 2, "contenders": 0, "recovery_s": 0.0, "drift_limit": 10.0,
+}  # fmt: skip
+HIPCC = """\
+#!/bin/sh
+for word in "$@"; do
+    case $word in */conv_library.cpp) set -- "$@" "${word%conv_library.cpp}hip_stand_in.cpp" ;; esac
+done
+exec "{compiler}" "$@"
+"""
+
+
+@pytest.fixture
+def workflow(machine, tmp_path):  # noqa: F811
+    """A workflow that compiles for real and measures on the stand-in."""
+    compiler = tmp_path / "hipcc"
+    compiler.write_text(HIPCC.replace("{compiler}", str(machine[0].path)))
+    compiler.chmod(0o755)
+    made = lay_out(tmp_path / "workflow")
+    (made.folder / "config/rule_sets/pool.yaml").write_text(yaml.safe_dump(POOL))
+    tables = {"train": [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1)],
+              "judge": [(8, 24, 4, 3), (16, 16, 5, 1)]}  # fmt: skip
+    for name, sizes in tables.items():
+        (made.folder / f"config/problems/{name}.csv").write_text(layers(sizes))
+    train, judge = "config/problems/train.csv", "config/problems/judge.csv"
+    own = yaml.safe_load((made.folder / "config/config.yaml").read_text())
+    made.configure(
+        configs={"rule_set": "config/rule_sets/pool.yaml", "filter": "ndim == 2", "chunks": 1},
+        problems=own["problems"] | {"networks": train, "training": [train], "validation": judge},
+        compile={"toolchain": "hipcc", "compiler": str(compiler)},
+        ck={"root": str(machine[1].include.parent)},
+        cache={"folder": str(default_folder())},
+        benchmark={"device": "hip", "timing_overrides": TIMING},
+    )
+    return made
+
+
+def test_the_way_of_a_real_gpu_up_to_its_runtime(workflow):
+    run = workflow.make(MODEL)
+    assert {"compile", "libraries", "driver", "benchmark", "dataset", "model", "publish"} <= set(run.jobs)
+    rows = pq.read_table(workflow.folder / f"results/datasets/{OPERATION}.parquet").to_pylist()
+    assert Counter(row["status"] for row in rows) == {"ok": 12}
+    assert FORWARD in {row["kernel"] for row in rows}
+    assert all(row["latency_ms"] > 0 for row in rows)
+    journal = workflow.folder / f"results/journals/{OPERATION}"
+    events = [event for path in journal.rglob("*.jsonl") for event in details.read(path)]
+    told = [event["device"] for event in events if event["event"] == "session"]
+    assert {(device["backend"], device["arch"]) for device in told} == {("hip", "gfx950")}
+    pairs = [event for event in events if event["event"] == "pair"]
+    assert all(pair["check"]["wrong"] == 0 and pair["check"]["elements"] > 0 for pair in pairs)
+    written = [row for path in journal.glob("[0-9].csv") for row in csv.DictReader(path.read_text().splitlines())]
+    assert len(written) == 12
+    assert json.loads(workflow.read(f"{MODEL}/index.json"))["device_kind"] == "measured"
+    assert not workflow.make(MODEL).jobs
