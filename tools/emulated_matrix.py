@@ -24,6 +24,7 @@ from tileseer.conv.operation import VARIANTS
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.families.ck_tile.kernel import KernelConfig
+from tileseer.gpu import hardware
 from tileseer.settings.compile import CkSettings
 from tileseer.verdicts.execution import Verdict, verdict
 
@@ -83,9 +84,9 @@ def wanted(cases: Iterable[Case], verdicts: Verdicts) -> list[Case]:
 
 
 def cost(case: Case) -> float:
-    """How long a kernel takes beside others; one that may not compile shows nothing else, so it comes late."""
+    """How long a kernel takes beside others: large tiles are compiled and, above all, executed for longer."""
     k = case.kernel
-    return case.cost() * (8 if k.variant == "bwd_weight" and k.dtype == "bf16" and not k.two_stage else 1)
+    return case.cost() + k.tile_m * k.tile_n * k.tile_k / 200_000
 
 
 def executed(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[Verdict]:
@@ -99,8 +100,9 @@ def executed(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[Verdi
         if len(kernels) > 1:
             return [found for one in kernels for found in executed(arch, [one], pools)]
         return [Verdict(kernels[0].name, "compile_error", said=" ".join(str(error).split())[-200:])]
+    gpu = hardware.of_arch("config/hardware.yaml", arch)
     with compiler.workspace({"driver.so": libraries.emulated_driver(), "module.so": module}) as folder:
-        return [verdict(libraries, unit, (folder / "driver.so", folder / "module.so")) for unit in units]
+        return [verdict(libraries, unit, (folder / "driver.so", folder / "module.so"), gpu) for unit in units]
 
 
 def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:

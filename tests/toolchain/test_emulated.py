@@ -34,6 +34,8 @@ from tileseer.families.registration import header_file
 from tileseer.gpu import code_object, hardware
 from tileseer.verdicts import execution, stage
 
+HARDWARE = ROOT / "config/hardware.yaml"
+GPU = hardware.get(HARDWARE, "gfx950_mi355x")
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
 KERNELS = {
     # Those of test_hip_modules: compiled once for both.
@@ -81,9 +83,9 @@ def some(kernel):
 
 def test_compiled_kernels_compute_the_convolution(built, loaded):
     for kernel in built[0]:
-        verdict = execution.execute(kernel, loaded, execution.allowed(kernel, some(kernel)))
+        verdict = execution.execute(kernel, loaded, execution.allowed(kernel, some(kernel)), GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
-        assert verdict.right >= 6 and verdict.instructions > 20_000
+        assert verdict.right >= 6 and verdict.instructions > 20_000 < verdict.issue_cycles
         assert verdict.device_kind == "emulated"
 
 
@@ -107,8 +109,7 @@ def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libra
     kernels = [parse(name) for name in KERNELS["gfx950"]]
     files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, level)
     units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
-    gpu = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    (result,) = HipccToolchain(found, tree, SETTINGS, CACHE, NATIVE, gpu).compile(units[:1])
+    (result,) = HipccToolchain(found, tree, SETTINGS, CACHE, NATIVE, GPU).compile(units[:1])
     assert result.resources.instance == "hot loop, tail Full, set"
     assert result.resources.step_cycles["k_steps"] == 1
     listed = Counter()
@@ -129,7 +130,7 @@ def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libra
 def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
     other = replace(built[0][0], tile_m=128)
     with pytest.raises(UserError, match="no kernel has the name"):
-        execution.execute(other, loaded, execution.allowed(other, some(other))[:1])
+        execution.execute(other, loaded, execution.allowed(other, some(other))[:1], GPU)
 
 
 def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
@@ -147,7 +148,8 @@ def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
         "cache": {"folder": str(tmp_path / "cache")},
         "benchmark": {"timing": "quick"},
     }
-    given = tmp_path / "build.parquet", tmp_path / "headers.tar", loaded, tmp_path / "aliases.parquet", NATIVE, settings
+    tables = tmp_path / "build.parquet", tmp_path / "headers.tar", loaded, tmp_path / "aliases.parquet"
+    given = *tables, HARDWARE, NATIVE, settings
     table = stage.of_chunk(arch, *given)
     assert {(row["status"], row["right"], row["device_kind"]) for row in table.to_pylist()} == {("ok", 1, "emulated")}
     assert min(table["instructions"].to_pylist()) > 1000 and table.num_rows == len(kernels)

@@ -143,7 +143,7 @@ def test_nothing_is_measured_on_an_emulated_gpu():
 @pytest.mark.parametrize(("wrong", "status"), [([0, 0, 0], "ok"), ([0, 3, 0], "race"), ([5, 3, 4], "wrong_result")])
 def test_what_depends_on_the_order_of_waves_is_a_race(wrong, status):
     check = {"wrong": max(wrong), "elements": 64, "not_finite": 0, "worst": 3.0}
-    answer = {"code": 0, "error": "", "check": check, "wrong": wrong, "instructions": 1000}
+    answer = {"code": 0, "error": "", "check": check, "wrong": wrong, "opcodes": {"s_endpgm": 1000}}
     outcome = Supervisor("driver.so")._verdict(answer, Request(("driver.so",), "kernel", (), {}), ())
     assert outcome.status == status
     assert status != "race" or outcome.error == "elements wrong; in orders of the waves: 0 3 0"

@@ -737,7 +737,7 @@ def test_branches_and_calls():
     w.s[5] = 0
     w.pc = 0
     assert [code.run(w), code.run(w)] == ["barrier", "end"]
-    assert w.s[5] == 21 and code.executed() == 1 + 3 * 4 + 1 + 1
+    assert w.s[5] == 21 and code.executed() == code.opcodes().total() == 1 + 3 * 4 + 1 + 1
     for name, vcc, taken in (
         ("VCCZ", 0, True),
         ("VCCZ", 1, False),

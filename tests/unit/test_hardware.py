@@ -88,3 +88,17 @@ def test_files_that_are_no_table(tmp_path, text):
         hardware.load(path)
     with pytest.raises(UserError, match="cannot be read"):
         hardware.load(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["simds_per_cu", "wave_size", "matrix_flops_16bit", "matrix_flops_fp32", "short_k_rate", "lds_bytes_per_clock"],
+)
+def test_products_of_one_arch_have_the_same_compute_unit(field):
+    for product in hardware.load(TABLE).values():
+        assert getattr(hardware.of_arch(TABLE, product.arch), field) == getattr(product, field)
+
+
+def test_an_arch_without_a_product_is_told():
+    with pytest.raises(UserError, match="no product has the arch gfx1; add one"):
+        hardware.of_arch(TABLE, "gfx1")

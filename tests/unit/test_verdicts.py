@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -17,9 +18,13 @@ from tileseer.core.errors import UserError
 from tileseer.dataset import assembly
 from tileseer.devices.harness.supervisor import Outcome
 from tileseer.families.registration import LACK, header_file
+from tileseer.gpu import hardware
 from tileseer.verdicts import execution, stage
 
 FIRST, SECOND, THIRD = (a_kernel(pipeline=pipeline) for pipeline in ("basic_v1", "compv3", "mem"))
+HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
+GPU = hardware.of_arch(HARDWARE, "gfx950")
+OPCODES = {"v_add_f32": 60, "v_mfma_f32_16x16x32_bf16": 30, "s_barrier": 10}
 SETTINGS = {"benchmark": {"timing": "quick"}}
 
 
@@ -45,7 +50,7 @@ def machine(tmp_path, monkeypatch):
             if self.refused:
                 self.refused -= 1
                 return Outcome("unsupported", "no")
-            return Outcome(machine.status.get(request.kernel, "ok"), "", {"instructions": 100})
+            return Outcome(machine.status.get(request.kernel, "ok"), "", {"opcodes": OPCODES})
 
     machine = SimpleNamespace(executed=executed, refused=0, stops_after=0, status={})
     monkeypatch.setattr(execution, "Supervisor", Supervisor)
@@ -59,13 +64,16 @@ def machine(tmp_path, monkeypatch):
 
 
 def verdict(machine, kernel=FIRST, code="code", **words):
-    return execution.verdict(machine.libraries, CompileUnit(kernel, "gfx950", code.encode()), machine.loaded, **words)
+    unit = CompileUnit(kernel, "gfx950", code.encode())
+    return execution.verdict(machine.libraries, unit, machine.loaded, GPU, **words)
 
 
 def test_a_verdict_is_kept_for_code_and_problems(machine):
     whole = verdict(machine)
     assert (whole.status, whole.right, whole.wrong) == ("ok", len(machine.executed), 0)
     assert whole.instructions == 100 * whole.right > 1000
+    # Of a compute unit with four SIMDs: four cycles of one of them, 16 384 FLOP at 4096 a cycle.
+    assert whole.issue_cycles == (60 * 4 / 4 + 30 * 4) * whole.right
     assert verdict(machine) == whole and len(machine.executed) == whole.right
     verdict(machine, code="other")
     assert len(machine.executed) == 2 * whole.right
@@ -108,7 +116,7 @@ def tables(tmp_path, rows, known=()):
 
 def of_chunk(machine, tmp_path, files):
     built, headers, known = files
-    return stage.of_chunk("gfx950", built, headers, machine.loaded, known, tmp_path, SETTINGS)
+    return stage.of_chunk("gfx950", built, headers, machine.loaded, known, HARDWARE, tmp_path, SETTINGS)
 
 
 def test_an_interrupted_chunk_goes_on(machine, tmp_path):

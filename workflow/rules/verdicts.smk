@@ -10,6 +10,7 @@ rule verdicts:
         driver=DRIVER,
         module=MODULE,
         aliases=ALIASES,
+        **HARDWARE,
     output:
         verdicts=VERDICTS,
     log:

@@ -85,6 +85,7 @@ def _emulated(args: argparse.Namespace) -> int:
     emulated.refuse_without_decoder()
     from tileseer.client import emulation
     from tileseer.compile import native
+    from tileseer.gpu import hardware
 
     if args.path is None and args.sample is None:
         raise UserError("--emulate: which kernels? give a list of names, or --sample N for N of the default pool")
@@ -95,6 +96,7 @@ def _emulated(args: argparse.Namespace) -> int:
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
+        hardware.of_arch(find(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     found = []
@@ -104,8 +106,8 @@ def _emulated(args: argparse.Namespace) -> int:
             progress.add(failed=int(verdict.status != "ok"))
     failed = sum(verdict.status not in ("ok", "unsupported") for verdict in found)
     lines = [
-        f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions"
-        + (f"; {v.said}" if v.said else "")
+        f"{v.status:13} {v.kernel}: {v.right} problems right, {v.wrong} not, {v.instructions:,} instructions, "
+        f"{v.issue_cycles:,} issue cycles" + (f"; {v.said}" if v.said else "")
         for v in found
     ]
     content = {"device": f"emulated {args.arch}", "checks": [asdict(v) for v in found], "failed": failed}

@@ -11,6 +11,7 @@ from tileseer.compile.libraries import Libraries
 from tileseer.core.errors import UserError
 from tileseer.families.gemm_kernel import GemmKernel
 from tileseer.families.registry import of_arch
+from tileseer.gpu.hardware import Hardware
 from tileseer.settings.compile import CkSettings
 from tileseer.verdicts.execution import Verdict, verdict
 
@@ -23,6 +24,7 @@ class Workshop:
     api: Path
     templates: Path
     native: Path
+    gpu: Hardware
     settings: dict[str, dict[str, object]]
     most: int = 0
     """Problems that are executed of a kernel; 0: all."""
@@ -44,7 +46,7 @@ class Workshop:
         except UserError as error:
             return Verdict(kernel.name, "compile_error", said=" ".join(str(error).split())[:300])
         with compiler.workspace({"driver.so": libraries.emulated_driver(), "module.so": module}) as folder:
-            return verdict(libraries, unit, (folder / "driver.so", folder / "module.so"), self.most)
+            return verdict(libraries, unit, (folder / "driver.so", folder / "module.so"), self.gpu, self.most)
 
 
 def verdicts(workshop: Workshop, kernels: Sequence[GemmKernel], jobs: int) -> Iterator[Verdict]:

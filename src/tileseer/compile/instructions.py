@@ -102,26 +102,24 @@ def step_cycles(loop: Mapping[str, int], kernel: GemmKernel, gpu: Hardware) -> d
 
     ``k_steps``: how many of them a pass through the main loop makes, its FLOP over those of a step.
     """
-    flop = matrix = valu = lds = 0.0
-    for opcode, count in loop.items():
+    flop = sum(count * _flop(opcode) for opcode, count in loop.items() if kind_of(opcode) == "mfma")
+    waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
+    steps = waves * flop / (2 * kernel.tile_m * kernel.tile_n * kernel.tile_k)
+    return {"k_steps": steps} | {kind: cycles * (waves / steps) for kind, cycles in unit_cycles(loop, gpu).items()}
+
+
+def unit_cycles(opcodes: Mapping[str, int], gpu: Hardware) -> dict[str, float]:
+    """Cycles that a wave's VALU, matrix and LDS instructions take of a compute unit if nothing ever waits, by kind."""
+    matrix = valu = lds = 0.0
+    for opcode, count in opcodes.items():
         kind = kind_of(opcode)
         if kind == "mfma":
-            work = _flop(opcode)
-            flop += count * work
-            matrix += count * work / _flop_per_cycle(opcode, gpu)
+            matrix += count * _flop(opcode) / _flop_per_cycle(opcode, gpu)
         elif kind == "valu":
             valu += count * (_QUARTER_RATE_CYCLES if _QUARTER_RATE.match(opcode) else _VALU_CYCLES)
         elif kind in ("lds_reads", "lds_writes"):
             lds += count * _lds_bytes(opcode) * gpu.wave_size / gpu.lds_bytes_per_clock
-    waves = kernel.wave_m * kernel.wave_n * kernel.wave_k
-    steps = waves * flop / (2 * kernel.tile_m * kernel.tile_n * kernel.tile_k)
-    of_block = waves / steps
-    return {
-        "k_steps": steps,
-        "valu": valu * of_block / gpu.simds_per_cu,
-        "mfma": matrix * of_block,
-        "lds": lds * of_block,
-    }
+    return {"valu": valu / gpu.simds_per_cu, "mfma": matrix, "lds": lds}
 
 
 def _flop(opcode: str) -> int:

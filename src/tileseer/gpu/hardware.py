@@ -95,6 +95,14 @@ def load(path: str | Path) -> dict[str, Hardware]:
     return tables.read(path, _File).products
 
 
+def of_arch(path: str | Path, arch: str) -> Hardware:
+    """The first product of an arch, for what all products of one have alike: their compute unit."""
+    found = [product for product in load(path).values() if product.arch == arch]
+    if not found:
+        raise UserError(f"{path}: no product has the arch {arch}; add one")
+    return found[0]
+
+
 def get(path: str | Path, product: str) -> Hardware:
     """One product of the table ``path``; ``UserError`` if it is not there."""
     products = load(path)

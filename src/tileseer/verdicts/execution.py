@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
+from tileseer.compile import instructions
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.conv.problem import DIMS, Problem, frame
@@ -18,9 +19,10 @@ from tileseer.devices.emulated.problems import tiny_problems
 from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, problem_numbers
 from tileseer.families import support_rules
 from tileseer.families.gemm_kernel import GemmKernel
+from tileseer.gpu.hardware import Hardware
 from tileseer.settings.benchmark import Timing
 
-_FORMAT = "verdict-1"
+_FORMAT = "verdict-2"
 _LIMITS = Limits(pair_s=1800.0)
 STATUSES = ("ok", "race", "wrong_result", "crash", "run_timeout", "unsupported", "compile_error", "skipped")
 Pair = tuple[Problem, int]
@@ -40,27 +42,34 @@ class Verdict:
     wrong: int = 0
     instructions: int = 0
     """Instructions that waves have executed, in one order of each problem."""
+    issue_cycles: int = 0
+    """Static cycles of a compute unit for those of them that ``instructions.unit_cycles`` knows, summed over waves.
+    No time: nothing waits, and it says nothing of memory, of what runs side by side, and of a problem of real size."""
     said: str = ""
     """Of the first problem that is not right: what happened, and its dimensions."""
     device_kind: str = "emulated"
 
 
 def verdict(
-    libraries: Libraries, unit: CompileUnit, loaded: tuple[Path, Path], most: int = 0, seed: int = 1
+    libraries: Libraries, unit: CompileUnit, loaded: tuple[Path, Path], gpu: Hardware, most: int = 0, seed: int = 1
 ) -> Verdict:
     """Verdict on one kernel of a library, kept in the shared cache by what driver and kernel are compiled from.
 
-    ``loaded``: driver of the emulated GPU and library. ``most``: problems to execute, drawn by the seed; 0: all.
+    ``loaded``: driver of the emulated GPU and library. ``gpu``: product that cycles are counted for. ``most``: problems
+    to execute, drawn by the seed; 0: all.
     """
     kernel = unit.kernel
     assert isinstance(kernel, GemmKernel)
     pairs = allowed(kernel, tiny_problems(kernel))
     if most:
         pairs.sort(key=lambda pair: draws.of_name(f"{seed} {kernel.name} {_told(*pair)}"))
-    asked = [str(most), *(_told(*pair) for pair in pairs)]
+    asked = [gpu.model_dump_json(), str(most), *(_told(*pair) for pair in pairs)]
     key = caches.key(_FORMAT, _source(), loaded[0].read_bytes(), libraries.object_key([unit]), *asked)
-    kept = libraries.cache.made_once(key, lambda: json.dumps(asdict(execute(kernel, loaded, pairs, most))).encode())
-    return Verdict(**json.loads(kept))
+
+    def executed() -> bytes:
+        return json.dumps(asdict(execute(kernel, loaded, pairs, gpu, most))).encode()
+
+    return Verdict(**json.loads(libraries.cache.made_once(key, executed)))
 
 
 def allowed(kernel: GemmKernel, pairs: Sequence[Pair]) -> list[Pair]:
@@ -73,10 +82,13 @@ def allowed(kernel: GemmKernel, pairs: Sequence[Pair]) -> list[Pair]:
     ]
 
 
-def execute(kernel: GemmKernel, loaded: tuple[Path, Path], pairs: Sequence[Pair], most: int = 0) -> Verdict:
+def execute(
+    kernel: GemmKernel, loaded: tuple[Path, Path], pairs: Sequence[Pair], gpu: Hardware, most: int = 0
+) -> Verdict:
     """Execute a kernel on problems, in their order, until ``most`` of them were not refused by its own checks."""
     counts: Counter[str] = Counter()
-    instructions, first = 0, ("", "")
+    opcodes: Counter[str] = Counter()
+    first = ("", "")
     paths = (str(loaded[0].resolve()), str(loaded[1].resolve()))
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
     with Supervisor(paths[0], limits=_LIMITS) as supervisor:
@@ -84,14 +96,15 @@ def execute(kernel: GemmKernel, loaded: tuple[Path, Path], pairs: Sequence[Pair]
             numbers = problem_numbers(vars(problem), problem.variant, split_k)
             outcome = supervisor.measure(Request(paths, kernel.name, numbers, launch_options(Timing())))
             counts[outcome.status] += 1
-            instructions += outcome.reply.get("instructions", 0)
+            opcodes.update(outcome.reply.get("opcodes", {}))
             if outcome.status not in ("ok", "unsupported") and not first[0]:
                 first = (outcome.status, f"{outcome.error} ({_told(problem, split_k)})")
             if counts.total() - counts["unsupported"] == most > 0:
                 break
     status = first[0] or ("ok" if counts["ok"] else "unsupported")
     wrong = counts.total() - counts["ok"] - counts["unsupported"]
-    return Verdict(kernel.name, status, counts["ok"], wrong, instructions, first[1])
+    cycles = round(sum(instructions.unit_cycles(opcodes, gpu).values()))
+    return Verdict(kernel.name, status, counts["ok"], wrong, opcodes.total(), cycles, first[1])
 
 
 def _told(problem: Problem, split_k: int) -> str:
@@ -103,8 +116,8 @@ def _told(problem: Problem, split_k: int) -> str:
 
 @cache
 def _source() -> str:
-    """Digest of the executor: with another one, kernels are executed again."""
+    """Digest of the executor and of the table of cycles: with another one, kernels are executed again."""
     digest = hashlib.sha256()
-    for path in sorted(Path(str(emulated.__file__)).parent.glob("*.py")):
+    for path in [*sorted(Path(str(emulated.__file__)).parent.glob("*.py")), Path(instructions.__file__)]:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

@@ -15,6 +15,7 @@ from tileseer.core.progress import Progress
 from tileseer.core.stage import Settings
 from tileseer.devices import emulated
 from tileseer.families.registry import parse
+from tileseer.gpu import hardware as products
 from tileseer.settings.benchmark import BenchmarkSettings
 from tileseer.verdicts.execution import Verdict, verdict
 
@@ -25,6 +26,7 @@ SCHEMA = parquet.schema(
         ("right", pa.int32()),
         ("wrong", pa.int32()),
         ("instructions", pa.int64()),
+        ("issue_cycles", pa.int64()),
         ("said", pa.string()),
         ("device_kind", pa.string()),
     ]
@@ -37,7 +39,7 @@ _NOT_EXECUTED = {"unsupported_by_ck": "unsupported", "pruned": "skipped", "resou
 
 
 def of_chunk(
-    arch: str, build_table: Path, headers: Path, loaded: tuple[Path, Path], known: Path, native: Path,
+    arch: str, build_table: Path, headers: Path, loaded: tuple[Path, Path], known: Path, hardware: Path, native: Path,
     settings: Settings,
 ) -> pa.Table:  # fmt: skip
     """Verdicts (``SCHEMA``) on the kernels of a chunk, without those that are aliases of another one."""
@@ -46,13 +48,14 @@ def of_chunk(
     rows = rows.filter(aliases.own(rows, aliases.read(known))).to_pylist()
     built = parse([row["kernel"] for row in rows if row["build_status"] == "ok"])
     units = {unit.kernel.name: unit for unit in build.units(built, bundle.read(headers), arch, str(headers))}
-    libraries = Libraries(*registry.parts(settings, arch, native))
+    libraries, gpu = Libraries(*registry.parts(settings, arch, native)), products.of_arch(hardware, arch)
     benchmark = BenchmarkSettings.of(settings, "benchmark")
     found = []
     with Progress("execute", len(rows), "kernels") as progress:
         for row in rows:
             if unit := units.get(row["kernel"]):
-                found.append(verdict(libraries, unit, loaded, benchmark.parameters.emulated_problems, benchmark.seed))
+                most = benchmark.parameters.emulated_problems
+                found.append(verdict(libraries, unit, loaded, gpu, most, benchmark.seed))
             else:
                 status = _NOT_EXECUTED.get(row["build_status"], "compile_error")
                 found.append(Verdict(row["kernel"], status, said=row["build_reason"]))

@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+from collections import Counter
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass
 from itertools import count
@@ -66,9 +67,9 @@ class Executor:
         # The driver frees its memory when the process ends, without Python.
         atexit.register(lambda: install(ctypes.byref(_Device())))
 
-    def executed(self) -> int:
-        """Instructions of waves that were executed so far."""
-        return sum(loaded.program.executed() for loaded in self._loaded.values())
+    def opcodes(self) -> Counter[str]:
+        """How often waves have executed each opcode so far."""
+        return sum((loaded.program.opcodes() for loaded in self._loaded.values()), Counter())
 
     def load(self, bundle: bytes) -> _Loaded:
         """Bring the code object of a bundle into memory."""

@@ -4,6 +4,7 @@ Code is translated in blocks: up to a branch, a barrier, a wait or the end. Afte
 scheduler decides which wave goes on.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import length_hint
@@ -81,6 +82,14 @@ class Program:
     def executed(self) -> int:
         """Instructions that all waves together have executed."""
         return sum(block.runs * (len(block.names)) for block in self.blocks.values())
+
+    def opcodes(self) -> Counter[str]:
+        """How often all waves together have executed each opcode."""
+        counts: Counter[str] = Counter()
+        for block in self.blocks.values():
+            for name in block.names:
+                counts[name.lower()] += block.runs
+        return counts
 
     def decode(self, address: int) -> Any:
         """The instruction at an address; ``NotExecutable`` if there is none."""

@@ -121,9 +121,10 @@ class Session:
         return reply
 
     def _emulate(self, library: abi.Library, index: int, problem: abi.Problem, options: abi.Options) -> Reply:
-        """Verify in several orders of the waves. There is nothing to time."""
+        """Verify in several orders of the waves; ``opcodes``: those executed in the first one. Nothing is timed."""
         self._say({"phase": "verify"})
-        checks, before = [], self._executor.executed()
+        checks, before = [], self._executor.opcodes()
+        opcodes: dict[str, int] = {}
         for order in range(EMULATED_ORDERS):
             self._executor.seed = order
             check = abi.Check()
@@ -131,10 +132,10 @@ class Session:
             if code != abi.OK:
                 return _outcome(library, code)
             checks.append(abi.as_dict(check))
+            opcodes = opcodes or dict(self._executor.opcodes() - before)
         wrong = [check["wrong"] for check in checks]
         worst = checks[wrong.index(max(wrong))]
-        instructions = (self._executor.executed() - before) // EMULATED_ORDERS
-        return {"code": abi.OK, "error": "", "check": worst, "wrong": wrong, "instructions": instructions}
+        return {"code": abi.OK, "error": "", "check": worst, "wrong": wrong, "opcodes": opcodes}
 
 
 def _outcome(library: abi.Library, code: int) -> Reply:
