@@ -661,6 +661,31 @@ def test_atomic_additions_add_every_lane(what, family):
     assert int(w.v[8 if family == "GLOBAL" else 4, 0]) == 0 and int(w.v[8 if family == "GLOBAL" else 4, 4]) == one
 
 
+@pytest.mark.parametrize(("suffix", "words"), [("", 1), ("_X2", 2)])
+@pytest.mark.parametrize("family", ["GLOBAL", "BUFFER"])
+def test_a_compare_and_swap_stores_where_memory_is_as_expected(suffix, words, family):
+    w, content = with_memory()
+    place = content.view(np.uint32)[: 4 * words].reshape(4, words)
+    place[:] = 5
+    base = int(content.ctypes.data)
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
+    lane = np.arange(LANES)
+    w.v[2] = lane % 4 * 4 * words
+    # New value, then the expected one: each lane expects what the lane before it at this place has written; lanes 20 to
+    # 23 expect something else in their last word, so nothing changes from there on.
+    w.v[4 : 4 + words] = lane // 4 + 6
+    w.v[4 + words : 4 + 2 * words] = lane // 4 + 5
+    w.v[3 + 2 * words, 20:24] = 99
+    name = f"ATOMIC_CMPSWAP{suffix}"
+    if family == "GLOBAL":
+        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_{name}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
+    else:
+        execute(w, "MUBUF", ins.MUBUFOp[f"BUFFER_{name}"], vaddr=2, srsrc=1, soffset=128, offen=1, vdata=4, sc0=1)
+    assert (place == 10).all()
+    row = 8 if family == "GLOBAL" else 4
+    assert (w.v[row : row + words] == np.minimum(lane // 4 + 5, 10)).all()
+
+
 def test_scratch_belongs_to_a_lane():
     w = wave(scratch=32)
     w.v[4] = draw("scratch", LANES)

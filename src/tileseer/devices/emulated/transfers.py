@@ -40,13 +40,15 @@ _DS_STORES = {
 }  # fmt: skip
 _TWO = {"READ2_B32": (1, 4), "READ2_B64": (2, 8), "READ2ST64_B32": (1, 256), "READ2ST64_B64": (2, 512)}
 """Words of each of two reads, and the bytes that an offset counts; the writes are alike."""
-_ADDS = {
-    "ADD_F32": lambda old, add: (old.view(np.float32) + add.view(np.float32)).view(np.uint32),
-    "ADD": lambda old, add: old + add,
-    "PK_ADD_F16": lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32),
-    "PK_ADD_BF16": lambda old, add: _packed_bf16(old, add),
+_ATOMICS: dict[str, tuple[int, int, Callable[[Array, Array], Array]]] = {
+    "ADD_F32": (1, 1, lambda old, add: (old.view(np.float32) + add.view(np.float32)).view(np.uint32)),
+    "ADD": (1, 1, lambda old, add: old + add),
+    "PK_ADD_F16": (1, 1, lambda old, add: (old.view(np.float16) + add.view(np.float16)).view(np.uint32)),
+    "PK_ADD_BF16": (1, 1, lambda old, add: _packed_bf16(old, add)),
+    "CMPSWAP": (1, 2, lambda old, data: data[:1] if old == data[1:] else old),
+    "CMPSWAP_X2": (2, 4, lambda old, data: data[:2] if (old == data[2:]).all() else old),
 }
-"""Atomic additions to one word."""
+"""Words in memory, words of data, and what an atomic access makes of them; a swap has the new value before the old."""
 
 
 def _packed_bf16(old: Array, add: Array) -> Array:
@@ -98,14 +100,15 @@ def _store(block: Block | Memory, at: Array, size: int, value: Array) -> None:
         block.set_small(at, size, value)
 
 
-def _add_atomically(block: Memory, at: Array, add: Array, compute: Callable[[Array, Array], Array]) -> Array:
-    """Add lane after lane; what was there before each."""
-    before = np.empty_like(add)
+def _update_atomically(block: Memory, at: Array, what: str, data: Array) -> Array:
+    """Change memory lane after lane; what was there before each: words [rows, lanes]."""
+    words, _, compute = _ATOMICS[what]
+    before = np.empty((words, len(at)), np.uint32)
     for lane in range(len(at)):
         place = at[lane : lane + 1]
-        old = block.words(place, 1)[0]
-        before[lane] = old[0]
-        block.set_words(place, compute(old, add[lane : lane + 1])[None])
+        old = np.ascontiguousarray(block.words(place, words)[:, 0])
+        before[:, lane] = old
+        block.set_words(place, compute(old, np.ascontiguousarray(data[:, lane]))[:, None])
     return before
 
 
@@ -165,8 +168,8 @@ def global_(inst: Any) -> Step:
         return lanes, at + offset
 
     kind, _, what = name.partition("_")
-    if kind == "ATOMIC" and what in _ADDS:
-        return _added(inst, what, places)
+    if kind == "ATOMIC" and what in _ATOMICS:
+        return _updated(inst, what, places)
     return _moved(inst, name, places, lambda w: w.memory)
 
 
@@ -197,19 +200,19 @@ def _moved(
     raise NotExecutable(inst.op.name)
 
 
-def _added(inst: Any, what: str, places: Callable[[Wave], tuple[Array, Array]]) -> Step:
-    """An atomic addition at the places that a function gives."""
-    compute, row = _ADDS[what], _row(inst.data.offset, inst.acc)
+def _updated(inst: Any, what: str, places: Callable[[Wave], tuple[Array, Array]]) -> Step:
+    """An atomic access at the places that a function gives."""
+    operands, row = _ATOMICS[what][1], _row(inst.data.offset, inst.acc)
     back = _row(inst.vdst.offset, inst.acc) if inst._raw >> 16 & 1 else None
 
     def atomic(w: Wave) -> None:
         lanes, at = places(w)
-        add = w.v[row, lanes]
+        data = w.v[row : row + operands, lanes]
 
         def access() -> None:
-            before = _add_atomically(w.memory, at, add, compute)
+            before = _update_atomically(w.memory, at, what, data)
             if back is not None:
-                w.write(back, before[None], lanes)
+                w.write(back, before, lanes)
 
         w.issue(w.vm, access)
 
@@ -312,20 +315,20 @@ def buffer(inst: Any) -> Step:
             w.issue(w.vm, access)
 
         return store
-    if kind == "ATOMIC" and what in _ADDS:
-        compute, row = _ADDS[what], _row(inst.vdata.offset, inst.acc)
+    if kind == "ATOMIC" and what in _ATOMICS:
+        (words, operands, _), row = _ATOMICS[what], _row(inst.vdata.offset, inst.acc)
         returns = inst.sc0
 
         def atomic(w: Wave) -> None:
-            lanes, at, inside = places(w, WORD)
-            valid = inside[0]
-            add = w.v[row, lanes]
+            lanes, at, inside = places(w, words * WORD)
+            valid = inside.all(axis=0)
+            data = w.v[row : row + operands, lanes]
 
             def access() -> None:
-                before = np.zeros_like(add)
-                before[valid] = _add_atomically(w.memory, at[valid], add[valid], compute)
+                before = np.zeros((words, len(at)), np.uint32)
+                before[:, valid] = _update_atomically(w.memory, at[valid], what, data[:, valid])
                 if returns:
-                    w.write(row, before[None], lanes)
+                    w.write(row, before, lanes)
 
             w.issue(w.vm, access)
 
