@@ -588,6 +588,10 @@ def test_a_buffer_ends_where_its_descriptor_says():
     w.v[10:14] = 0
     execute(w, "MUBUF", ins.MUBUFOp.BUFFER_STORE_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
     assert not content[:40].any() and (content[40:] == before[40:]).all()
+    # A negative offset of a lane and the instruction's own are added in 32 bits.
+    w.v[2, 0], w.v[10:14, 0] = 0xFFFFFFF0, 7
+    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_STORE_DWORD, vaddr=2, srsrc=1, soffset=128, offen=1, offset=20, vdata=10)
+    assert words_at(content, 4, 1)[0] == 7
     w.s[6], w.v[2, 3] = 8192, 5000
     with pytest.raises(EmulationFault, match="no memory that was allocated"):
         execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORD, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)

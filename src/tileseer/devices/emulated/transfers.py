@@ -256,9 +256,11 @@ def buffer(inst: Any) -> Step:
         if high >> 16 & 0x3FFF or high >> 31 or word3 >> 23 & 1:
             raise NotExecutable(f"{inst.op.name} with a stride, swizzled or with the lane added")
         lanes = np.flatnonzero(w.m)
-        at = np.full(len(lanes), constant + int(scalar(w)[0]), np.int64)
+        at = np.full(len(lanes), constant, np.int64)
         if offen:
-            at += by_lane(w)[lanes].astype(np.int64)
+            # The sum has 32 bits (LLVM's pull request 152584 says since when it has more): an offset may be negative.
+            at = at + by_lane(w)[lanes] & 0xFFFFFFFF
+        at += int(scalar(w)[0])
         base = low | (high & 0xFFFF) << 32
         # Each word is inside or outside by itself.
         inside = at[None] + np.arange(min(size, WORD), size + 1, WORD)[:, None] <= records
