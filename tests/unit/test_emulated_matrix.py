@@ -86,6 +86,7 @@ def test_explain_says_that_a_kernel_computes_wrong_results(pipeline, wrong, caps
 
 @pytest.mark.parametrize("change, line", [
     ({"split_image": True}, "image.pieces[0]     = {0, static_cast<index_t>(grid.x), 0, 0, 0,"),
+    ({"num_groups_to_merge": 2}, "kargs.GemmM *= Config::NumGroupsToMerge;"),
     ({"variant": "bwd_data", "pipeline": "mem"}, "LoopPipeline::BlockHasHotloop(num_loop), TailNumber::Full);"),
 ])  # fmt: skip
 def test_launchers_pass_what_the_emulated_gpu_found_missing(change, line):

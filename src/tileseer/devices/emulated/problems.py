@@ -12,7 +12,8 @@ SPLIT_K = 2
 
 def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
     """Problems with their split-K, among them some that the kernel refuses."""
-    vector = max(kernel.vectors)
+    vector, merged = max(kernel.vectors), getattr(kernel, "num_groups_to_merge", 1)
+    few, more = max(2, merged), max(4, merged)
     common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
     filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
     shapes = [
@@ -23,16 +24,16 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         common | filtered | {"dilation_h": 2, "dilation_w": 2, "pad_h": 2, "pad_w": 2},
         common | {"Y": 2, "X": 3, "Hi": 11, "Wi": 11, "C": 3 * vector, "K": 9 * vector, "N": 2},
         common | {"C": vector, "K": vector},
-        common | filtered | {"G": 2, "C": 2 * vector, "K": 4 * vector, "N": 2},
-        common | filtered | {"G": 4, "C": 4 * vector, "K": 4 * vector},
-        common | {"G": 4, "C": 64, "K": 64},
+        common | filtered | {"G": few, "C": few * vector, "K": 2 * few * vector, "N": 2},
+        common | filtered | {"G": more, "C": more * vector, "K": more * vector},
+        common | {"G": more, "C": 16 * more, "K": 16 * more},
     ]
     if kernel.ndim == 3:
         deep = {"Di": 4, "Z": 3, "pad_d": 1}
         shapes = [
             *shapes[: len(STEPS)], common | filtered | deep,
             common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
-            common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2}, common | {"G": 2, "Di": 3, "Z": 3, "pad_d": 1},
+            common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2}, common | {"G": few, "C": 32 * few, "K": 32 * few, "Di": 3, "Z": 3, "pad_d": 1},
             common | {"Di": 2, "C": vector, "K": vector},
         ]  # fmt: skip
     problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]

@@ -43,7 +43,7 @@ _FLAGS = (
 _COMMON_LEAVES = ("name", "arch")
 _GEMM_LEAVES = (*SIZES, "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu")
 """What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
-_GEMM_FORM = tuple(field for field in kernel.FIELDS if field not in _GEMM_LEAVES)
+_GEMM_FORM = (*(field for field in kernel.FIELDS if field not in _GEMM_LEAVES), "merges_groups")
 _DEPTHWISE_LEAVES = (*(field for field in field_types(DepthwiseConfig) if field != "dtype"), "pad")
 UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
 _DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")

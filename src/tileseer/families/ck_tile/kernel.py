@@ -107,6 +107,11 @@ class KernelConfig(gemm.GemmKernel):
         return self.pad_m, self.pad_n, self.pad_k
 
     @property
+    def merges_groups(self) -> bool:
+        """Whether a block computes several convolution groups."""
+        return self.num_groups_to_merge > 1
+
+    @property
     def blocks_per_cu(self) -> int:
         """Occupancy hint given to the compiler; it follows from pipeline and buffering."""
         hint = pipelines.TABLE[self.pipeline].blocks_per_cu
