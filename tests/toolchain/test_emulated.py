@@ -46,6 +46,14 @@ KERNELS = {
     ],
 }  # fmt: skip
 
+MENDED = [
+    # Launched with a table that is ours to fill, with the longest of several tails, with the numbers of merged groups.
+    f"grouped_conv_{direction}_bf16_nhwgc_2d_{pipeline}_cshuffle_intrawave_16x64x64_1x4x1_16x16x16{suffix}"
+    for direction, pipeline, suffix in (
+        ("fwd", "compv3", "_large_tensor"), ("bwd_data", "mem", ""), ("fwd", "compv3", "_gm2"),
+    )
+]  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def libraries(machine):  # noqa: F811
@@ -87,6 +95,20 @@ def test_compiled_kernels_compute_the_convolution(built, loaded):
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 6 and verdict.instructions > 20_000 < verdict.issue_cycles
         assert verdict.device_kind == "emulated"
+
+
+def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # noqa: F811
+    kernels = [parse(name) for name in MENDED]
+    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
+    paths = tmp_path / "driver.so", tmp_path / "module.so"
+    for path, content in zip(paths, (libraries.emulated_driver(), libraries.module(units)), strict=True):
+        path.write_bytes(content)
+    for kernel in kernels:
+        filtered = execution.allowed(kernel, tiny_problems(kernel)[len(STEPS) :])
+        verdict = execution.execute(kernel, paths, filtered, GPU)
+        assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
+        assert verdict.right >= 3
 
 
 def decoded_loops(code, kernel):
