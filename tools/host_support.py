@@ -41,9 +41,8 @@ PROBLEMS = Path("config/problems/training.yaml")
 SPLITS = {"forward": (1,), "bwd_data": (1,), "bwd_weight": (1, 4)}
 FP32_BYTES = 4
 WHY = (
-    "`merge_groups`, only the library runs: forward and backward-data kernels of this level walk the merged groups from"
-    " the group of each block, and check nothing. Where G is no multiple of the merged groups, the last block would"
-    " leave the tensors. Backward-weight kernels have the check. Our rule stays.",
+    "`merge_groups`, only the library runs: backward-data kernels of this level merge nothing, and check nothing. Other"
+    " directions have the check. Our rule stays.",
     "`tensor_size`, only the library runs: forward kernels of this level split N where an image tensor passes 2 GiB."
     " Our rule asks for a `split_image` kernel at any level, and stays.",
     "Only ours run, bwd_weight two-stage with vectors of 8 at split-K 4: slices are added by vectors of at most 16"
@@ -57,9 +56,9 @@ LAUNCHES = (
     "Of the pairs that both run: the blocks of the library's grid against the feature `blocks` (ratio: theirs by",
     "ours), and the workspace that the launcher asks for against our own figure: the output in fp32 for two-stage",
     "kernels, else nothing. Sub-GEMMs of a strided backward-data problem have rows in the padding, which the feature",
-    "does not count. Merged groups of forward and backward-data kernels do not change the grid at this level; our",
-    "feature says that they do. Where a tensor comes near 2 GiB, the library splits N, and the parts end in the middle",
-    "of a tile. Our split-K never has more slices than K has tiles; the library launches them all.",
+    "does not count. Merged groups of backward-data kernels do not change the grid at this level; our feature says",
+    "that they do. Where a tensor comes near 2 GiB, the library splits N, and the parts end in the middle of a tile.",
+    "Our split-K never has more slices than K has tiles; the library launches them all.",
 )
 
 
