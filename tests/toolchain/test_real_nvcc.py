@@ -7,15 +7,16 @@ Results are kept in the user's cache, so a second run takes seconds.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tileseer.compile import compiler
+from tileseer.compile import compiler, reading, trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.trees import tree_of
+from tileseer.compile.trees import HeaderTree, tree_of
 from tileseer.conv import problem
 from tileseer.conv.operation import Operation
 from tileseer.core.cache import Cache, default_folder
@@ -39,6 +40,10 @@ NAMES = (
 )
 
 
+def emitter():
+    return emit.Emitter(ROOT / "workflow/templates/cutlass")
+
+
 @pytest.fixture(scope="module")
 def libraries(tmp_path_factory):
     """Units, results, and the paths of driver and module."""
@@ -48,8 +53,7 @@ def libraries(tmp_path_factory):
         if "TILESEER_NEEDS_NVCC" in os.environ:
             raise
         pytest.skip(str(error))
-    emitter = emit.Emitter(ROOT / "workflow/templates/cutlass")
-    units = [CompileUnit(parse(name), "sm_90", emitter.header(parse(name), "sm_90").encode()) for name in NAMES]
+    units = [CompileUnit(parse(name), "sm_90", emitter().header(parse(name), "sm_90").encode()) for name in NAMES]
     cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
     product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
     results = NvccToolchain(found, tree, SETTINGS, cache, native, product).compile(units)
@@ -72,6 +76,37 @@ def test_the_rule_set_has_both_of_the_kernels():
         operation = Operation("forward", parse(name).dtype)
         found = rules.swept(rule_set, specs, "sm_90", operation, [2, 3]).kernels
         assert parse(name) in found
+
+
+def test_keys_are_made_from_what_the_preprocessor_reads(tmp_path, monkeypatch):
+    """Keys alone: the tree is linked file by file, and one header is edited."""
+    try:
+        found, tree = compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
+    except UserError as error:
+        if "TILESEER_NEEDS_NVCC" in os.environ:
+            raise
+        pytest.skip(str(error))
+    include = tmp_path / "include"
+    shutil.copytree(tree.include, include, copy_function=os.symlink)
+    header = include / "cutlass/conv/convolution.h"
+    original = header.read_text()
+    header.unlink()
+    unit = CompileUnit(parse(NAMES[0]), "sm_90", emitter().header(parse(NAMES[0]), "sm_90").encode())
+    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+
+    def key(text):
+        header.write_text(text)
+        for known in (trees._read, reading._digest):
+            known.cache_clear()
+        linked = HeaderTree(include, tree.folder)
+        linked.digest = None  # what counts where the preprocessor fails: it must not
+        return NvccToolchain(found, linked, SETTINGS, Cache(tmp_path, 0), ROOT / "workflow/native", product).key(unit)
+
+    before = key(original)
+    assert key(original + "\n// a comment\n") == before
+    assert key(original + "\nstruct AnotherToken;\n") != before
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-DSOMETHING")
+    assert key(original) != before
 
 
 def test_kernels_compile_and_what_they_take_is_read(libraries):

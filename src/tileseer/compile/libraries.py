@@ -94,12 +94,11 @@ class Libraries(Builder):
         """Cache key of an object with some units."""
         parts: list[bytes | str] = [_OBJECT_FORMAT, self.compiler.version, *self.flags, units[0].arch, _source(units)]
         for unit in units:
-            parts += [unit.header, self._read(unit), self.launcher_digest(unit)]
+            parts += [unit.header, self.read(unit), self.launcher_digest(unit)]
         return caches.key(*parts)
 
-    def _read(self, unit: CompileUnit) -> str:
-        if self.compiler.vendor is compiler.NVCC:
-            return self.tree.digest(unit.header)
+    def read(self, unit: CompileUnit) -> str:
+        """Digest of what is read for a unit beside its own text and the launcher's headers."""
         return reading.digest(self, unit.header, self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:

@@ -36,6 +36,10 @@ class NvccToolchain(BatchToolchain):
         """Cache key of a unit's result: the launcher is compiled too, and may fail."""
         return caches.key(super().key(unit), self._libraries.launcher_digest(unit))
 
+    def read(self, unit: CompileUnit) -> str:
+        """As the library stage does."""
+        return self._libraries.read(unit)
+
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Deal the kernels as the library stage does, so that it finds the objects."""
         return libraries.batches(units, self.settings.batch)

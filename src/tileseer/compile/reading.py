@@ -1,8 +1,8 @@
-"""What a run of clang reads: headers, libraries of device code, and the commands that the environment makes of options.
+"""What a run of a compiler reads: headers, libraries of device code, and the commands that its options become.
 
-Clang is asked for both. ``-###`` prints the commands that it would run, with all that variables such as
-``CPLUS_INCLUDE_PATH`` and ``CCC_OVERRIDE_OPTIONS`` add, and the preprocessor lists every header that it opens, of the
-kernel library, of HIP and of the system. Folders do not count, contents do.
+The compiler is asked for both. ``-###`` of clang and ``--dryrun`` of nvcc print the commands that would run, with all
+that variables such as ``CPLUS_INCLUDE_PATH`` and ``NVCC_APPEND_FLAGS`` add, and the preprocessor lists every header that
+it opens, of the kernel library, of HIP or CUDA, and of the system. Folders do not count, contents do.
 """
 
 import hashlib
@@ -16,9 +16,18 @@ from tileseer.compile import compiler, trees
 from tileseer.compile.compiler import Builder
 
 _CLANG = ("-dependency-file", "headers", "-sys-header-deps", "-MT", "unit")
-LISTED = ("-E", "-o", "/dev/null", *(word for option in _CLANG for word in ("-Xclang", option)))
-"""Preprocess, and list the headers. Clang's own ``-MD`` lists none in the pass for a device."""
-_PATH = re.compile(r"(?<![\w.])/.*")
+_LISTED = {
+    # Clang's own -MD lists none in the pass for a device.
+    "hipcc": ("-E", "-o", "/dev/null", *(word for option in _CLANG for word in ("-Xclang", option))),
+    "nvcc": ("-M", "-o", "headers"),
+}
+"""Preprocess, and list the headers; by the name of the program."""
+_PLANNED = {"hipcc": ("-o", "unit.s", "-###"), "nvcc": ("-c", "-o", "unit.o", "--dryrun")}
+"""Print the commands."""
+_BEGINS = (' "', "#$ ")
+"""Of a line with a command."""
+_PATH = re.compile(r"(?:(?<![\w.])|-[IL])/.*|tmpxft_\w+-\d+")
+"""An absolute path, and the names of nvcc's own files."""
 _FILE = re.compile(r"(?:\\.|[^\s\\])+")
 _BITCODE = ".bc"
 
@@ -35,8 +44,9 @@ def digest(builder: Builder, text: bytes, arguments: Sequence[str | Path]) -> st
 def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) -> str:
     for _ in range(2):  # what disturbs a run once is no property of the text
         with compiler.workspace({"unit.cpp": text}) as folder:
-            planned = builder.call([*arguments, "unit.cpp", "-o", "unit.s", "-###"], folder)
-            listed = builder.call([*arguments, "unit.cpp", *LISTED], folder)
+            program = builder.compiler.vendor.program
+            planned = builder.call([*arguments, "unit.cpp", *_PLANNED[program]], folder)
+            listed = builder.call([*arguments, "unit.cpp", *_LISTED[program]], folder)
             rule, words = folder / "headers", _words(planned.log)
             if planned.outcome == listed.outcome == "ok" and words and rule.exists():
                 return _of(words, [folder / path for path in _files(rule.read_text())], folder, builder)
@@ -52,8 +62,9 @@ def _of(words: Sequence[str], headers: Sequence[Path], folder: Path, builder: Bu
 
 
 def _words(log: str) -> list[str]:
-    """Words of the commands that ``-###`` prints, each on a line in quotes."""
-    return [word for line in log.splitlines() if line.startswith(' "') for word in shlex.split(line)]
+    """Words of the commands that the compiler prints, each on a line."""
+    lines = (line.removeprefix("#$") for line in log.splitlines() if line.startswith(_BEGINS))
+    return [word for line in lines for word in shlex.split(line)]
 
 
 def _files(rule: str) -> list[str]:
