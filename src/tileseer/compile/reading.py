@@ -1,8 +1,8 @@
 """What a run of a compiler reads: headers, libraries of device code, and the commands that its options become.
 
 The compiler is asked for both. ``-###`` of clang and ``--dryrun`` of nvcc print the commands that would run, with all
-that variables such as ``CPLUS_INCLUDE_PATH`` and ``NVCC_APPEND_FLAGS`` add, and the preprocessor lists every header that
-it opens, of the kernel library, of HIP or CUDA, and of the system. Folders do not count, contents do.
+that variables such as ``CPLUS_INCLUDE_PATH`` and ``NVCC_APPEND_FLAGS`` add. The preprocessor lists every header that it
+opens, of the kernel library, of HIP or CUDA, and of the system. Folders do not count, contents do.
 """
 
 import hashlib
