@@ -39,7 +39,7 @@ SIGNS = {
     "compile_error": "c",
 }  # fmt: skip
 """How the matrix writes a verdict."""
-OPEN, LACKS, COMPILES_NOT, NONE = "?", "w", "c", ""
+OPEN, REFUSES, LACKS, COMPILES_NOT, NONE = "?", SIGNS["unsupported"], "w", "c", ""
 Verdicts = dict[Case, Verdict]
 
 
@@ -53,7 +53,8 @@ def kinds(case: Case) -> list[tuple[str, str, str]]:
     k = case.kernel
     few = {
         k.specialization: k.specialization != "default",
-        "merged groups": k.num_groups_to_merge > 1,
+        "merged groups": k.merges_groups,
+        "1D": not _has_problems(k),
     }
     forms = {
         loop(k): True,
@@ -67,6 +68,11 @@ def kinds(case: Case) -> list[tuple[str, str, str]]:
     }
     shown = few if any(few.values()) else forms
     return [(case.arch, k.variant, kind) for kind, holds in shown.items() if holds]
+
+
+def _has_problems(k: KernelConfig) -> bool:
+    """Whether a kernel can be executed: no problem is 1D."""
+    return k.ndim > 1
 
 
 def wanted(cases: Iterable[Case], verdicts: Verdicts) -> list[Case]:
@@ -111,7 +117,9 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
     for case in cases:
         if case not in verdicts:
             lack = pools.api.lack(case.kernel, case.arch)
-            sign = OPEN if not lack else COMPILES_NOT if pools.api.not_built(case.kernel, case.arch) else LACKS
+            sign = OPEN if _has_problems(case.kernel) else REFUSES
+            if lack:
+                sign = COMPILES_NOT if pools.api.not_built(case.kernel, case.arch) else LACKS
             for kind in kinds(case):
                 cells.setdefault(kind, Counter())[sign] += 1
     for case, known in verdicts.items():
@@ -129,8 +137,8 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
 def _cell(counts: Counter[str]) -> str:
     """Verdicts, or if there are none what else is known."""
     told = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
-            if counts[sign] and sign != COMPILES_NOT]  # fmt: skip
-    return " ".join(told) or next((sign for sign in (OPEN, LACKS, COMPILES_NOT) if counts[sign]), NONE)
+            if counts[sign] and sign not in (REFUSES, COMPILES_NOT)]  # fmt: skip
+    return " ".join(told) or next((sign for sign in (OPEN, REFUSES, LACKS, COMPILES_NOT) if counts[sign]), NONE)
 
 
 def read_verdicts(path: Path) -> Verdicts:
@@ -167,7 +175,7 @@ def main(argv: list[str] | None = None) -> None:
     pools, kept = Pools(level), Path(KEPT.format(level=level))
     verdicts = read_verdicts(kept)
     cases = {*pools.cases(*chain(*POOLS.values()))}
-    offered = [case for case in cases if not pools.api.lack(case.kernel, case.arch)]
+    offered = [case for case in cases if _has_problems(case.kernel) and not pools.api.lack(case.kernel, case.arch)]
     asked = [Case(*_parted(word)) for word in args.kernels]
     for _ in range(args.rounds):
         batch = [case for case in asked if case.arch == asked[0].arch][:ROUND] or wanted(offered, verdicts)

@@ -28,6 +28,9 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         common | filtered | {"G": more, "C": more * vector, "K": more * vector},
         common | {"G": more, "C": 16 * more, "K": 16 * more},
     ]
+    if getattr(kernel, "specialization", "") == "filter3x3":
+        # They take one input channel a group.
+        shapes.append(common | filtered | {"G": more, "C": more, "K": more * vector})
     if kernel.ndim == 3:
         deep = {"Di": 4, "Z": 3, "pad_d": 1}
         shapes = [
