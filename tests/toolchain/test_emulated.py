@@ -48,9 +48,11 @@ KERNELS = {
 
 MENDED = [
     # Launched with a table that is ours to fill, with the longest of several tails, with the numbers of merged groups.
-    f"grouped_conv_{direction}_bf16_nhwgc_2d_{pipeline}_cshuffle_intrawave_16x64x64_1x4x1_16x16x16{suffix}"
-    for direction, pipeline, suffix in (
-        ("fwd", "compv3", "_large_tensor"), ("bwd_data", "mem", ""), ("fwd", "compv3", "_gm2"),
+    f"grouped_conv_{words}"
+    for words in (
+        "fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_large_tensor",
+        "bwd_data_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_16x16x16",
+        "fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_gm2",
     )
 ]  # fmt: skip
 
