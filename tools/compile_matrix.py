@@ -5,7 +5,7 @@ The compiler's front end is asked for a few kernels that together show every kin
 if a kernel of it compiles. From those that fail rules of a few shapes are made that no kernel which compiles breaks,
 and each is tried on further kernels that it would leave out: of each arch, direction, data type and main loop.
 Verdicts are kept in docs/generated; a later run compiles only what they leave open, and kernels whose text changed.
---random tries kernels of `full` that no rule leaves out: it says how often the rules are wrong.
+--random compiles kernels of `full` that no rule leaves out, whole: it says how often the rules are wrong.
 --built takes the verdicts of a pool that the workflow compiled whole, and writes a page of what that took.
 """
 
@@ -20,13 +20,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Any
 
 from tileseer.compile import build, compiler, trees
 from tileseer.compile.base import CompileResult, CompileUnit
-from tileseer.compile.hipcc import FrontEnd
+from tileseer.compile.hipcc import FrontEnd, HipccToolchain
 from tileseer.conv.operation import DTYPES, VARIANTS, Operation
 from tileseer.core import draws, parquet
 from tileseer.core.atomic import write_text
@@ -393,7 +393,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
     parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
-    parser.add_argument("--random", type=int, default=0, help="try so many random kernels of `full` on each arch first")
+    parser.add_argument("--random", type=int, default=0, help="compile so many random kernels of `full` on each arch first")
     parser.add_argument("--seed", type=int, default=1, help="of --random")
     parser.add_argument("--built", type=Path, help="build tables of the default pool: results/build/ARCH of a run")
     args = parser.parse_args(argv)
@@ -407,16 +407,16 @@ def main(argv: list[str] | None = None) -> None:
         raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")
     pools, store, version = Pools(level), Cache(args.cache, 20 << 30), found.version.splitlines()[0]
     gpus = {row.arch: row for row in hardware.load("config/hardware.yaml").values()}
-    chains = {arch: FrontEnd(found, tree, settings, store, Path("workflow/native"), gpus[arch]) for arch in ARCHS}
     tried = Path(TRIED.format(level=level))
     verdicts = read_verdicts(tried)
     old = set(verdicts) - set(read_verdicts(tried, pools))
 
-    def compiled(cases: Iterable[Case]) -> Verdicts:
+    def compiled(cases: Iterable[Case], by: type[HipccToolchain] = FrontEnd) -> Verdicts:
         made: Verdicts = {}
-        for arch in ARCHS:
-            own = sorted(case for case in cases if case.arch == arch)
-            made |= zip(own, map(reason, chains[arch].compile([pools.unit(case) for case in own])), strict=True)
+        for arch, own in groupby(sorted(cases), key=lambda case: case.arch):
+            units = {case: pools.unit(case) for case in own}
+            chain = by(found, tree, settings, store, Path("workflow/native"), gpus[arch])
+            made |= zip(units, map(reason, chain.compile(list(units.values()))), strict=True)
         return made
 
     cases = {name: pools.cases(*rule_sets) for name, rule_sets in POOLS.items()}
@@ -433,7 +433,7 @@ def main(argv: list[str] | None = None) -> None:
         old.clear()
     if args.random:
         claimed = (case for case in pools.cases("full") if not pools.api.not_built(case.kernel, case.arch))
-        random = compiled(drawn(claimed, args.random, args.seed))
+        random = compiled(drawn(claimed, args.random, args.seed), HipccToolchain)
         write_text(Path(DRAWN.format(level=level)), verdicts_text(random, pools))
         old -= set(random)
         verdicts |= random
