@@ -393,7 +393,9 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--ck", help="top folder of the CK tree; by default what `tileseer doctor` shows")
     parser.add_argument("--cache", type=Path, default=default_folder())
     parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
-    parser.add_argument("--random", type=int, default=0, help="compile so many random kernels of `full` on each arch first")
+    parser.add_argument(
+        "--random", type=int, default=0, help="compile so many random kernels of `full` on each arch first"
+    )
     parser.add_argument("--seed", type=int, default=1, help="of --random")
     parser.add_argument("--built", type=Path, help="build tables of the default pool: results/build/ARCH of a run")
     args = parser.parse_args(argv)

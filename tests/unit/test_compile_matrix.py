@@ -95,7 +95,9 @@ def test_build_tables_of_a_pool_are_added_up(tool, verdicts, tmp_path):
     ],
 )
 def test_vectors_of_transposed_tensors_that_ck_tile_would_choose_itself(name, own):
-    assert api.own_vectors(KernelConfig.parse(f"grouped_conv_{name}")) == own
+    kernel = KernelConfig.parse(f"grouped_conv_{name}")
+    assert api.word(kernel, api.OWN_VECTORS) == own
+    assert api.word(api.with_own_vectors(kernel), api.OWN_VECTORS)
 
 
 def test_the_newest_level_lacks_nothing_that_was_not_compiled():

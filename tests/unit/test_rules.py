@@ -6,8 +6,8 @@ from kernel_samples import a_kernel
 
 from tileseer.conv.operation import Operation
 from tileseer.core.errors import UserError
+from tileseer.families.ck_tile import api, validity
 from tileseer.families.ck_tile import rules as sweep
-from tileseer.families.ck_tile import validity
 from tileseer.families.ck_tile.kernel import parse
 from tileseer.families.enumeration import first_of
 from tileseer.gpu.arch import ArchSpecs
@@ -53,6 +53,36 @@ def test_what_an_arch_cannot_do_is_refused_with_a_reason_and_never_changed():
     assert all(r.reason for r in result.rejected)
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+@pytest.mark.parametrize(
+    ("operation", "count"), [("forward_bf16", 104), ("bwd_data_bf16", 60), ("bwd_weight_bf16", 120)]
+)
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_every_tile_that_an_arch_has_waves_for_is_offered_at_each_level_in_each_direction(arch, operation, count, ndim):
+    pool = enumerated(arch, operation, [ndim])
+    assert len(pool.kernels) == count
+    assert {row.rule for row in pool.rejected} == {"waves_on_arch"}
+    for level in api.LEVELS:
+        table = api.load(ROOT / "config/ck_api.yaml", level)
+        assert not [kernel for kernel in pool.kernels if table.lack(kernel, arch)]
+    waves = [tuple(wave) for wave in SPECS.arch(arch).waves]
+    tiles = sweep.load(SWEEP).tiles
+    had = {(*row.tile, *row.wave, *row.warp_tile) for row in tiles if tuple(row.wave) in waves}
+    assert {(*kernel.tile, *kernel.wave, *kernel.warp_tile) for kernel in pool.kernels} == had
+
+
+def test_an_arch_that_transposes_in_registers_has_vectors_of_its_own():
+    """The other archs have those of the tiles, and no tile that is for others."""
+    tiles = sweep.load(SWEEP).tiles
+    for arch in ("gfx950", "gfx942", "gfx90a"):
+        for operation in ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"):
+            kernels = enumerated(arch, operation).kernels
+            of_tiles = {(*row.tile, *row.vectors) for row in tiles if arch in row.only_on or not row.only_on}
+            as_tiles = all((*kernel.tile, *kernel.vectors) in of_tiles for kernel in kernels)
+            assert as_tiles == (arch == "gfx950" or operation == "forward_bf16")
+            assert arch == "gfx950" or all(api.word(kernel, api.OWN_VECTORS) for kernel in kernels)
+
+
 def test_a_rule_set_without_a_legal_kernel_is_an_error():
     with pytest.raises(UserError, match="no kernel of the rule set is legal on gfx1201"):
         enumerated("gfx1201", "forward_bf16")
@@ -64,6 +94,8 @@ def test_a_rule_set_without_a_legal_kernel_is_an_error():
         (lambda r: r.pop("tiles"), "tiles: this field is required"),
         (lambda r: r["tiles"][0].update(tile=[16, 64]), r"tiles\.0\.tile"),
         (lambda r: r["tiles"][0].update(tile=[16, 64, -1]), r"tiles\.0\.tile\.2"),
+        (lambda r: r["tiles"][0].update(only_on=["gfx94"]), "unknown arch 'gfx94'"),
+        (lambda r: r["own_vectors"].append("gfx9a0"), "unknown arch 'gfx9a0'"),
         (lambda r: r["variants"].update(sideways={}), "variants"),
         (lambda r: r["variants"]["forward"].update(split_k=[1, 2]), "only bwd_weight splits K"),
         (lambda r: r["variants"]["forward"]["options"][0].update(pipeline="compv9"), "pipeline is 'compv9'"),

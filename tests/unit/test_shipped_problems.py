@@ -98,13 +98,14 @@ def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, varian
     near = np.array([chosen.nearest[key] for key in keys])
     assert (near > 0).all() and np.isfinite(near).mean() > 0.5
     problems = problem_tables.frame([entry.problem for entry in chosen.validation])
-    assert runnable(problems, operation).all()
+    for arch in ("gfx950", "gfx942", "gfx90a"):
+        assert runnable(problems, operation, arch).all(), arch
 
 
-def runnable(problems, operation):
+def runnable(problems, operation, arch):
     """Which problems some kernel of the default rule set can run, depthwise and odd channels among them."""
     config = PROBLEMS.parent
     specs = ArchSpecs.load(config / "arch_specs.json")
-    found = rules.swept(rules.load(config / "rule_sets/sweep.yaml"), specs, "gfx950", operation, [2, 3])
+    found = rules.swept(rules.load(config / "rule_sets/sweep.yaml"), specs, arch, operation, [2, 3])
     kernels = with_fields(pd.DataFrame({"kernel": [kernel.name for kernel in found.kernels], "split_k": 1}))
     return (check(problems, kernels, operation.variant) == 0).any(axis=1)

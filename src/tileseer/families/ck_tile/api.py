@@ -1,5 +1,6 @@
 """The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -130,26 +131,28 @@ class PipelineRow(Table):
     """What stands between it and the kernels, which call it otherwise (templates/adapters.hpp.j2)."""
 
 
-def own_vectors(kernel: KernelConfig) -> bool:
-    """Whether transposed tensors are loaded as CK Tile would choose by itself; it transposes no others in registers.
+def with_own_vectors(kernel: KernelConfig) -> KernelConfig:
+    """The kernel with transposed tensors loaded as CK Tile would choose by itself.
 
     That is 16 bytes, 8 bytes, or else one element: the first that divides a row of the tile and a thread's share.
+    CK Tile transposes no others in registers.
     """
     size = 4 if kernel.dtype == "fp32" else 2
     threads = WAVE_SIZE * kernel.wave_m * kernel.wave_n * kernel.wave_k
+    changes: dict[str, Any] = {}
     for side, vector in TRANSPOSED[kernel.variant]:
         row = getattr(kernel, side)
         share = row * kernel.tile_k // threads
-        fitting = (n for n in (16 // size, 8 // size) if row % n == share % n == 0)
-        if min(getattr(kernel, vector), max(share, 1)) != next(fitting, 1):
-            return False
-    return True
+        own = next((n for n in (16 // size, 8 // size) if row % n == share % n == 0), 1)
+        if min(getattr(kernel, vector), max(share, 1)) != own:
+            changes[vector] = own
+    return replace(kernel, **changes)
 
 
 def word(kernel: KernelConfig, field: str) -> str | int | bool:
     """Value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
     if field == OWN_VECTORS:
-        return own_vectors(kernel)
+        return kernel == with_own_vectors(kernel)
     value = getattr(kernel, field)
     return "x".join(map(str, value)) if isinstance(value, tuple) else value
 

@@ -10,6 +10,7 @@ from pydantic import Field
 from tileseer.conv.operation import Operation, Variant
 from tileseer.core.tables import Table, read
 from tileseer.families.ck_tile import flags, validity
+from tileseer.families.ck_tile.api import with_own_vectors
 from tileseer.families.ck_tile.kernel import LAYOUTS, KernelConfig
 from tileseer.families.enumeration import Count, DirectionRows, Enumeration, Triple, first_of, rows_of, sifted
 from tileseer.gpu.arch import ArchSpecs
@@ -24,6 +25,8 @@ class TileRow(Table):
     vectors: Triple
     not_with: list[str] = Field(default_factory=list)
     """Pipelines that this tile is not built for."""
+    only_on: list[str] = Field(default_factory=list)
+    """Archs that this tile is for; empty: all."""
 
 
 class OptionRow(Table):
@@ -47,6 +50,8 @@ class SweepRules(Table):
     """A sweep rule-set file."""
 
     epilogue: Literal["cshuffle", "default"]
+    own_vectors: list[str] = Field(default_factory=list)
+    """Archs where transposed tensors are loaded as CK Tile would choose by itself, not as the tile says."""
     tiles: list[TileRow] = Field(min_length=1)
     variants: dict[Variant, VariantRows]
 
@@ -69,19 +74,25 @@ def swept(
     A kernel with a known defect is refused unless its flag is among ``included``.
     """
     flags.check_names(included)
+    for named in (*rules.own_vectors, *(arch for tile in rules.tiles for arch in tile.only_on)):
+        specs.arch(named)
     rows = rows_of(rules.variants, operation)
 
     def fault(kernel: KernelConfig) -> tuple[str, str]:
         found = first_of(validity.RULES, kernel, arch, specs)
         return found if found[0] else flags.first_defect(kernel, arch, specs, included)
 
-    return sifted(_combinations(rules, rows, operation, ndims), fault, rows.split_k, f"on {arch} for {operation}")
+    kernels = _combinations(rules, rows, arch, operation, ndims)
+    if arch in rules.own_vectors:
+        kernels = map(with_own_vectors, kernels)
+    return sifted(kernels, fault, rows.split_k, f"on {arch} for {operation}")
 
 
 def _combinations(
-    rules: SweepRules, rows: VariantRows, operation: Operation, ndims: Sequence[int]
+    rules: SweepRules, rows: VariantRows, arch: str, operation: Operation, ndims: Sequence[int]
 ) -> Iterator[KernelConfig]:
-    for ndim, tile, options in product(ndims, rules.tiles, rows.options):
+    tiles = [tile for tile in rules.tiles if not tile.only_on or arch in tile.only_on]
+    for ndim, tile, options in product(ndims, tiles, rows.options):
         if options.pipeline in tile.not_with:
             continue
         sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
