@@ -57,7 +57,7 @@ LAUNCHES = (
     "ours), and the workspace that the launcher asks for against our own figure: the output in fp32 for two-stage",
     "kernels, else nothing. Sub-GEMMs of a strided backward-data problem have rows in the padding, which the feature",
     "does not count. The library's grid does not follow merged groups of forward and backward-data kernels at this",
-    "level; our feature does, and for forward kernels our launcher. Where a tensor comes near 2 GiB, the library splits",
+    "level; our feature does, and our launcher of forward kernels. Where a tensor comes near 2 GiB, the library splits",
     "N, and the parts end in the middle of a tile. Our split-K never has more slices than K has tiles; the library",
     "launches them all.",
 )
