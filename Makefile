@@ -120,10 +120,7 @@ rule-graph: $(READY_DEV)
 
 # Write what is generated: the JSON schemas and the pages of docs/generated.
 schema: $(READY_DEV)
-	$(RUN) python tools/config_schema.py > config/schema/config.schema.json
-	$(RUN) python tools/configuration_page.py
-	$(RUN) python tools/features_page.py
-	$(RUN) python tools/schemas.py
+	$(RUN) python tools/generated.py
 
 # The environment of config/problems/crawl.txt: 1.8 GB. Where pip finds no torch for the CPU, add
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu

@@ -1,16 +1,14 @@
-#!/usr/bin/env python3
-"""Write docs/generated/configuration.md from the schema of the configuration, or check that it is up to date."""
+"""The JSON schema of the configuration, for editors, and the page docs/generated/configuration.md."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tileseer.settings.benchmark import TIMINGS
+from tileseer.settings.config import Config
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config/schema/config.schema.json"
@@ -27,6 +25,17 @@ Maps of overrides keep the default, or the value of the preset, for fields that 
 OVERRIDES = ("benchmark.timing_overrides", "model.overrides", "serving.overrides")
 _BOUNDS = {"minimum": "at least", "exclusiveMinimum": "above", "maximum": "at most", "exclusiveMaximum": "below"}
 _PATH = "^[A-Za-z0-9_]["
+
+
+def json_schema() -> str:
+    """The schema as it is committed."""
+    schema = {**Config.model_json_schema(), "$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(schema, indent=2, sort_keys=True) + "\n"
+
+
+def page() -> str:
+    """The page as it is committed."""
+    return HEAD + table(json.loads(json_schema()))
 
 
 def fields(schema: dict[str, Any], section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
@@ -88,22 +97,3 @@ def _table(rows: list[tuple[str, ...]], values: tuple[str, ...] = ("default",)) 
 
 def _line(text: str) -> str:
     return " ".join(text.replace("``", "`").split())
-
-
-def main() -> int:
-    """Rewrite the page, or with ``--check`` return 1 if that would change it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page is out of date")
-    args = parser.parse_args()
-    wanted = HEAD + table(json.loads(SCHEMA.read_text()))
-    if PAGE.read_text() == wanted:
-        return 0
-    if args.check:
-        print(f"{PAGE.name} is out of date; run: python tools/configuration_page.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(wanted)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

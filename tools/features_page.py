@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
-"""Write docs/generated/features.md from the feature sets, or check that it is up to date."""
+"""The page docs/generated/features.md: the tables of the feature sets."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 
 from tileseer.model.features import CODE, feature_sets
@@ -33,19 +30,6 @@ def table(name: str) -> str:
     return "| feature | formula | unit | source |\n|---|---|---|---|\n" + rows
 
 
-def main() -> int:
-    """Rewrite the page, or with ``--check`` return 1 if that would change it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if the page is out of date")
-    args = parser.parse_args()
-    wanted = HEAD + "".join(f"\n## {name}\n\n{table(name)}" for name in feature_sets())
-    if args.check and PAGE.read_text() != wanted:
-        print(f"{PAGE}: not up to date; run tools/features_page.py", file=sys.stderr)
-        return 1
-    if not args.check:
-        PAGE.write_text(wanted)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def page() -> str:
+    """The page as it is committed."""
+    return HEAD + "".join(f"\n## {name}\n\n{table(name)}" for name in feature_sets())

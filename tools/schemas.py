@@ -1,13 +1,10 @@
-#!/usr/bin/env python3
-"""Write docs/generated/schemas: a JSON Schema of each file that crosses rooms, or check that they are up to date."""
+"""The files of docs/generated/schemas: a JSON Schema of each file that crosses rooms."""
 
 from __future__ import annotations
 
-import argparse
 import ast
 import inspect
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -110,27 +107,3 @@ def _docstrings(model: type[BaseModel]) -> dict[str, str]:
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     found.setdefault(field.target.id, inspect.cleandoc(value.value).replace("\n", " "))
     return {field: text for field, text in found.items() if field in model.model_fields}
-
-
-def main() -> int:
-    """Rewrite the folder, or with ``--check`` return 1 if that would change it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a schema is out of date")
-    args = parser.parse_args()
-    wanted = pages()
-    present = {path.name: path.read_text() for path in FOLDER.glob("*")} if FOLDER.is_dir() else {}
-    if args.check and present != wanted:
-        stale = sorted(name for name in {*present, *wanted} if present.get(name) != wanted.get(name))
-        print(f"{FOLDER}: {', '.join(stale)} not up to date; run tools/schemas.py", file=sys.stderr)
-        return 1
-    if not args.check:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        for name in {*present} - {*wanted}:
-            (FOLDER / name).unlink()
-        for name, text in wanted.items():
-            (FOLDER / name).write_text(text)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,13 +1,12 @@
 """The documentation says what the code says: fields, columns, names, links, files and make targets."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+import generated
 from tileseer.benchmark import journal
 from tileseer.core.errors import UserError
 from tileseer.dataset.schema import SCHEMA
@@ -67,13 +66,6 @@ def test_every_column_is_documented_with_its_type_and_in_order(heading, columns)
 def test_every_status_is_documented():
     rows = table_rows(section((DOCS / "data.md").read_text(), "Statuses"))
     assert {name for names, _ in rows for name in names} == set(STATUSES)
-
-
-def test_the_configuration_page_has_every_field_as_the_schema_has_it():
-    run = subprocess.run(
-        [sys.executable, "tools/configuration_page.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
 
 
 def test_kernel_names_lists_every_word():
@@ -144,18 +136,8 @@ def test_pages_that_the_code_names_exist():
     assert not {page for page in named if not (ROOT / page).is_file()}
 
 
-def test_the_json_schemas_are_those_of_the_code():
-    done = subprocess.run(
-        [sys.executable, "tools/schemas.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_features_page_has_every_feature_as_it_is_defined():
-    run = subprocess.run(
-        [sys.executable, "tools/features_page.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
+def test_schemas_and_generated_pages_are_those_of_the_code():
+    assert not generated.stale(), "run: make schema"
 
 
 def fields_of(schema: dict) -> set[str]:

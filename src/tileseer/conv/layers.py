@@ -96,10 +96,6 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return buffer.getvalue()
 
 
-def _plain(cell: object) -> object:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
-
-
 def to_text(layers: Iterable[Layer]) -> str:
     """A table as CSV text, in the order given."""
     first = "network", "network_family", "run", "layer", "layout"
