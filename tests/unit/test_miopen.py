@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from learning_samples import CONFIG
 
+from find_db_keys import key_of
 from tileseer.cli import main
 from tileseer.conv.operation import DTYPES, VARIANTS, Operation
 from tileseer.conv.problem import Problem, frame
@@ -136,7 +137,7 @@ def problems(draw):
 @settings(max_examples=200, deadline=None)
 @given(problems())
 def test_a_key_says_its_problem(problem):
-    assert find_db.parse_key(find_db.key_of(problem)) == problem
+    assert find_db.parse_key(key_of(problem)) == problem
 
 
 def run(*arguments):

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from small_workflow import tileseer
 
+from find_db_keys import key_of
 from help_examples import words
 from tileseer.conv.problem import DIMS, Problem
-from tileseer.dataset import find_db
 from tileseer.families.miopen.solvers import SOLVERS
 
 OPERATION = "forward_bf16"
@@ -133,7 +133,7 @@ def find_db_lines():
         )
         backward = {"GemmBwdRest": 1.0, "ConvDirectNaiveConvBwd": 0.5 if taps > 1 else 7.0}
         for variant, dtype, times in (("forward", "fp16", forward), ("bwd_data", "fp32", backward)):
-            key = find_db.key_of(Problem.from_dims(variant, dtype, **dims))
+            key = key_of(Problem.from_dims(variant, dtype, **dims))
             scale = channels / 100
             yield f"{key}=" + ";".join(f"{solver}:{scale * ms:.4f},0,algorithm" for solver, ms in times.items())
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import bz2
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -70,7 +70,9 @@ def read(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
     """
     found = Database()
     for path in paths:
-        _right_gpu(path, arch)
+        if path.name.startswith("gfx") and not path.name.startswith(target(arch)):
+            told = f"its name says another GPU than --arch {target(arch)}; give the arch that was measured"
+            raise UserError(f"{path}: {told}")
         before = len(found.times)
         for number, line in enumerate(_lines(path), start=1):
             _add(found, solvers, path.name, number, line)
@@ -78,13 +80,6 @@ def read(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
             why = next((f"; line {one.line}: {one.reason}" for one in found.refused if one.file == path.name), "")
             raise UserError(f"{path}: there is no measured time in it{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
     return found
-
-
-def _right_gpu(path: Path, arch: str) -> None:
-    """Refuse a file whose name says another GPU."""
-    wanted = target(arch)
-    if path.name.startswith("gfx") and not path.name.startswith(wanted):
-        raise UserError(f"{path}: its name says another GPU than --arch {wanted}; give the arch that was measured")
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -170,24 +165,5 @@ def parse_value(value: str) -> tuple[str, float]:
     return before, milliseconds
 
 
-def key_of(problem: Problem) -> str:
-    """Key of a problem as newer files write it."""
-    dims, ndim = vars(problem), problem.ndim
-    first, second = [dims["C"], dims["Di"], dims["Hi"], dims["Wi"]], [dims["K"], *problem.output]
-    if problem.variant != "forward":
-        first, second = second, first
-    sizes = [first[0], *first[4 - ndim :]]
-    others = [second[0], *second[4 - ndim :], dims["N"]]
-    axes = [("Z", "Y", "X"), *(_of_axes(name) for name in ("pad", "stride", "dilation"))]
-    filters, *rest = ("x".join(str(dims[name]) for name in names[-ndim:]) for names in axes)
-    words = [*map(str, sizes), filters, *map(str, others), *rest, "0"]
-    words += [_key_of(LAYOUTS, ndim), _key_of(DTYPES, problem.dtype), _key_of(VARIANTS, problem.variant)]
-    return "-".join(words) + (f"_g{problem.G}" if problem.G > 1 else "")
-
-
 def _of_axes(name: str) -> tuple[str, str, str]:
     return f"{name}_d", f"{name}_h", f"{name}_w"
-
-
-def _key_of(words: Mapping[str, object], value: object) -> str:
-    return next(word for word, meaning in words.items() if meaning == value)
