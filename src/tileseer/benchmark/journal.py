@@ -101,7 +101,7 @@ class Journal:
         self._claim.check()
         text = io.BytesIO()
         pa_csv.write_csv(rows.cast(SCHEMA), text, pa_csv.WriteOptions(include_header=False, quoting_style="none"))
-        lines = [_with_checksum(line) for line in text.getvalue().splitlines()]
+        lines = [b"%s,%08x\n" % (line, zlib.crc32(line)) for line in text.getvalue().splitlines()]
         size = os.fstat(self._file).st_size
         if os.pread(self._file, 1, max(0, size - 1)) != b"\n":
             # A writer died or stalled in mid-line: close the line, so that these rows stand on their own.
@@ -143,10 +143,6 @@ def check_header(path: Path) -> None:
             f"{path}: line 1: the columns are not those of a journal; "
             "move the file away, and its pairs are measured again"
         )
-
-
-def _with_checksum(line: bytes) -> bytes:
-    return b"%s,%08x\n" % (line, zlib.crc32(line))
 
 
 def read(path: Path) -> tuple[pa.Table, pa.Table]:

@@ -2,7 +2,6 @@
 
 import getpass
 import importlib
-import importlib.metadata
 import os
 import platform
 import shutil
@@ -12,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tileseer.compile import compiler, trees
-from tileseer.core import cluster
+from tileseer.core import cluster, modules
 from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.lock import holder, lock_folder
@@ -92,10 +91,9 @@ def _machine(config: Config) -> str:
 
 
 def _package(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        raise UserError("not installed; make environment, or pip install 'tileseer[workflow]'") from None
+    if found := modules.version(name):
+        return found
+    raise UserError("not installed; make environment, or pip install 'tileseer[workflow]'")
 
 
 def _compiler(config: Config, vendor: compiler.Vendor) -> str:

@@ -54,7 +54,8 @@ class Problem:
     def __post_init__(self) -> None:
         reason = self._fault()
         if reason:
-            raise UserError(f"problem {self._dims_text()}: {reason}")
+            dims = " ".join(f"{name}={getattr(self, name)}" for name in DIMS)
+            raise UserError(f"problem {dims}: {reason}")
 
     def _fault(self) -> str:
         """Why this is no convolution, or an empty string."""
@@ -78,9 +79,6 @@ class Problem:
             if extent < 1:
                 return f"the output extent along {axis} is {extent}: the dilated filter is larger than the padded input"
         return ""
-
-    def _dims_text(self) -> str:
-        return " ".join(f"{name}={getattr(self, name)}" for name in DIMS)
 
     @property
     def output(self) -> tuple[int, int, int]:

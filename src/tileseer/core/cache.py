@@ -124,7 +124,7 @@ class Cache:
         reason is printed on stderr.
         """
         path = self._path(key)
-        whole = _header(key, content) + content
+        whole = _line(key, len(content), hashlib.sha256(content).hexdigest()) + content
         if len(whole) > self._max_bytes:
             return False
         if not replace and self.get(key) is not None:
@@ -160,7 +160,8 @@ class Cache:
         ours, handle = set(keys), -1
         try:
             if self._max_bytes:
-                handle = self._opened_claims()
+                self._folder.mkdir(parents=True, exist_ok=True)
+                handle = shared_file.opened_by_all(self._folder / "claims")
                 # In order, so that two who wait never wait for each other.
                 ours = {key for key in sorted(ours) if _claim(handle, key, wait)}
         except OSError as error:
@@ -215,10 +216,6 @@ class Cache:
                 path.chmod(mode)
             if path.is_symlink():
                 raise shared_file.not_plain(path)
-
-    def _opened_claims(self) -> int:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return shared_file.opened_by_all(self._folder / "claims")
 
     @contextmanager
     def _size(self) -> Iterator[int]:
@@ -291,10 +288,6 @@ class Cache:
 
     def _warn(self, path: Path, error: OSError) -> None:
         print(f"cache: {error.filename or path}: {error.strerror}; going on without it", file=sys.stderr)
-
-
-def _header(key: str, content: bytes) -> bytes:
-    return _line(key, len(content), hashlib.sha256(content).hexdigest())
 
 
 def _line(key: str, size: int, digest: str) -> bytes:

@@ -50,9 +50,10 @@ def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[t
                 return device, handle
         return None
 
-    (device, handle), waited = wait(
-        ", ".join(devices), first_free, lambda: "; ".join(map(_held, files.values())), timeout_s
-    )
+    def held() -> str:
+        return "; ".join(f"held by {holder(path) or 'a process that left no note'}" for path in files.values())
+
+    (device, handle), waited = wait(", ".join(devices), first_free, held, timeout_s)
     try:
         _write(handle, f"process {os.getpid()} of user {os.getuid()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
         yield device, waited
@@ -64,24 +65,11 @@ def any_of(devices: Sequence[str], folder: Path, timeout_s: float) -> Iterator[t
 def _locked(path: Path) -> int | None:
     """Descriptor that holds the lock of a file; None if another process has it."""
     handle = shared_file.opened_by_all(path)
-    if shared_file.lock(handle, path, wait=False) and not _is_held_though_removed(path):
+    # The lock of a removed or replaced file of that name counts, too.
+    if shared_file.lock(handle, path, wait=False) and not shared_file.opened_elsewhere(f"{path.resolve()} (deleted)"):
         return handle
     os.close(handle)
     return None
-
-
-def _is_held_though_removed(path: Path) -> bool:
-    """Whether a process that we may look into has a removed or replaced file of that name open: its lock counts."""
-    gone = f"{path.resolve()} (deleted)"
-    return any(_target(descriptor) == gone for descriptor in Path("/proc").glob("[0-9]*/fd/*"))
-
-
-def _target(link: Path) -> str:
-    try:
-        return os.readlink(link)
-    except OSError:
-        # Gone by now, or another user's.
-        return ""
 
 
 def _write(handle: int, text: str) -> None:
@@ -128,7 +116,3 @@ def holder(path: Path) -> str:
     with open(handle, "rb") as file:
         found = NOTE.fullmatch(file.read(200).decode("ascii", "replace"))
     return found[0] if found else ""
-
-
-def _held(path: Path) -> str:
-    return f"held by {holder(path) or 'a process that left no note'}"

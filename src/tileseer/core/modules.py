@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 PACKAGE = "tileseer"
@@ -24,6 +25,15 @@ def packages_used_by(script: Path, source: Path) -> set[str]:
     """Other packages that ``script`` and its modules import, the standard library left out."""
     roots = {name.split(".")[0] for path in _closure(script, source) for name in _imports(path, source)}
     return roots - sys.stdlib_module_names - {PACKAGE}
+
+
+@cache
+def version(package: str) -> str | None:
+    """Version of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 @cache

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tileseer.core import events
+from tileseer.core import events, shared_file
 from tileseer.core.errors import UserError
 from tileseer.core.places import PACKAGE
 from tileseer.core.stage import MACHINE
@@ -156,16 +156,7 @@ def _slurm_jobs(folder: Path) -> list[str]:
 
 def _holders(path: Path) -> list[int]:
     """Other processes of this machine that have the file open, as far as we may look."""
-    wanted = path.resolve()
-    found = set()
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if descriptor.readlink() == wanted:
-                found.add(int(descriptor.parts[2]))
-        except OSError:
-            # Gone by now, or another user's.
-            continue
-    return sorted(found - {os.getpid()})
+    return [pid for pid in shared_file.opened_elsewhere(str(path.resolve())) if pid != os.getpid()]
 
 
 def bring_to_present(folder: Path) -> None:

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 PLAIN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -54,3 +55,14 @@ def lock(handle: int, path: Path, wait: bool) -> bool:
         return os.path.samestat(os.fstat(handle), os.lstat(path))
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+def opened_elsewhere(shown: str) -> list[int]:
+    """Processes of this machine that have a file open, as far as we may look; ``shown``: what /proc calls the file."""
+    found = set()
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        # Gone by now, or another user's.
+        with suppress(OSError):
+            if os.readlink(descriptor) == shown:
+                found.add(int(descriptor.parts[2]))
+    return sorted(found)

@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def content(script: Path, settings: Mapping[str, Any], reads: Iterable[str], kno
         "known": known,
         "code": hashlib.sha256("".join(code).encode()).hexdigest(),
         "reads": {path: _digest(Path(path)) for path in sorted(reads)},
-        "packages": {name: version for name in sorted(packages) if (version := _version(name))},
+        "packages": {name: version for name in sorted(packages) if (version := modules.version(name))},
         "python": ".".join(map(str, sys.version_info[:2])),
     }
     return json.dumps(made, indent=1, sort_keys=True) + "\n"
@@ -64,11 +63,3 @@ def command_line(script: str, options: Iterable[tuple[str, Any]], wildcards: Any
             texts = [text.replace(f"{{{wildcard}}}", its_value) for text in texts]
         words += ["--" + name.replace("_", "-"), *texts] if texts else []
     return shlex.join(words)
-
-
-@cache
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

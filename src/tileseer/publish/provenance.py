@@ -8,12 +8,11 @@ later commit that changes nothing of the models publishes nothing, so what is wr
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from tileseer.core import documents, parquet, seal
+from tileseer.core import documents, modules, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import Table
@@ -26,6 +25,7 @@ PACKAGES = (
     "jinja2", "lightgbm", "numpy", "pandas", "pyarrow", "pydantic", "pyelftools", "scipy", "snakemake",
 )  # fmt: skip
 """Packages whose version may change a number or a text of the results."""
+NOT_INSTALLED = "not installed"
 SOURCES = ("Snakefile", "config", "src", "workflow")
 """Folders of a checkout that results depend on."""
 CODE = ("Snakefile", "src/**/*.py", "workflow/**/*")
@@ -92,10 +92,10 @@ def collect(
     return Provenance(
         format=FORMAT,
         arch=arch,
-        tileseer=_version("tileseer"),
+        tileseer=modules.version("tileseer") or NOT_INSTALLED,
         source=source_of(workflow, SOURCES),
         python=platform.python_version(),
-        packages={name: _version(name) for name in PACKAGES},
+        packages={name: modules.version(name) or NOT_INSTALLED for name in PACKAGES},
         libc=" ".join(platform.libc_ver()),
         config=dict(config),
         compiler=dict(compiler),
@@ -128,13 +128,6 @@ def _made(dataset: Path, *others: Path) -> Made:
         ),
         inputs=hashes,
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def read(models: Path) -> Provenance:
