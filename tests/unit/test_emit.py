@@ -1,6 +1,5 @@
 """What emitted C++ says about its kernel: fields, argument lists, registry keys, refusals; the same bytes always."""
 
-import importlib.util
 import itertools
 import json
 import re
@@ -13,6 +12,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from stages_by_hand import main_of
 
 from tileseer.configs import kernel_table
 from tileseer.conv.operation import DTYPES, VARIANTS
@@ -34,7 +34,6 @@ from tileseer.families.ck_tile.kernel import (
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / "workflow/templates"
 API = ROOT / "config/ck_api.yaml"
-SCRIPT = ROOT / "workflow/scripts/headers.py"
 EMITTER = Emitter(TEMPLATES, API)
 OTHER_EMITTER = Emitter(TEMPLATES, API)
 
@@ -599,11 +598,8 @@ def test_layout_labels_agree_with_the_kernel_table():
 
 
 def run_script(configs, chunk, output):
-    spec = importlib.util.spec_from_file_location("headers_script", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
     named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API, "bundle": output}
-    return script.main([text for option, value in named.items() for text in (f"--{option}", str(value))])
+    return main_of("headers")([text for option, value in named.items() for text in (f"--{option}", str(value))])
 
 
 def test_script_bundles_the_kernels_of_its_chunk(tmp_path):

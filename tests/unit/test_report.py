@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import re
 from copy import deepcopy
@@ -16,6 +15,7 @@ import learning_samples
 import numpy as np
 import pandas as pd
 import pytest
+from stages_by_hand import main_of
 
 from tileseer.cli.main import main
 from tileseer.core.errors import UserError
@@ -440,18 +440,16 @@ def test_a_missing_template_is_named(shown, tmp_path):
 
 
 def test_the_script_writes_the_page(stages, tmp_path, capsys):
-    spec = importlib.util.spec_from_file_location("report_script", ROOT / "workflow" / "scripts" / "report.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = main_of("report")
     reports, trainings = ([str(path) for path in paths] for paths in stages)
     arguments = ["--validation", *reports, "--training", *trainings, "--template", str(TEMPLATE)]
     html = page.render(results.load(*stages), TEMPLATE)
     output = tmp_path / "reports" / "gfx950.html"
-    assert script.main([*arguments, "--page", str(output)]) == 0
+    assert script([*arguments, "--page", str(output)]) == 0
     assert output.read_text(encoding="utf-8") == html
     assert "simulated" in capsys.readouterr().out
     stages[0][0].write_text("{")
-    assert script.main([*arguments, "--page", str(output)]) == 2
+    assert script([*arguments, "--page", str(output)]) == 2
     assert "is not JSON" in capsys.readouterr().err
     assert output.read_text(encoding="utf-8") == html
 
@@ -502,7 +500,7 @@ def test_the_noise_floor_stands_beside_baselines_networks_and_learning_curves(sh
     assert floor["model"] == floor["best single kernel"] == 99.5
     assert floor["best of the model's top 3"] == 99.75 and floor["best of the model's top 5"] == ""
     assert tables.runs(shown)[0].rows[0][3:7] == (88.125, 90.375, 85.625, 88.625)
-    of_shares, of_rounds = tables.learning_curve(shown)[0], tables.learning_curve(shown)[-1]
+    of_shares, of_rounds = tables.learning_curve(shown)[0], tables.active_measuring(shown)[-1]
     assert {row[-1] for row in of_shares.rows} == {99.5} and {row[-1] for row in of_rounds.rows} == {96.375}
 
 
@@ -516,7 +514,7 @@ def test_the_learning_curve_of_active_measuring_is_shown_where_there_is_one(tmp_
     rounds = [active_round(i + 1, 50 * i + 50, 5.0 * i + 5, 90.0 + i) for i in (0, 1)]
     content["active"] = {"supported_training_pairs": 1000, "rounds": rounds}
     reports[0].write_text(json.dumps(content))
-    [table] = tables.learning_curve(results.load(reports, trainings))
+    [table] = tables.active_measuring(results.load(reports, trainings))
     assert [row[:4] for row in table.rows] == [("1", 50, 5.0, 90.0), ("2", 100, 10.0, 91.0)]
     assert len(figures.learning_curve(results.load(reports, trainings))) == 1
 

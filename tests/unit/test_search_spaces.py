@@ -1,18 +1,14 @@
 """The reader of Kernel Tuner's search spaces, and the rounds that are tried on them."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+import tool_modules
 
 from tileseer.core.errors import UserError
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks/search_spaces.py"
-SPEC = importlib.util.spec_from_file_location("search_spaces", SCRIPT)
-spaces = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(spaces)
+spaces = tool_modules.load("search_spaces", "benchmarks")
 
 
 def file_of(folder, cache, **more):

@@ -1,4 +1,4 @@
-"""The scripts of tools/ as modules, which no package holds."""
+"""The scripts of tools/ and benchmarks/ as modules, which no package holds."""
 
 import importlib.util
 import sys
@@ -8,9 +8,9 @@ from types import ModuleType
 ROOT = Path(__file__).parents[2]
 
 
-def load(name: str) -> ModuleType:
-    """Run a script of tools/ and return it; the scripts that are loaded after it can import it."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
+def load(name: str, folder: str = "tools") -> ModuleType:
+    """Run a script of a folder and return it; the scripts that are loaded after it can import it."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"{folder}/{name}.py")
     made = sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tileseer.conv.layers import Layer
@@ -51,7 +52,7 @@ def crawl(entry: Entry) -> Crawled:
         return result
     for run in entry.runs:
         try:
-            found = torch_record.record(model, _on(feed, run.shape), run.trained)
+            found = torch_record.record(model, partial(feed, shape=run.shape), run.trained)
         except Exception as error:
             result.left_out.append(LeftOut(entry.name, run.text, reason(error), 0))
             continue
@@ -85,10 +86,6 @@ def resolve(name: str) -> Any:
     for part in attribute.split("."):
         value = getattr(value, part)
     return value
-
-
-def _on(feed: Callable[[Any, tuple[int, ...]], object], shape: tuple[int, ...]) -> Callable[[Any], object]:
-    return lambda model: feed(model, shape)
 
 
 def _maker(entry: Entry) -> Callable[[], Any]:

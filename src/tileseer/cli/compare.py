@@ -13,6 +13,7 @@ from tileseer.cli import options
 from tileseer.client import comparison
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.model import model_files
 
 EXAMPLES = (
     "tileseer compare before.parquet after.parquet --html changes.html",
@@ -48,7 +49,7 @@ def _compare(args: argparse.Namespace) -> comparison.Comparison:
     for path in (args.a, args.b):
         if not path.exists():
             raise UserError(f"{path}: there is no such file or folder; give two model directories or two datasets")
-    are_models = [comparison.is_models(path) for path in (args.a, args.b)]
+    are_models = [(path / model_files.INDEX).exists() for path in (args.a, args.b)]
     if all(are_models):
         if args.measured is None:
             raise UserError("two model directories: add --measured DATASET, whose problems and times judge their picks")

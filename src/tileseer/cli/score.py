@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,11 +20,10 @@ EXAMPLES = (
 )
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
-    write_text(path, table.to_pandas().to_csv(index=False))
-
-
-WRITERS = {".parquet": parquet.write, ".csv": _write_csv}
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    ".parquet": parquet.write,
+    ".csv": lambda table, path: write_text(path, table.to_pandas().to_csv(index=False)),
+}
 """How a table is written, by the suffix of its file."""
 
 
@@ -38,14 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="kernel names, one a line or a CSV with a column kernel; without it each row of --problems is a pair",
     )  # fmt: skip
     parser.add_argument(
-        "--out",
-        "--output",
-        dest="out",
-        required=True,
-        type=Path,
-        metavar="FILE",
+        "--out", "--output", dest="out", required=True, type=Path, metavar="FILE",
         help="table to write: .parquet or .csv",
-    )
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, default=1, help="the scores do not depend on it")
     parser.epilog = "Higher scores are faster; they compare kernels of one problem. See docs/serving.md."
 

@@ -2,9 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -76,12 +74,9 @@ def run(args: argparse.Namespace) -> int:
         refused = Selector.load(args.models, operation).refusals(problem)
         why = "; ".join(f"{count} candidates: {reason}" for reason, count in refused.items())
         print(f"no candidate supports the problem; the pool has {len(picker.candidates)}. {why}", file=sys.stderr)
-    lines += _table(ranked)
+    lines += options.table_lines(
+        list(FORMS), [[form.format(row[name]) for name, form in FORMS.items()] for row in ranked]
+    )
     shown = {row["kernel"]: row["aliases"] for row in ranked if row["aliases"]}
     lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in shown.items()]
     return options.answer(args, content, lines, not ranked)
-
-
-def _table(ranked: list[dict[Hashable, Any]]) -> list[str]:
-    rows = [[form.format(row[name]) for name, form in FORMS.items()] for row in ranked]
-    return options.table_lines(list(FORMS), rows)

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ EXAMPLES = (
     "tileseer ship results/models/gfx950 --operation forward_bf16 --max-kernels 40 --output kernels-gfx950",
     "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny --against old-kernels.txt",
 )
+UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
 _COLUMNS = ("kernels", "loss", "least_loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
 
 
@@ -33,8 +35,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--max-loss", type=_share, default=0.01, metavar="SHARE", help="of the mean efficiency (default: 1%%)"
     )
     limits.add_argument("--max-kernels", type=options.positive, metavar="N", help="how many kernels at most")
-    limits.add_argument("--max-bytes", type=_bytes, metavar="SIZE", help="machine code, for example 20M")
-    limits.add_argument("--max-compile", type=_seconds, metavar="TIME", help="CPU time to compile, for example 2h")
+    limits.add_argument(
+        "--max-bytes",
+        type=partial(_with_unit, UNITS_OF_BYTES, "20M"),
+        metavar="SIZE",
+        help="machine code, for example 20M",
+    )
+    limits.add_argument(
+        "--max-compile",
+        type=partial(_with_unit, budget.UNITS, "2h"),
+        metavar="TIME",
+        help="CPU time to compile, for example 2h",
+    )
     weights = parser.add_argument_group(
         "what counts (default: all training problems alike)"
     ).add_mutually_exclusive_group()
@@ -149,15 +161,7 @@ def _share(text: str) -> float:
     return value
 
 
-def _bytes(text: str) -> float:
-    return _with_unit(text, {"k": 1e3, "M": 1e6, "G": 1e9}, "20M")
-
-
-def _seconds(text: str) -> float:
-    return _with_unit(text, budget.UNITS, "2h")
-
-
-def _with_unit(text: str, units: Mapping[str, float], example: str) -> float:
+def _with_unit(units: Mapping[str, float], example: str, text: str) -> float:
     try:
         value = float(text[:-1]) * units[text[-1:]]
     except (KeyError, ValueError):

@@ -26,12 +26,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arch", nargs="?", help="for example gfx950 (default: the only one in the results)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of results (default: results)")
     parser.add_argument(
-        "--watch",
-        type=float,
-        default=0.0,
-        metavar="SECONDS",
+        "--watch", type=float, default=0.0, metavar="SECONDS",
         help="look again and again until all is validated and no run is at work",
-    )
+    )  # fmt: skip
     parser.epilog = "Shows which results exist; `snakemake -n` shows which are out of date."
 
 

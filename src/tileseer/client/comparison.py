@@ -21,8 +21,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
 from tileseer.dataset import bootstrap, efficiency, provenance, schema
 from tileseer.families import candidates
-from tileseer.model import model_files
-from tileseer.model.schema import FeatureSpec
+from tileseer.model.schema import FeatureSpec, Origin
 from tileseer.problems.foreign_problems import DEFAULTS
 from tileseer.validation import ranking
 
@@ -188,7 +187,7 @@ def _read(path: Path) -> tuple[Side, pd.DataFrame]:
 
 
 def _side(path: Path, made: FeatureSpec | provenance.DatasetProvenance) -> Side:
-    return Side(str(path), made.arch, made.operation, made.device, made.device_kind)
+    return Side(str(path), **dict(Origin.of(made)))
 
 
 def _significant(gain: pd.Series | np.ndarray, error: pd.Series | np.ndarray) -> np.ndarray:
@@ -256,8 +255,3 @@ def _percent(log_ratio: float) -> float:
 
 def _dims_text(row: Any) -> str:
     return " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True) if value != DEFAULTS.get(name))
-
-
-def is_models(path: Path) -> bool:
-    """Whether ``path`` is a published model directory."""
-    return (path / model_files.INDEX).exists()

@@ -61,13 +61,13 @@ def explanation(
             "in docs/architecture.md, Seams"
         )
     times = None if measured is None else _of_the_same(schema.load(measured), selector, measured)
-    known = selector.known_row(wanted)
+    known = int(selector.served.known(np.array([[getattr(wanted, name) for name in DIMS]]))[0])
     ranking = _ranking(ranked.head(top))
     return Explanation(
         **dict(Origin.of(selector.spec)),
         problem={name: getattr(wanted, name) for name in DIMS},
         supported_candidates=len(ranked),
-        fastest_measured=None if known == NO_CANDIDATE else str(selector.pool["candidate"].iloc[known]),
+        fastest_measured=None if known == NO_CANDIDATE else selector.served.candidates[known],
         ranking=ranking if times is None else _timed(ranking, wanted, times),
         **_reasons(selector, wanted, ranked, against),
         **_neighbours(selector, wanted, times),
@@ -142,7 +142,7 @@ def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None)
     novelty = explain.Novelty(training, problem.frame([wanted]), selector.spec.feature_set, selector.hardware)
     picked = read_out_of_fold(selector.folder).set_index("problem_key")["efficiency"]
     rows = []
-    for row in novelty.most_like(0, NEAREST):
+    for row in np.argsort(novelty.away[0], kind="stable")[:NEAREST]:
         like = training.iloc[row]
         found = picked.get(like["problem_key"])
         rows.append({

@@ -129,11 +129,6 @@ class Selector(Model):
         counts = Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict)
         return dict(counts.most_common())
 
-    def known_row(self, wanted: Problem) -> int:
-        """The row of the candidate that was fastest when exactly this problem was measured, or ``NO_CANDIDATE``."""
-        place = self.served.known(np.array([[getattr(wanted, name) for name in DIMS]]))[0]
-        return NO_CANDIDATE if place == NO_CANDIDATE else int(self.served.row[place])
-
     def guaranteed(self, wanted: Problem, confidence: float) -> pd.DataFrame:
         """The first rows of ``rank``: the smallest set that holds a near-best candidate with ``confidence``.
 

@@ -60,11 +60,12 @@ class OperationStatus:
 
 def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
     """State of an operation; a damaged file is a ``UserError``."""
+    of = {"arch": arch, "operation": operation}
     plan_file = results / f"configs/{arch}/{operation}.plan.tsv"
     chunks = list(plan.read(plan_file)) if plan_file.exists() else []
     measured = (results / "libraries" / arch).is_dir()
     files = {
-        stage: _existing(results, pattern, arch, operation, chunks)
+        stage: [path for path in (results / pattern.format(**of, chunk=chunk) for chunk in chunks) if path.exists()]
         for stage, pattern in CHUNKED.items()
         if measured or stage != "libraries"
     }
@@ -73,7 +74,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
         by_status.update(Receipt.read(path).by_status)
     alias_file = results / f"aliases/{arch}/{operation}.parquet"
     known = aliases.read(alias_file if alias_file.exists() else None)
-    validation = results / WHOLE["validation"].format(arch=arch, operation=operation)
+    validation = results / WHOLE["validation"].format(**of)
     return OperationStatus(
         operation=operation,
         chunks=len(chunks),
@@ -83,11 +84,7 @@ def of_operation(results: Path, arch: str, operation: str) -> OperationStatus:
         pairs_to_measure=sum(_supported_pairs(path, known) for path in files["support"]),
         rows_measured=sum(_lines(path) for path in sorted((results / f"journals/{arch}/{operation}").glob("*.csv"))),
         pairs_by_status=dict(sorted(by_status.items())),
-        stages_done=tuple(
-            stage
-            for stage, pattern in WHOLE.items()
-            if (results / pattern.format(arch=arch, operation=operation)).exists()
-        ),
+        stages_done=tuple(stage for stage, pattern in WHOLE.items() if (results / pattern.format(**of)).exists()),
         mean_efficiency=documents.read(validation, Validation).efficiency.mean if validation.exists() else None,
     )
 
@@ -97,11 +94,6 @@ def eta_seconds(before: OperationStatus, after: OperationStatus, seconds: float)
     rate = (after.rows_measured - before.rows_measured) / seconds
     left = after.pairs_to_measure - sum(after.pairs_by_status.values())
     return None if rate <= 0 else max(left, 0) / rate
-
-
-def _existing(results: Path, pattern: str, arch: str, operation: str, chunks: list[str]) -> list[Path]:
-    paths = (results / pattern.format(arch=arch, operation=operation, chunk=chunk) for chunk in chunks)
-    return [path for path in paths if path.exists()]
 
 
 def _supported_pairs(path: Path, known: pa.Table) -> int:

@@ -49,9 +49,9 @@ def check(path: Path, config: Path) -> list[Check]:
     if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
         return _results(path)
     if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
-        return [_tried(str(path), lambda: _dataset(path))]
+        return _tried(str(path), lambda: _dataset(path))
     if path.is_file() and seal.path_of(path).is_file():
-        return [_tried(str(path), lambda: _sealed(path))]
+        return _tried(str(path), lambda: _sealed(path))
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
@@ -60,11 +60,11 @@ def check(path: Path, config: Path) -> list[Check]:
     )
 
 
-def _tried(subject: str, look: Callable[[], str]) -> Check:
+def _tried(subject: str, look: Callable[[], str]) -> list[Check]:
     try:
-        return Check(subject, True, look())
+        return [Check(subject, True, look())]
     except UserError as error:
-        return Check(subject, False, str(error))
+        return [Check(subject, False, str(error))]
 
 
 def _models(path: Path) -> list[Check]:
@@ -73,7 +73,9 @@ def _models(path: Path) -> list[Check]:
     except UserError as error:
         return [Check(str(path), False, str(error))]
     found = [Check(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")]
-    return found + [_tried(f"{path}, {name}", partial(_model, path, name)) for name in index.operations]
+    return found + [
+        check for name in index.operations for check in _tried(f"{path}, {name}", partial(_model, path, name))
+    ]
 
 
 def _model(path: Path, operation: str) -> str:
@@ -110,7 +112,7 @@ def _recording(path: Path, config: Path) -> list[Check]:
         times = table.num_rows - table["latency_ms"].null_count
         return f"{table.num_rows:,} rows, {times:,} times, recorded on {told.device}"
 
-    return [_tried(f"{path}, {name}", partial(replayed, name)) for name in told.operations]
+    return [check for name in told.operations for check in _tried(f"{path}, {name}", partial(replayed, name))]
 
 
 def _sealed(path: Path) -> str:
@@ -126,7 +128,7 @@ def _results(path: Path) -> list[Check]:
     datasets = sorted(path.glob("datasets/*/*.parquet"))
     models = sorted(path.glob(f"models/*/{model_files.INDEX}"))
     looks: list[Callable[[], list[Check]]] = [
-        *(partial(_sealed_file, file) for file in sealed),
+        *(partial(_tried, str(file), partial(_sealed, file)) for file in sealed),
         *(partial(_dataset_of_results, path, file) for file in datasets),
         *(partial(_models, index.parent) for index in models),
     ]
@@ -141,13 +143,9 @@ def _results(path: Path) -> list[Check]:
     return [Check(str(path), not broken, said), *broken, *found[len(sealed) :]]
 
 
-def _sealed_file(file: Path) -> list[Check]:
-    return [_tried(str(file), partial(_sealed, file))]
-
-
 def _dataset_of_results(results: Path, file: Path) -> list[Check]:
-    found = [_tried(str(file), partial(_dataset, file))]
-    return found if not found[0].ok else [*found, _tried(f"{file}, journals", partial(_from_journals, results, file))]
+    found = _tried(str(file), partial(_dataset, file))
+    return found + (_tried(f"{file}, journals", partial(_from_journals, results, file)) if found[0].ok else [])
 
 
 def _from_journals(results: Path, file: Path) -> str:

@@ -173,12 +173,9 @@ def spec_of(measurements: Measurements, hardware: Hardware, settings: TrainingPa
     return FeatureSpec(
         op_type="grouped_conv",
         feature_encoding_version=0,
-        operation=measurements.operation,
         variant=variant,
         dtype=dtype,
-        arch=measurements.arch,
-        device=measurements.device,
-        device_kind=measurements.device_kind,
+        **dict(Origin.of(measurements)),
         feature_set=settings.features,
         feature_names=list(chosen.names),
         categorical_features=list(chosen.categorical),
@@ -200,10 +197,7 @@ def _manifest(
     """``problems``: those that the rows ``of`` are of."""
     trained = problems.iloc[np.unique(of.problem[of.learn])]
     return Manifest(
-        operation=measurements.operation,
-        arch=measurements.arch,
-        device=measurements.device,
-        device_kind=measurements.device_kind,
+        **dict(Origin.of(measurements)),
         data_rows=len(measurements.problem),
         pool_rows=len(of.problem),
         valid_rows=int(np.count_nonzero(~np.isnan(of.tflops))),

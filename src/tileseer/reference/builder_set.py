@@ -50,8 +50,9 @@ def gemm_kernels(
     skipped: list[Skipped] = []
     if layout is None:
         return [], []
+    folder = root / rules.files.folder / rules.files.directions[cell.variant] / rule_set  # type: ignore[index]
     for name in rules.files.names[cell.variant]:  # type: ignore[index]
-        path = _folder(cell.variant, rule_set, root, rules) / name.format(layout=layout, dtype=cell.dtype)
+        path = folder / name.format(layout=layout, dtype=cell.dtype)
         for line in read_lines(path, rules):
             if line.kind.form == "depthwise" or line.kind.variant != cell.variant:
                 raise UserError(f"{line.where}: an instance of {line.kind.variant} ({line.kind.form}) in this file")
@@ -139,10 +140,6 @@ def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: Ar
 def _word_of(ours: str, table: Mapping[str, str]) -> str:
     """The first word of the table for ours, or an empty string."""
     return next((word for word, value in table.items() if value == ours), "")
-
-
-def _folder(variant: str, rule_set: str, root: Path, rules: BuilderRules) -> Path:
-    return root / rules.files.folder / rules.files.directions[variant] / rule_set  # type: ignore[index]
 
 
 def _add(

@@ -33,7 +33,12 @@ def explain(
     """Verdict of every rule on ``arch``; the last one is whether a build for a level of the API has the kernel."""
     specs.arch(arch)
     found = flags.of(kernel, arch, specs)
-    verdicts = list(_gemm(kernel, arch, specs) if isinstance(kernel, KernelConfig) else _unfiltered(found))
+    if isinstance(kernel, KernelConfig):
+        verdicts = list(_gemm(kernel, arch, specs))
+    else:
+        skipped = "the reference's filter does not look at depthwise kernels"
+        verdicts = [_verdict(VALIDITY, flags.DEPTHWISE_FAULT, found[0].reason if found else "")]
+        verdicts.append(Verdict(ARCH_FILTER, "not_looked_at", True, skipped))
     names = api.load(api_table, level)
     form = emit.form_fault(kernel, names)
     fault = form or names.lack(kernel, arch)
@@ -52,11 +57,6 @@ def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[Verdict
     ):
         for name, rule in rules.items():
             yield _verdict(group, name, rule(kernel, arch, specs))
-
-
-def _unfiltered(found: tuple[flags.Flag, ...]) -> Iterator[Verdict]:
-    yield _verdict(VALIDITY, flags.DEPTHWISE_FAULT, found[0].reason if found else "")
-    yield Verdict(ARCH_FILTER, "not_looked_at", True, "the reference's filter does not look at depthwise kernels")
 
 
 def _verdict(group: str, rule: str, reason: str) -> Verdict:

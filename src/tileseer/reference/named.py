@@ -24,7 +24,7 @@ from tileseer.gpu.arch import ArchSpecs
 from tileseer.reference import builder_set, full_set, reference_filter, sampling
 from tileseer.reference.builder_lines import BuilderRules
 from tileseer.reference.full_set import Cell
-from tileseer.reference.named_tables import DefaultRules, FullRules, Sample, SampledSet
+from tileseer.reference.named_tables import DefaultRules, FullRules, SampledSet
 from tileseer.reference.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.settings.rule_set_names import BUILDER_SETS, RULE_SETS
 
@@ -160,7 +160,12 @@ class Enumerator:
 
     def _full(self, name: str, asked: _Asked) -> list[Enumerated]:
         sample = self._tables.full.samples.get(cast(SampledSet, name))
-        return list(self._whole(asked)) if sample is None else _drawn(self._full(sample.of, asked), sample)
+        if sample is None:
+            return list(self._whole(asked))
+        items = self._full(sample.of, asked)
+        return (
+            sampling.every_nth(items, sample.every) if sample.every else sampling.in_turn(items, sample.at_least or 0)
+        )
 
     def _whole(self, asked: _Asked) -> Iterator[Enumerated]:
         # Asked for twice, by their own name and with ``forward``, the depthwise kernels come once.
@@ -225,12 +230,6 @@ class _Asked:
         """The cells of a direction; the depthwise kernels are in none."""
         shapes = product(self.ndims, self.dtypes) if variant != DEPTHWISE else ()
         return (Cell(self.arch, variant, ndim, dtype) for ndim, dtype in shapes)
-
-
-def _drawn(items: list[Enumerated], sample: Sample) -> list[Enumerated]:
-    if sample.every is not None:
-        return sampling.every_nth(items, sample.every)
-    return sampling.in_turn(items, sample.at_least or 0)
 
 
 def _check(what: str, values: Sequence[object], allowed: Sequence[object]) -> None:

@@ -200,14 +200,13 @@ def _parts(result: OperationResult) -> Iterator[tuple[str, str, Stratum, float]]
         "network": found.by_network,
     }
     for kind, parts in kinds.items():
-        lost = {name: max(0.0, _missed(part)) * part.n_problems for name, part in parts.items()}
+        lost = {
+            name: max(0.0, part.noise_floor.best.mean - part.efficiency.mean) * part.n_problems
+            for name, part in parts.items()
+        }
         total = sum(lost.values()) or 1.0
         for name in sorted(lost, key=lambda name: (-lost[name], name)):
             yield kind, name, parts[name], 100 * lost[name] / total
-
-
-def _missed(part: Stratum) -> float:
-    return part.noise_floor.best.mean - part.efficiency.mean
 
 
 def _octaves(distance: Distance) -> str:

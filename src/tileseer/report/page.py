@@ -46,7 +46,7 @@ SECTIONS = (
     Section(
         "learning",
         draw=(figures.learning_curve, figures.transfer),
-        folded=(tables.learning_curve, tables.transfer, tables.cross_validation),
+        folded=(tables.learning_curve, tables.active_measuring, tables.transfer, tables.cross_validation),
     ),
     Section("sources", (decisions.health, tables.provenance, tables.recorded)),
 )
@@ -82,6 +82,7 @@ def render(results: Results, template: Path) -> str:
     with mistakes_named(template):
         scripts = [_inline((template.parent / name).read_text(encoding="utf-8")) for name in SCRIPTS]
     scripts.insert(0, _inline(figures.library()))
+    digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts]
     environment = templates.environment(template.parent).overlay(autoescape=True)
     environment.filters["number"] = number
     with mistakes_named(template):
@@ -90,17 +91,13 @@ def render(results: Results, template: Path) -> str:
             note=DEVICE_NOTES[results.device_kind],
             sections=[shown for shown in (_shown(s, results) for s in SECTIONS) if shown["shown"] or shown["panels"]],
             scripts=scripts,
-            allowed=" ".join(f"'sha256-{_digest(text)}'" for text in scripts),
+            allowed=" ".join(f"'sha256-{digest.decode()}'" for digest in digests),
         )
 
 
 def _inline(script: str) -> str:
     """A script that can stand inside ``<script>``: nothing in it ends or comments out the element."""
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-
-
-def _digest(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def number(value: int | float) -> str:

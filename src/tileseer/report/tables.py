@@ -103,7 +103,10 @@ METRICS: tuple[tuple[str, Callable[[Validation], Cell]], ...] = (
     ("candidates", lambda v: v.n_candidates),
     ("supported candidates a problem, mean", lambda v: v.mean_pool_size),
     ("efficiency, mean, %", lambda v: v.efficiency.mean),
-    ("the same as a share of a perfect model's mean, %", lambda v: _or_nothing(v.of_perfect_model)),
+    (
+        "the same as a share of a perfect model's mean, %",
+        lambda v: "" if v.of_perfect_model is None else v.of_perfect_model,
+    ),
     ("efficiency, median, %", lambda v: v.efficiency.median),
     ("efficiency, 10th percentile, %", lambda v: v.efficiency.p10),
     ("efficiency, minimum, %", lambda v: v.efficiency.min),
@@ -149,13 +152,9 @@ def bounds(result: OperationResult) -> Iterable[Row]:
         }  # fmt: skip
 
 
-def learning_curve(results: Results) -> list[Table]:
-    """The learning curves: of shares of the training problems, and of active measuring."""
-    return _of_shares(results) + _of_rounds(results)
-
-
 @each_operation("Models of a part of the training problems")
-def _of_shares(result: OperationResult) -> Iterable[Row]:
+def learning_curve(result: OperationResult) -> Iterable[Row]:
+    """The learning curve of shares of the training problems."""
     for share in result.validation.learning_curve or ():
         yield {
             "training problems": f"{share.problems:,}", "of all, about, %": share.share, "pairs": share.pairs,
@@ -165,7 +164,8 @@ def _of_shares(result: OperationResult) -> Iterable[Row]:
 
 
 @each_operation("Active measuring: models of the pairs of the first rounds")
-def _of_rounds(result: OperationResult) -> Iterable[Row]:
+def active_measuring(result: OperationResult) -> Iterable[Row]:
+    """The learning curve of active measuring."""
     if active := result.validation.active:
         for entry in active.rounds:
             yield {
@@ -183,7 +183,11 @@ def transfer(results: Results) -> list[Table]:
     return [
         Table(
             f"Models of few measured pairs, prior of {t.prior.operation} {t.prior.arch} "
-            f"({t.prior.device_kind}), judged on {t.n_problems:,} problems, {result.label}{_seen(t.seen_by_prior)}",
+            f"({t.prior.device_kind}), judged on {t.n_problems:,} problems, {result.label}"
+            + (
+                f"; the prior was trained on {t.seen_by_prior} of the layers that it is judged on"
+                * (t.seen_by_prior > 0)
+            ),
             header,
             tuple(
                 (str(s.pairs), s.share, *_learnt(s.with_prior), *_learnt(s.without_prior), _floor(t.noise_floor))
@@ -193,10 +197,6 @@ def transfer(results: Results) -> list[Table]:
         for result in results.operations
         if (t := result.validation.transfer)
     ]
-
-
-def _seen(problems: int) -> str:
-    return f"; the prior was trained on {problems} of the layers that it is judged on" if problems else ""
 
 
 def _learnt(model: Learnt | None) -> tuple[Cell, Cell, Cell]:
@@ -310,10 +310,6 @@ def cross_validation(results: Results) -> Iterable[Row]:
             "RMSE, lowest to highest fold": _range([fold.rmse for fold in result.folds]),
             "R², lowest to highest fold": _range([fold.r2 for fold in result.folds]),
         }  # fmt: skip
-
-
-def _or_nothing(value: float | None) -> Cell:
-    return "" if value is None else value
 
 
 def _range(values: list[float]) -> str:

@@ -107,14 +107,10 @@ def smallest(efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int 
     size = min(size, len(chosen), most or len(chosen))
     chosen = exchanged(value, chosen[:size])
     while size > 1:
-        fewer = exchanged(value, _without_least(value, chosen))
+        kept = [[other for other in chosen if other != column] for column in chosen]
+        # Without the one that is missed least.
+        fewer = exchanged(value, max(kept, key=lambda rest: float(value[:, rest].max(axis=1).sum())))
         if value[:, fewer].max(axis=1).sum() < wanted - LEAST_GAIN:
             break
         chosen, size = fewer, size - 1
     return [chosen[place] for place in order(value[:, chosen])] if chosen else []
-
-
-def _without_least(value: np.ndarray, chosen: list[int]) -> list[int]:
-    """``chosen`` without the column that is missed least."""
-    kept = [[other for other in chosen if other != column] for column in chosen]
-    return max(kept, key=lambda rest: float(value[:, rest].max(axis=1).sum()))

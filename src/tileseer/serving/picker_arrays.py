@@ -4,7 +4,8 @@ Its hashes may be right all the same: an index is as easy to write as the file.
 """
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,8 @@ def _check_numbers(about: About, count: int, trees: int, features: int) -> None:
     sizes = middle - first, last - middle
     if first or last != count or any(not 0 <= n <= m for n, m in zip(about.finalists, sizes, strict=True)):
         raise ValueError("begins or finalists do not fit the candidates")
-    if not _rising([0, *(end for end, _ in about.stages)], trees) or any(margin < 0 for _, margin in about.stages):
+    ends = [0, *(end for end, _ in about.stages), trees + 1]
+    if any(a >= b for a, b in pairwise(ends)) or any(margin < 0 for _, margin in about.stages):
         raise ValueError("stages do not fit the trees")
     if any(not 0 <= feature < features for feature in (*about.single, *about.paired)):
         raise ValueError("a feature has no thresholds")
-
-
-def _rising(numbers: Sequence[int], last: int) -> bool:
-    return all(a < b for a, b in zip(numbers, [*numbers[1:], last + 1], strict=True))

@@ -14,7 +14,7 @@ from tileseer.families.coefficients import Coefficients
 from tileseer.families.registry import of_arch
 from tileseer.gpu.hardware import Hardware
 from tileseer.model.model import Model
-from tileseer.model.schema import Summary
+from tileseer.model.schema import Origin, Summary
 from tileseer.validation import baselines, end_to_end, explain, noise_floor, ranking, schema, ties
 from tileseer.validation.noise_floor import Floor
 from tileseer.validation.ranking import Scored
@@ -67,10 +67,7 @@ def evaluate(
     floors = noise_floor.report(floor, scored)
     perfect = floors.perfect_model
     return schema.Validation(
-        operation=measurements.operation,
-        arch=measurements.arch,
-        device=measurements.device,
-        device_kind=measurements.device_kind,
+        **dict(Origin.of(measurements)),
         n_problems=len(scored.rows),
         n_without_measurement=int((scored.fold != ranking.NEVER).sum()) - len(scored.rows),
         n_candidates=len(measurements.candidates),

@@ -113,7 +113,8 @@ class Novelty:
         away = _distances(new, known)
         if apart is not None:
             away[~apart] = np.inf
-        self._away = away
+        self.away = away
+        """[R, T], how unlike each training problem each problem is."""
         self.nearest = away.argmin(axis=1)
         """int [R], the training problem most like each problem."""
         among = _distances(known, known)
@@ -121,10 +122,6 @@ class Novelty:
         usual = np.sort(among.min(axis=1))
         self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
         """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
-
-    def most_like(self, row: int, count: int) -> list[int]:
-        """The ``count`` training problems most like problem ``row``, nearest first."""
-        return np.argsort(self._away[row], kind="stable")[:count].tolist()
 
     def outside(self, row: int) -> list[str]:
         """Problem features whose value no training problem reaches, with the range that training covers."""

@@ -38,7 +38,7 @@ def validation_rows(measurements: Measurements) -> np.ndarray:
     """
     problems = measurements.problems
     held_out = (problems["split"] == "validation").to_numpy()
-    training = training_problems(measurements)
+    training = problems[(problems["split"] == "train").to_numpy()]
     for column in ("problem_key", "layer_family"):
         shared = sorted(set(problems[column][held_out]) & set(training[column]))
         if shared:
@@ -50,11 +50,6 @@ def validation_rows(measurements: Measurements) -> np.ndarray:
     if not held_out.any():
         raise UserError(f"{measurements.operation}: the dataset has no problem with split validation")
     return np.flatnonzero(held_out)
-
-
-def training_problems(measurements: Measurements) -> pd.DataFrame:
-    """Rows of ``problems`` with split ``train``."""
-    return measurements.problems[(measurements.problems["split"] == "train").to_numpy()]
 
 
 def rank_pool(measurements: Measurements, model: Model, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
