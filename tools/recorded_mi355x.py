@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tileseer.conv.problem import DIMS, FIELDS, Problem
+from tileseer.conv.problem import DIMS, FIELDS, of_rows
 from tileseer.core.atomic import replacing, write_text
 from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError, reports_user_errors
@@ -109,7 +109,7 @@ def main() -> int:
     odd = outliers(every)
     times = every[~odd]
     shapes = times[list(DIMS)].drop_duplicates()
-    problems = [Problem.from_dims("forward", "bf16", **row) for row in shapes.to_dict("records")]
+    problems = of_rows("forward", "bf16", shapes.to_numpy())
     number = {tuple(row): i for i, row in enumerate(shapes.itertuples(index=False, name=None))}
     called = every.groupby("kernel")["names"].agg(lambda found: list(dict.fromkeys(found)))
     pairs = times.assign(log=np.log(times["ms"])).groupby([*DIMS, "kernel"], sort=False)["log"].agg(["mean", "size"])

@@ -100,29 +100,21 @@ def _page(
     for row in shown:
         families[row.family, row.split].append(f"{row.network} {len(dims_of[row.network])}")
     used = sorted(Counter((row.package, row.version) for row in shown).items())
-
-    template = Path(__file__).with_name(f"{PAGE}.j2")
-    with templates.mistakes_named(template):
-        return (
-            templates.environment(template.parent)
-            .get_template(template.name)
-            .render(
-                rows=len(layers),
-                distinct=len(distinct),
-                networks=len(shown),
-                splits=[_split_row(split, shown, layers) for split in SPLITS],
-                figures=[(name, axis) for name, axis, _ in FIGURES],
-                kinds=[(kind, sum(map(test, distinct))) for kind, test in KINDS.items()],
-                directions=[(v, _distinct(e for e in layers if v in e.directions)) for v in VARIANTS],
-                layouts=[
-                    (k, _distinct(e for e in layers if e.layout == k)) for k in sorted({e.layout for e in layers})
-                ],
-                packages=[(package, version, packages[package].licence, n) for (package, version), n in used],
-                tasks=sorted(Counter(row.task for row in shown).items()),
-                reasons=_reasons(left_out),
-                families=[(family, split, ", ".join(names)) for (family, split), names in sorted(families.items())],
-            )
-        )
+    return templates.filled(
+        Path(__file__).with_name(f"{PAGE}.j2"),
+        rows=len(layers),
+        distinct=len(distinct),
+        networks=len(shown),
+        splits=[_split_row(split, shown, layers) for split in SPLITS],
+        figures=[(name, axis) for name, axis, _ in FIGURES],
+        kinds=[(kind, sum(map(test, distinct))) for kind, test in KINDS.items()],
+        directions=[(v, _distinct(e for e in layers if v in e.directions)) for v in VARIANTS],
+        layouts=[(k, _distinct(e for e in layers if e.layout == k)) for k in sorted({e.layout for e in layers})],
+        packages=[(package, version, packages[package].licence, n) for (package, version), n in used],
+        tasks=sorted(Counter(row.task for row in shown).items()),
+        reasons=_reasons(left_out),
+        families=[(family, split, ", ".join(names)) for (family, split), names in sorted(families.items())],
+    )
 
 
 def _distinct(layers: Iterable[Layer]) -> int:

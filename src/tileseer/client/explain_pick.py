@@ -160,7 +160,6 @@ def _neighbours(selector: Selector, wanted: Problem, times: Measurements | None)
 def _training(selector: Selector) -> pd.DataFrame:
     """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
     variant, _, dtype = selector.spec.operation.rpartition("_")
-    dims = selector.known[list(DIMS)].to_dict("records")
-    table = problem.frame([Problem.from_dims(variant, dtype, **{str(n): int(v) for n, v in d.items()}) for d in dims])
+    table = problem.frame(problem.of_rows(variant, dtype, selector.known[list(DIMS)].to_numpy()))
     table = table.assign(fastest=selector.known["candidate"].to_numpy())
     return table[table["problem_key"].isin(read_out_of_fold(selector.folder)["problem_key"])]

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, Problem, frame
+from tileseer.conv.problem import DIMS, frame, of_rows
 from tileseer.core.errors import UserError
 from tileseer.dataset import bootstrap, find_db, provenance, recording, schema
 from tileseer.families import candidates
@@ -131,8 +131,7 @@ def scores(rows: pd.DataFrame, models: Path) -> np.ndarray:
         number, keys = pd.factorize(part["problem_key"])
         distinct = part.drop_duplicates("problem_key").set_index("problem_key").loc[keys]
         asked = Operation.parse(operation)
-        dims = (dict(zip(DIMS, map(int, row), strict=True)) for row in distinct[list(DIMS)].to_numpy())
-        problems = frame([Problem.from_dims(asked.variant, asked.dtype, **one) for one in dims])
+        problems = frame(of_rows(asked.variant, asked.dtype, distinct[list(DIMS)].to_numpy()))
         found[at] = model.predict(problems, number, candidate)
     if not np.isfinite(found).any():
         raise UserError(f"{models}: the models know no pair of OLD; give models of the same kernels and operations")

@@ -51,7 +51,7 @@ class Layer:
     @property
     def problem(self) -> Problem:
         """The forward bf16 problem, for what does not depend on direction and data type."""
-        return Problem.from_dims("forward", "bf16", **dict(zip(DIMS, self.dims, strict=True)))
+        return self.problem_for(Operation("forward", "bf16"))
 
     @property
     def family(self) -> tuple[int, ...]:

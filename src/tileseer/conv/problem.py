@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Self
 
@@ -132,6 +133,11 @@ class Problem:
 FIELDS = tuple(field.name for field in fields(Problem))
 DIMS = FIELDS[3:]
 """The 19 dimensions in the order of the benchmark CSV."""
+
+
+def of_rows(variant: str, dtype: str, rows: Iterable[Sequence[int]]) -> list[Problem]:
+    """Problems of one direction and data type from rows of the 19 dimensions."""
+    return [Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))) for row in rows]
 
 
 def frame(problems: list[Problem]) -> pd.DataFrame:

@@ -72,3 +72,19 @@ def write_bytes(path: str | Path, content: bytes, sealed: bool = False) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``folder``; on success it takes that place, on any error it is removed.
+
+    A reader sees what was there before, or the new folder.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as name:
+        made = Path(name, "new")
+        made.mkdir()
+        yield made
+        if folder.exists():
+            os.rename(folder, Path(name, "old"))
+        os.rename(made, folder)

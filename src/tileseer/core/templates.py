@@ -43,6 +43,12 @@ def mistakes_named(template: Path) -> Iterator[None]:
         raise UserError(f"{template}: cannot be filled in: {error.message}") from error
 
 
+def filled(template: Path, **values: object) -> str:
+    """Text of a template with some values; a fault in it is a ``UserError``."""
+    with mistakes_named(template):
+        return environment(template.parent).get_template(template.name).render(values)
+
+
 class Leaf(str):
     """Stands in a rendered text for a value that may be printed, but decides nothing: the text would not follow it."""
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from tileseer.benchmark import chosen_pairs, chunk_parts, repeats
 from tileseer.benchmark import journal as journals
 from tileseer.benchmark.pairs import pair_text
-from tileseer.benchmark.receipt import COUNTED, Receipt, RowsDigest, counted, digest
+from tileseer.benchmark.receipt import COUNTED, Account, Receipt, counted, digest
 from tileseer.compile import aliases
 from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
@@ -99,8 +99,7 @@ class _Vouched:
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.receipt = Receipt.read(chunk.receipt)
-        self._pairs = 0
-        self._digest = RowsDigest()
+        self._account = Account()
         self._repeats: list[pa.Table] = []
 
     def journal(self, quarantine: list[pa.Table]) -> Iterator[pa.Table]:
@@ -116,18 +115,18 @@ class _Vouched:
 
     def add(self, rows: pa.Table) -> pa.Table:
         """Count the rows of a part; return them with the mean of both times where they were repeated."""
-        self._pairs += rows.num_rows
-        self._digest.update(rows)
+        self._account.add(rows)
         self._repeats.append(self.repeated(rows))
         return repeats.combined(rows, self._repeats[-1])
 
     def check(self) -> None:
         """Raise a ``UserError`` unless the rows are those of the receipt."""
         receipt, advice = self.receipt, "delete the receipt and run again to measure what is missing"
-        if self._pairs != receipt.pairs or self._digest.hexdigest() != receipt.rows_sha256:
+        found = self._account.fields()
+        if any(value != getattr(receipt, name) for name, value in found.items()):
             raise UserError(
-                f"{receipt.journal}: {self._pairs} of the {receipt.pairs} pairs that {self.chunk.receipt} vouches for "
-                f"are there, or their times were changed; {advice}"
+                f"{receipt.journal}: {self._account.pairs} of the {receipt.pairs} pairs that {self.chunk.receipt} "
+                f"vouches for are there, or their times were changed; {advice}"
             )
         if receipt.repeats and digest(pa.concat_tables(self._repeats)) != receipt.repeats_sha256:
             second = repeats.journal_of(Path(receipt.journal))

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tileseer.conv.implicit_gemm import implicit_gemm
 from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, Problem, frame
+from tileseer.conv.problem import DIMS, frame, of_rows
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset_rows import typed
@@ -144,8 +144,7 @@ def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
     if "problem_key" in problems:
         return problems
-    rows = (dict(zip(DIMS, map(int, row), strict=True)) for row in problems[list(DIMS)].to_numpy())
-    table = frame([Problem.from_dims(operation.variant, operation.dtype, **row) for row in rows])
+    table = frame(of_rows(operation.variant, operation.dtype, problems[list(DIMS)].to_numpy()))
     return table.assign(split="train", network="", layer="")
 
 

@@ -1,9 +1,6 @@
 """A recording of MIOpen's solvers, from a find-db."""
 
 import hashlib
-import os
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pyarrow.parquet as pq
 
 from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import documents
+from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
@@ -48,19 +46,13 @@ def write(folder: Path, database: Database, arch: str, device: str, told: Mappin
     recording = Recording(
         arch=arch, device=device, operations=sorted(of_operation), latency=LATENCY, provenance=dict(told)
     )
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with building(folder) as made:
         for operation, times in of_operation.items():
-            _write_operation(building / operation, times, arch)
+            _write_operation(made / operation, times, arch)
         if database.refused:
             lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
-            (building / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        documents.write(building / FILE, recording, sealed=False)
-        building.chmod(0o755)
-        os.rename(building, folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+            (made / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        documents.write(made / FILE, recording, sealed=False)
     return recording
 
 

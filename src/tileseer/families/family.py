@@ -45,7 +45,10 @@ class KernelPart(Protocol):
 
 
 class NamesPart(Protocol):
-    """``names.py``: the kernel that a name of any scheme stands for, and what it leaves open, as words."""
+    """``names.py``: the kernel that a name of any scheme stands for, and what it leaves open, as words.
+
+    A family without it has one scheme, that of ``kernel.py``.
+    """
 
     def completed(self, name: str, arch: str) -> tuple[Kernel, str]: ...
 

@@ -53,5 +53,7 @@ def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2
     kind = family.part("kernel").KERNEL
     if operation is not None and kind.short and name in kind.choices[kind.short]:
         name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name  # type: ignore[call-arg]
-    kernel, assumed = family.part("names").completed(name, arch)
-    return Named(text, kernel, split_k, assumed)
+    if family.has("names"):
+        kernel, assumed = family.part("names").completed(name, arch)
+        return Named(text, kernel, split_k, assumed)
+    return Named(text, family.part("kernel").parse(name), split_k, "")

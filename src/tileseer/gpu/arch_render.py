@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tileseer.core.tables import Table
-from tileseer.core.templates import environment, mistakes_named
+from tileseer.core.templates import filled
 from tileseer.gpu.arch import ArchSpecs
 
 LINE_LENGTH = 120
@@ -17,9 +17,7 @@ def render_python(specs: ArchSpecs, template: str | Path) -> str:
     In the template, ``specs`` is the table and ``constant(head, value)`` writes the assignment of a literal.
     A template that is missing or broken is a ``UserError``.
     """
-    path = Path(template)
-    with mistakes_named(path):
-        return environment(path.parent).get_template(path.name).render(specs=specs, constant=_constant)
+    return filled(Path(template), specs=specs, constant=_constant)
 
 
 def _constant(head: str, value: object) -> str:

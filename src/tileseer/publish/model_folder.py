@@ -1,12 +1,11 @@
 """Publishing: the folders of training, validation and serving become one model directory (``model_files``)."""
 
-import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tileseer.core import documents, seal
+from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.core.tables import checked
 from tileseer.model.index import FORMAT, Entry, Index, hashes
@@ -37,21 +36,16 @@ def publish(
     (first_file, first), *others = (*trained.values(), *reports.values(), *served.values())
     for file, origin in others:
         same_origin(file, origin, first, first_file, "one directory holds the models of one device")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{output.name}.", dir=output.parent))
-    try:
+    with building(output) as made:
         operations = {name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)}
         for name, entry in operations.items():
             (spec, _), (report, _), (serving, _) = trained[name], reports[name], served[name]
-            _collect(spec.parent, report, serving.parent, name, building / entry.folder)
+            _collect(spec.parent, report, serving.parent, name, made / entry.folder)
         if provenance is not None:
-            documents.write(building / PROVENANCE, provenance, sealed=False)
+            documents.write(made / PROVENANCE, provenance, sealed=False)
         device = first.model_dump(include=set(OF_A_DEVICE))
-        index = Index(format=FORMAT, **device, operations=operations, sha256=hashes(building))
-        documents.write(building / INDEX, index, sealed=False)
-        _move(building, output)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+        index = Index(format=FORMAT, **device, operations=operations, sha256=hashes(made))
+        documents.write(made / INDEX, index, sealed=False)
     return index
 
 
@@ -78,18 +72,3 @@ def _collect(training: Path, report: Path, serving: Path, operation: str, folder
             seal.check(source / name)
             shutil.copyfile(source / name, folder / name)
     shutil.copyfile(report, folder / VALIDATION)
-
-
-def _move(building: Path, output: Path) -> None:
-    """Put the finished directory in its place; a reader sees the old one or the new one."""
-    # mkdtemp makes the folder private; results are for the group as any other folder is.
-    umask = os.umask(0)
-    os.umask(umask)
-    building.chmod(0o777 & ~umask)
-    if not output.exists():
-        os.rename(building, output)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{output.name}.old.", dir=output.parent))
-    os.rename(output, old / output.name)
-    os.rename(building, output)
-    shutil.rmtree(old)

@@ -5,12 +5,11 @@ See https://w3id.org/ro/crate/1.1. It is one JSON document without a time of its
 
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from tileseer.core import documents
-from tileseer.core.atomic import write_text
+from tileseer.core.atomic import building, write_text
 from tileseer.core.errors import UserError
 from tileseer.model import index as published
 from tileseer.model import model_files
@@ -39,12 +38,9 @@ def write(models: Path, output: Path, date: str | None = None, licence: str | No
         raise UserError(f"--date is {day!r}; write the day as 2026-11-21")
     index = published.verify(models)
     content = metadata(made, index, {name: (models / name).stat().st_size for name in index.sha256}, day, licence)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as folder:
-        building = Path(folder, "crate")
-        shutil.copytree(models, building / MODELS, ignore=shutil.ignore_patterns(".*"))
-        write_text(building / FILE, documents.json_text(content))
-        building.rename(output)
+    with building(output) as crate:
+        shutil.copytree(models, crate / MODELS, ignore=shutil.ignore_patterns(".*"))
+        write_text(crate / FILE, documents.json_text(content))
     return output / FILE
 
 

@@ -4,13 +4,12 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import jinja2
 import numpy as np
 import pyarrow as pa
 
 from tileseer.conv.problem import DIMS, INT32_MAX
 from tileseer.core.errors import UserError
-from tileseer.core.templates import mistakes_named
+from tileseer.core.templates import filled
 from tileseer.model import trees
 from tileseer.model.schema import Origin
 from tileseer.model.trees import Tree
@@ -79,12 +78,7 @@ def render(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table
         **_features_and_trees(spread, max(map(len, places)) // LANES),
         **_rules(spread),
     }
-    with mistakes_named(template):
-        environment = jinja2.Environment(
-            undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
-            autoescape=False,
-        )  # fmt: skip
-        text = environment.from_string(template.read_text(encoding="utf-8")).render(content)
+    text = filled(template, **content)
     return text.replace(CONTENT, f"model_{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
@@ -145,15 +139,7 @@ def _forest(found: Sequence[Tree], row_of: dict[int, int], of_lists: Mapping[spl
 
     Children stand in the order of their parents, so nothing else says where they are.
     """
-    asked = [
-        [
-            (of_lists[splits.list_of(tree, node)], 0.5)
-            if tree.categorical[node]
-            else (row_of[int(tree.feature[node])], splits.below(tree.threshold[node]))
-            for node in range(len(tree.feature))
-        ]
-        for tree in found
-    ]
+    asked = [splits.asked(tree, row_of, of_lists, splits.below) for tree in found]
     distinct = sorted({split for of_tree in asked for split in of_tree})
     number = {split: place for place, split in enumerate(distinct)}
     shape: list[int] = []

@@ -1,7 +1,7 @@
 """The arrays of ``selector.npz``: what ``serving.picker`` runs, in a form that is read in a blink."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -38,14 +38,16 @@ def packed(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin
     grown = splits.plain(ordered.model.text)
     if max(len(tree.leaf) for tree in grown) > BITS:
         raise UserError(f"serving: a tree has more than {BITS} leaves; train with fewer (model.overrides.num_leaves)")
-    used = [names[number] for number in sorted({int(feature) for tree in grown for feature in tree.feature})]
+    numbers = sorted({int(feature) for tree in grown for feature in tree.feature})
+    used = [names[number] for number in numbers]
     moving, fixed = feature_values(ordered, used)
     lists = splits.listed(grown, names, fixed)
     dtype = features.feature_set(ordered.model.spec.feature_set).dtype
     number = {name: place for place, name in enumerate(used)}
     of_lists = {key: len(used) + place for place, key in enumerate(lists)}
     as_read = splits.below if dtype == np.float32 else float
-    asked = [_splits(tree, names, number, of_lists, as_read) for tree in grown]
+    place_of = {feature: place for place, feature in enumerate(numbers)}
+    asked = [splits.asked(tree, place_of, of_lists, as_read) for tree in grown]
     columns = [*(fixed.get(name) for name in used), *lists.values()]
     thresholds = _thresholds(asked, len(columns), dtype)
     forest = Forest(thresholds)
@@ -91,22 +93,6 @@ def packed(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin
             for number, value in program.constants.items()
         },
     }
-
-
-def _splits(
-    tree: Tree,
-    names: Sequence[str],
-    number: Mapping[str, int],
-    of_lists: Mapping[splits.List, int],
-    as_read: Callable[[float], float],
-) -> list[_Split]:
-    """What each node asks for; a list of categories is a feature of its own, of zeros and ones."""
-    return [
-        (of_lists[splits.list_of(tree, node)], 0.5)
-        if tree.categorical[node]
-        else (number[names[tree.feature[node]]], as_read(float(tree.threshold[node])))
-        for node in range(len(tree.feature))
-    ]
 
 
 def _thresholds(asked: Sequence[Sequence[_Split]], count: int, dtype: type[np.floating]) -> list[np.ndarray]:

@@ -1,6 +1,6 @@
 """What the trees of a model ask of candidates, as those need it that walk them down without LightGBM."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -42,6 +42,21 @@ def list_of(tree: Tree, node: int) -> List:
     """What a categorical split asks for."""
     split = int(tree.threshold[node])
     return int(tree.feature[node]), tuple(tree.words[tree.bounds[split] : tree.bounds[split + 1]].tolist())
+
+
+def asked(
+    tree: Tree, number: Mapping[int, int], of_lists: Mapping[List, int], as_read: Callable[[float], float]
+) -> list[tuple[int, float]]:
+    """What each node asks for: number of the feature, and threshold.
+
+    A list of categories is a feature of its own, of zeros and ones.
+    """
+    return [
+        (of_lists[list_of(tree, node)], 0.5)
+        if tree.categorical[node]
+        else (number[int(tree.feature[node])], as_read(float(tree.threshold[node])))
+        for node in range(len(tree.feature))
+    ]
 
 
 def below(threshold: float) -> float:

@@ -257,6 +257,7 @@ def _gemm_context(kernel: KernelConfig, shown: Any, api: CkApi) -> dict[str, obj
     instances = api.loop == "type"
     streamk = kernel.streamk != "none"
     flags = {field: getattr(kernel, field) for field in _FLAGS}
+    conv_pipeline = f"{pipeline.pipeline}<{', '.join(['PipelineProblem', *pipeline.arguments])}>"
     flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
     return {
         "pipeline": pipeline,
@@ -266,7 +267,7 @@ def _gemm_context(kernel: KernelConfig, shown: Any, api: CkApi) -> dict[str, obj
         "reduction": api.streamk.get(kernel.streamk),
         "config_alias": variant.streamk_config_alias if streamk else variant.config_alias,
         "instances": instances,
-        "conv_pipeline": _conv_pipeline(pipeline),
+        "conv_pipeline": f"tileseer::{pipeline.adapter}<{conv_pipeline}>" if pipeline.adapter else conv_pipeline,
         "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
         "flag": {field: "true" if value else "false" for field, value in flags.items()},
         "key": registry_key.of_gemm(shown, api),
@@ -279,11 +280,6 @@ def _checked(arch: str) -> str:
     if not _ARCH.fullmatch(arch):
         raise UserError(f"arch {arch!r} is no GPU target of the form gfx950")
     return arch
-
-
-def _conv_pipeline(row: ck_api.PipelineRow) -> str:
-    pipeline = f"{row.pipeline}<{', '.join(['PipelineProblem', *row.arguments])}>"
-    return f"tileseer::{row.adapter}<{pipeline}>" if row.adapter else pipeline
 
 
 def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:
