@@ -1,7 +1,5 @@
 """The JSON schema of the configuration, for editors, and the page docs/generated/configuration.md."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Run the networks of a zoo file and write the tables of their layers, a page and its charts (make problems)."""
-
-from __future__ import annotations
 
 import argparse
 import sys

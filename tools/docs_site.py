@@ -3,8 +3,6 @@
 A hook of MkDocs, named in mkdocs.yml; ``make docs`` runs it.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import posixpath

@@ -1,7 +1,5 @@
 """The page docs/generated/features.md: the tables of the feature sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tileseer.model.features import CODE, feature_sets

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Write what is made from the types and tables of the code: JSON schemas and pages of docs/generated (make schema)."""
-
-from __future__ import annotations
 
 from pathlib import Path
 

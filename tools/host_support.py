@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Ask the compiled library, without a GPU, which problems its kernels run and how; write how our rules agree."""
-
-from __future__ import annotations
 
 import argparse
 import ctypes

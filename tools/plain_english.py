@@ -1,10 +1,7 @@
-#!/usr/bin/env python3
 """Find sentences that are not plain English in the pages written by hand, or count the pages and their words.
 
 ``make lint`` runs it. The table RULES holds what is refused; a sentence also has a bound on its words.
 """
-
-from __future__ import annotations
 
 import argparse
 import re

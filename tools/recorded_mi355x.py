@@ -1,12 +1,9 @@
-#!/usr/bin/env python3
 """Make config/recorded/gfx950_mi355x from the CSV beside it: what others measured on an MI355X (see its SOURCE.md).
 
 Names of one kernel become one candidate, a shape that was measured twice one problem. A kernel's time on a shape is
 the geometric mean of its times there, without outliers: times above ``OUTLIER`` times the fastest time of the same
 kernel on the shape, or, of a kernel with a single time, above that of every other kernel.
 """
-
-from __future__ import annotations
 
 import argparse
 import sys

@@ -1,11 +1,8 @@
-#!/usr/bin/env python3
 """Make config/recorded/gfx942_miopen and gfx90a_miopen from tables of MIOpen's find-db (see their SOURCE.md).
 
 A table has a row a problem and solver: ``direction, dtype, layout``, the 19 dimensions, ``solver, ms``. From the
 database itself a recording is made by ``tileseer import find-db``; a row that this refuses is left out here as well.
 """
-
-from __future__ import annotations
 
 import argparse
 from collections import Counter

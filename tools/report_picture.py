@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Take the pictures of reports that the documentation shows."""
-
-from __future__ import annotations
 
 import argparse
 import os

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Make the models of config/reproduce.yaml in a folder of their own and compare their hashes with the committed."""
-
-from __future__ import annotations
 
 import argparse
 import hashlib

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Draw the first table of docs/results.md, without its simulated rows: docs/results.svg."""
-
-from __future__ import annotations
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """Print the table of docs/results.md from validation reports: every figure with its interval and its noise floor."""
-
-from __future__ import annotations
 
 import argparse
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The files of docs/generated/schemas: a JSON Schema of each file that crosses rooms."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

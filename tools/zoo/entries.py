@@ -4,8 +4,6 @@ A group shares package, family, task and the callable that makes its networks. E
 ``train 64@3x224x224`` or ``infer 1@3x800x1344``: the mode, the batch size, and the shape of one input.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page that describes the crawled tables: counts, distributions, licences, and what was left out."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs the networks of a zoo, one after another; one that fails is listed and the crawl goes on."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import multiprocessing

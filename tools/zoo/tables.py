@@ -1,7 +1,5 @@
 """The tables of a crawl: networks with their origin, layers with their split, and what was left out and why."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

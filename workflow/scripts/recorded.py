@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 from __future__ import annotations
 
 from tileseer.core.stage import Input, Output, Place, Settings, stage

@@ -10,8 +10,6 @@ apart by semicolons. A database has the best solver of each algorithm, and one t
 Source: the files themselves, which are part of every ROCm installation.
 """
 
-from __future__ import annotations
-
 import bz2
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ Formula and coefficients are those of the simulated device without its drawn dev
 coefficients that it was trained with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

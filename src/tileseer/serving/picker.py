@@ -4,8 +4,6 @@ Neither LightGBM nor pandas is needed, nor what knows kernels: features and rule
 trees are tables (``serving.forest``).
 """
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Callable, Hashable, Mapping

@@ -1,7 +1,5 @@
 """What every section of the configuration has in common: closed, typed, and clear about a wrong field."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
