@@ -106,14 +106,7 @@ def bundled(content: bytes) -> bytes:
     """The code object of a bundle that the compiler puts into a library; ``ValueError`` if there is not exactly one."""
     if not content.startswith(BUNDLE):
         raise ValueError("this is no bundle of code objects")
-    (count,) = struct.unpack_from("<Q", content, len(BUNDLE))
-    at, found = len(BUNDLE) + 8, []
-    for _ in range(count):
-        begin, size, length = struct.unpack_from("<QQQ", content, at)
-        target = content[at + 24 : at + 24 + length]
-        at += 24 + length
-        if b"amdgcn" in target:
-            found.append(content[begin : begin + size])
+    found = [content[begin:end] for target, begin, end in _bundled(content) if b"amdgcn" in target]
     if len(found) != 1:
         raise ValueError(f"the bundle has {len(found)} code objects; build the library for one arch")
     return found[0]
@@ -121,12 +114,17 @@ def bundled(content: bytes) -> bytes:
 
 def bundle_bytes(head: bytes) -> int:
     """How long a bundle is, by its first bytes."""
+    return max((end for _, _, end in _bundled(head)), default=0)
+
+
+def _bundled(head: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Target, begin and end of each part of a bundle."""
     (count,) = struct.unpack_from("<Q", head, len(BUNDLE))
-    at, end = len(BUNDLE) + 8, 0
+    at = len(BUNDLE) + 8
     for _ in range(count):
         begin, size, length = struct.unpack_from("<QQQ", head, at)
-        at, end = at + 24 + length, max(end, begin + size)
-    return end
+        yield head[at + 24 : at + 24 + length], begin, begin + size
+        at += 24 + length
 
 
 def _kernel(row: dict[str, Any], elf: ELFFile, descriptor: int) -> Kernel:

@@ -68,10 +68,14 @@ def columns(
     problems: pd.DataFrame, candidates: pd.DataFrame, hardware: Hardware, features: str = DEFAULT
 ) -> tuple[Columns, Columns]:
     """The set's problem and candidate columns, to make once for several matrices."""
-    chosen = feature_set(features)
+    of_problems = problem_columns(problems, hardware, feature_set(features))
+    return of_problems, candidate_columns(candidates, hardware, features)
+
+
+def problem_columns(problems: pd.DataFrame, hardware: Hardware, chosen: FeatureSet) -> Columns:
+    """The set's problem columns, of problems of one direction and data type."""
     dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
-    operation = Operation(only(problems, "variant"), only(problems, "dtype"))
-    return chosen.problem_columns(dims, operation, hardware), candidate_columns(candidates, hardware, features)
+    return chosen.problem_columns(dims, Operation(only(problems, "variant"), only(problems, "dtype")), hardware)
 
 
 def candidate_columns(candidates: pd.DataFrame, hardware: Hardware, features: str = DEFAULT) -> Columns:

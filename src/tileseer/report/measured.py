@@ -19,7 +19,7 @@ from tileseer.dataset import efficiency
 from tileseer.dataset.measurements import Measurements
 from tileseer.devices.base import STATUSES
 from tileseer.gpu.hardware import Hardware
-from tileseer.validation.ranking import has_validation_split
+from tileseer.validation.ranking import dims_text, has_validation_split
 
 NO_FAILURE = ("ok", "unsupported", "skipped")
 """Statuses of pairs that ran or that were not run."""
@@ -167,10 +167,7 @@ def _shapes(
             "problem_key": problems["problem_key"].astype(str),
             "network": problems["network"].astype(str),
             "layer": problems["layer"].astype(str),
-            "problem": [
-                " ".join(f"{name}={value}" for name, value in zip(DIMS, row, strict=True))
-                for row in problems[list(DIMS)].to_numpy()
-            ],
+            "problem": [dims_text(row) for _, row in problems[list(DIMS)].iterrows()],
             "candidate": measurements.candidates["candidate"].to_numpy()[speed.argmax(axis=1)],
             "equal": (speed == tflops[:, None]).sum(axis=1),
             "tflops": tflops,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS
 from tileseer.dataset import efficiency
 from tileseer.families.feature_table import FeatureSet
 from tileseer.gpu.hardware import Hardware
@@ -140,9 +138,7 @@ class Novelty:
 
 
 def _values(table: pd.DataFrame, chosen: FeatureSet, names: list[str], hardware: Hardware) -> np.ndarray:
-    dims = {name: table[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
-    operation = Operation(str(table["variant"].iloc[0]), str(table["dtype"].iloc[0]))
-    columns = chosen.problem_columns(dims, operation, hardware)
+    columns = features.problem_columns(table, hardware, chosen)
     values = {f.name: np.asarray(f.values(columns), np.float64) for f in chosen.problem}
     return np.stack([values[name] for name in names], axis=1)
 
