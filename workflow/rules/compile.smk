@@ -26,7 +26,7 @@ DRIVER = ["results/libraries/{arch}/driver.so"] if LINKED else []
 MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if LINKED else []
 
 
-rule compile:
+use rule job as compile with:
     input:
         **stage(
             "compile",
@@ -46,20 +46,16 @@ rule compile:
         "logs/{arch}/{operation}/compile/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/compile/{chunk}.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
         **command("compile", product=product, native=NATIVE),
     message:
         "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
-    shell:
-        run()
 
 
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.
-rule aliases:
+use rule job as aliases with:
     input:
         **stage("aliases"),
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
@@ -70,18 +66,14 @@ rule aliases:
         "logs/{arch}/{operation}/aliases.log",
     benchmark:
         "logs/{arch}/{operation}/aliases.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command("aliases"),
     message:
         "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
-    shell:
-        run()
 
 
 # For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
-rule libraries:
+use rule job as libraries with:
     input:
         **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
@@ -92,16 +84,12 @@ rule libraries:
         "logs/{arch}/{operation}/libraries/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/libraries/{chunk}.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
         **command("libraries", native=NATIVE, device=SETTINGS.benchmark.device),
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
-    shell:
-        run()
 
 
 use rule libraries as driver with:

@@ -10,7 +10,7 @@ except UserError as error:
     raise WorkflowError(str(error)) from None
 
 
-rule configs:
+use rule job as configs with:
     input:
         **stage(
             "configs",
@@ -28,11 +28,7 @@ rule configs:
     benchmark:
         "logs/{arch}/{operation}/configs.tsv"
     localrule: True
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command("configs", tables=RULE_SETS),
     message:
         "Enumerate the kernels of {wildcards.operation} for {wildcards.arch}"
-    shell:
-        run()

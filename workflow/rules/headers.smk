@@ -9,7 +9,7 @@ EMITTED_WITH = [
 ]
 
 
-rule headers:
+use rule job as headers with:
     input:
         **stage("headers", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
@@ -20,18 +20,14 @@ rule headers:
         "logs/{arch}/{operation}/headers/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/headers/{chunk}.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command("headers", templates=TEMPLATES, level=CK_LEVEL),
     message:
         "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
-    shell:
-        run()
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
-rule sources:
+use rule job as sources with:
     input:
         **stage("sources", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
@@ -42,11 +38,7 @@ rule sources:
         "logs/{arch}/{operation}/sources.log",
     benchmark:
         "logs/{arch}/{operation}/sources.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command("sources", templates=TEMPLATES, level=CK_LEVEL),
     message:
         "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
-    shell:
-        run()

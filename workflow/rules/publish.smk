@@ -4,7 +4,7 @@ import json
 COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
 
 
-rule publish:
+use rule job as publish with:
     input:
         each_operation(*TRAINED, *SERVED),
         **stage("publish", [*PORTABLE]),
@@ -17,8 +17,6 @@ rule publish:
     benchmark:
         "logs/{arch}/publish.tsv"
     localrule: True
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command(
             "publish",
@@ -32,5 +30,3 @@ rule publish:
         ),
     message:
         "Publish the models of {wildcards.arch}"
-    shell:
-        run()

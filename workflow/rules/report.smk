@@ -5,7 +5,7 @@ PAGE_SCRIPTS = [
 ]
 
 
-rule report:
+use rule job as report with:
     input:
         each_operation(*TRAINED),
         **stage("report", tables={"template": PAGE}, reads=PAGE_SCRIPTS),
@@ -24,8 +24,6 @@ rule report:
     benchmark:
         "logs/{arch}/report.tsv"
     localrule: True
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command(
             "report",
@@ -34,5 +32,3 @@ rule report:
         ),
     message:
         "Show what came out for {wildcards.arch}"
-    shell:
-        run()

@@ -10,7 +10,7 @@ STAND_IN = [
 ]
 
 
-rule support:
+use rule job as support with:
     input:
         **stage(
             "support",
@@ -29,13 +29,9 @@ rule support:
         "logs/{arch}/{operation}/support/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/support/{chunk}.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     resources:
         **({"mem_mb": memory_mib(SETTINGS.compile)} if LIBRARY else {}),
     params:
         **command("support", product=product, native=[NATIVE] if LIBRARY else []),
     message:
         "Find the pairs of {wildcards.operation} for {wildcards.arch} that can run, chunk {wildcards.chunk}"
-    shell:
-        run()

@@ -2,7 +2,7 @@
 COMPARED = "reference_trainer" in SETTINGS.validation.studies
 
 
-rule validation:
+use rule job_of_threads as validation with:
     input:
         TRAINED,
         COMPARED_WITH if COMPARED else [],
@@ -20,14 +20,9 @@ rule validation:
         "logs/{arch}/{operation}/validation.log",
     benchmark:
         "logs/{arch}/{operation}/validation.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
-    threads: THREADS
     params:
         **command(
             "validation", training=TRAINING, baseline=[BASELINE] if COMPARED else []
         ),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
-    shell:
-        run("--threads {threads}")

@@ -2,7 +2,7 @@
 VERDICTS = "results/verdicts/{arch}/{operation}/{chunk}.parquet"
 
 
-rule verdicts:
+use rule job as verdicts with:
     input:
         **stage("verdicts", ["benchmark", *COMPILING], toolchain=TOOLCHAIN),
         build="results/build/{arch}/{operation}/{chunk}.parquet",
@@ -17,19 +17,15 @@ rule verdicts:
         "logs/{arch}/{operation}/verdicts/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/verdicts/{chunk}.tsv"
-    conda:
-        "../../envs/tileseer.yaml"
     resources:
         mem_mb=1024,
     params:
         **command("verdicts", native=NATIVE),
     message:
         "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
-    shell:
-        run()
 
 
-rule verdict_table:
+use rule job as verdict_table with:
     input:
         **stage("verdict_table"),
         verdicts=executed,
@@ -41,11 +37,7 @@ rule verdict_table:
     benchmark:
         "logs/{arch}/verdict_table.tsv"
     localrule: True
-    conda:
-        "../../envs/tileseer.yaml"
     params:
         **command("verdict_table"),
     message:
         "Bring the verdicts on the kernels of {wildcards.arch} together"
-    shell:
-        run()
