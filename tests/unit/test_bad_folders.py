@@ -5,6 +5,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -91,6 +92,30 @@ def test_damaged_bytes_in_a_recording(data, tmp_path):
     path.write_bytes(content)
     product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
     refused_or_read(lambda: recording.dataset(folder, OPERATION, product), folder, path.name)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("table", "column", "value", "told"),
+    [
+        ("problems", "stride_h", 0, "stride_h is 0"),
+        ("problems", "N", 2**31 - 1, "keys of problems"),
+        ("problems", "ndim", 3, "keys of problems"),
+        ("pairs", "median_us", 0, "a time in it is none"),
+        ("pairs", "median_us", float("inf"), "a time in it is none"),
+        ("pairs", "problem", -3, "names a kernel or problem missing"),
+    ],
+)
+def test_a_readable_table_of_a_recording_with_a_wrong_value(table, column, value, told, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = folder / str(OPERATION) / f"{table}.parquet"
+    rows = pq.read_table(path).to_pandas()
+    rows.loc[rows.index[rows.get("status", pd.Series("ok", rows.index)) == "ok"][0], column] = value
+    pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), path)
+    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    with pytest.raises(UserError, match=told):
+        recording.dataset(folder, OPERATION, product)
 
 
 @pytest.fixture(scope="module")

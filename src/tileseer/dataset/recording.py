@@ -29,7 +29,7 @@ from tileseer.core.errors import UserError
 from tileseer.dataset.dataset_rows import typed
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import BUILD, CODE, SCHEMA
-from tileseer.devices.base import STATUSES
+from tileseer.devices.base import SLOWEST_MS, STATUSES
 from tileseer.families import candidates as candidate_tables
 from tileseer.families.coefficients import Coefficients
 from tileseer.families.registry import of_kernels
@@ -93,9 +93,11 @@ def dataset(
             f"{folder / FILE}: the device is {recording.device}, but benchmark.products gives {hardware.name}"
         )
     own = folder / str(operation)
-    problems = _whole(parquet.read(own / "problems.parquet").to_pandas(), operation)
+    problems = _problems(own / "problems.parquet", operation)
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
     pairs = parquet.read(own / "pairs.parquet").to_pandas()
+    if not pairs["median_us"][pairs["status"] == "ok"].between(0, 1000 * SLOWEST_MS, "neither").all():
+        raise UserError(f"{own / 'pairs.parquet'}: a time in it is none; fetch it again")
     candidates = _candidates(kernels, pairs, recording.arch)
     if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
@@ -120,7 +122,7 @@ def times(folder: Path) -> pd.DataFrame:
     found = []
     for operation in load(folder).operations:
         own = folder / operation
-        problems = _whole(parquet.read(own / "problems.parquet").to_pandas(), Operation.parse(operation))
+        problems = _problems(own / "problems.parquet", Operation.parse(operation))
         kernels = parquet.read(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
         pairs = parquet.read(own / "pairs.parquet").to_pandas()
         pairs = pairs[pairs["status"] == "ok"]
@@ -140,12 +142,18 @@ def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.assign(status=pairs["status"].astype(object).mask(wrong & (pairs["status"] == "ok"), "wrong_result"))
 
 
-def _whole(problems: pd.DataFrame, operation: Operation) -> pd.DataFrame:
+def _problems(path: Path, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
-    if "problem_key" in problems:
-        return problems
-    table = frame(of_rows(operation.variant, operation.dtype, problems[list(DIMS)].to_numpy()))
-    return table.assign(split="train", network="", layer="")
+    table = parquet.read(path).to_pandas()
+    try:
+        made = frame(of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
+    except UserError as error:
+        raise UserError(f"{path}: {error}; fetch it again") from error
+    if "problem_key" not in table:
+        return made.assign(split="train", network="", layer="")
+    if not (table[made.columns] == made).all(axis=None):
+        raise UserError(f"{path}: keys of problems do not belong to their dimensions; fetch it again")
+    return table
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
@@ -237,7 +245,7 @@ def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFr
     keys = pd.MultiIndex.from_frame(candidates[["number", "split_k"]])
     wanted = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
     candidate = keys.get_indexer(wanted)
-    if (candidate < 0).any() or pairs["problem"].max() >= len(problems):
+    if (candidate < 0).any() or not pairs["problem"].between(0, len(problems), "left").all():
         raise UserError("a pair of the recording names a kernel or problem missing from its tables; fetch it again")
     position = np.full((len(problems), len(candidates)), -1, np.int64)
     position[problem[pairs["problem"].to_numpy()], candidate] = np.arange(len(pairs))
