@@ -1,26 +1,5 @@
-# What most stages have in common; it is never a job itself.
-rule job:
-    log:
-        "logs/job.log",
-    conda:
-        "../../envs/tileseer.yaml"
-    shell:
-        run()
-
-
-# The same of stages whose work several threads share.
-rule job_of_threads:
-    log:
-        "logs/job.log",
-    conda:
-        "../../envs/tileseer.yaml"
-    threads: THREADS
-    shell:
-        run("--threads {threads}")
-
-
 # Stage 1: normalise the facts about GPU targets.
-use rule job as arch_specs with:
+rule arch_specs:
     input:
         **stage(
             "arch_specs",
@@ -37,7 +16,11 @@ use rule job as arch_specs with:
     benchmark:
         "logs/arch_specs.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("arch_specs"),
     message:
         "Normalise the facts about GPU targets"
+    shell:
+        run()

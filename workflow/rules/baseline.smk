@@ -3,7 +3,7 @@ BASELINE = "results/baseline/{arch}/{operation}"
 COMPARED_WITH = [f"{BASELINE}/{name}" for name in (model_files.MODEL, model_files.SPEC)]
 
 
-use rule job_of_threads as baseline with:
+rule baseline:
     input:
         **stage("baseline", ["model"], HARDWARE),
         dataset="results/datasets/{arch}/{operation}.parquet",
@@ -13,7 +13,12 @@ use rule job_of_threads as baseline with:
         "logs/{arch}/{operation}/baseline.log",
     benchmark:
         "logs/{arch}/{operation}/baseline.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: THREADS
     params:
         **command("baseline", product=product, output=BASELINE),
     message:
         "Train the reference's model of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run("--threads {threads}")

@@ -26,7 +26,7 @@ DRIVER = ["results/libraries/{arch}/driver.so"] if LINKED else []
 MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if LINKED else []
 
 
-use rule job as compile with:
+rule compile:
     input:
         **stage(
             "compile",
@@ -46,16 +46,20 @@ use rule job as compile with:
         "logs/{arch}/{operation}/compile/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/compile/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
         **command("compile", product=product, native=NATIVE),
     message:
         "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        run()
 
 
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.
-use rule job as aliases with:
+rule aliases:
     input:
         **stage("aliases"),
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
@@ -66,14 +70,18 @@ use rule job as aliases with:
         "logs/{arch}/{operation}/aliases.log",
     benchmark:
         "logs/{arch}/{operation}/aliases.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("aliases"),
     message:
         "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
+    shell:
+        run()
 
 
 # For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
-use rule job as libraries with:
+rule libraries:
     input:
         **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
@@ -84,12 +92,16 @@ use rule job as libraries with:
         "logs/{arch}/{operation}/libraries/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/libraries/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=memory_mib(SETTINGS.compile),
     params:
         **command("libraries", native=NATIVE, device=SETTINGS.benchmark.device),
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        run()
 
 
 use rule libraries as driver with:

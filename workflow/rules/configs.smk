@@ -10,7 +10,7 @@ except UserError as error:
     raise WorkflowError(str(error)) from None
 
 
-use rule job as configs with:
+rule configs:
     input:
         **stage(
             "configs",
@@ -28,7 +28,11 @@ use rule job as configs with:
     benchmark:
         "logs/{arch}/{operation}/configs.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("configs", tables=RULE_SETS),
     message:
         "Enumerate the kernels of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run()

@@ -35,7 +35,7 @@ rule dataset:
         run("--memory-mib {resources.mem_mb}")
 
 
-use rule job as recorded with:
+rule recorded:
     input:
         **stage("recorded", tables=DEVICE),
         tables=lambda wildcards: recording_of(**wildcards),
@@ -47,7 +47,11 @@ use rule job as recorded with:
         "logs/{arch}/{operation}/recorded.tsv"
     wildcard_constraints:
         arch=RECORDED,
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("recorded", product=product, recording=recording_shown),
     message:
         "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
+    shell:
+        run()

@@ -9,7 +9,7 @@ EMITTED_WITH = [
 ]
 
 
-use rule job as headers with:
+rule headers:
     input:
         **stage("headers", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
@@ -20,14 +20,18 @@ use rule job as headers with:
         "logs/{arch}/{operation}/headers/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/headers/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("headers", templates=TEMPLATES, level=CK_LEVEL),
     message:
         "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        run()
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
-use rule job as sources with:
+rule sources:
     input:
         **stage("sources", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
@@ -38,7 +42,11 @@ use rule job as sources with:
         "logs/{arch}/{operation}/sources.log",
     benchmark:
         "logs/{arch}/{operation}/sources.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("sources", templates=TEMPLATES, level=CK_LEVEL),
     message:
         "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run()

@@ -9,7 +9,7 @@ PRIOR = SETTINGS.model.parameters.prior_folder
 PRIOR = [f"{PRIOR}/{name}" for name in LOADED if PRIOR]
 
 
-use rule job_of_threads as model with:
+rule model:
     input:
         **stage("model", ["model"], DEVICE, PRIOR),
         dataset="results/datasets/{arch}/{operation}.parquet",
@@ -29,7 +29,12 @@ use rule job_of_threads as model with:
         "logs/{arch}/{operation}/model.log",
     benchmark:
         "logs/{arch}/{operation}/model.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: THREADS
     params:
         **command("model", product=product, output=TRAINING),
     message:
         "Train the model of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run("--threads {threads}")

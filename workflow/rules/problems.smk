@@ -1,5 +1,5 @@
 # What is trained on and what is held out: the same problems for every arch.
-use rule job as problems with:
+rule problems:
     input:
         **stage(
             "problems",
@@ -18,7 +18,11 @@ use rule job as problems with:
     benchmark:
         "logs/problems/{operation}.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("problems", ndims=list(SETTINGS.configs.ndims)),
     message:
         "Choose the problems of {wildcards.operation}"
+    shell:
+        run()

@@ -4,7 +4,7 @@ import json
 COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
 
 
-use rule job as publish with:
+rule publish:
     input:
         each_operation(*TRAINED, *SERVED),
         **stage("publish", [*PORTABLE]),
@@ -17,6 +17,8 @@ use rule job as publish with:
     benchmark:
         "logs/{arch}/publish.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command(
             "publish",
@@ -30,3 +32,5 @@ use rule job as publish with:
         ),
     message:
         "Publish the models of {wildcards.arch}"
+    shell:
+        run()

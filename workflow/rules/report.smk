@@ -5,7 +5,7 @@ PAGE_SCRIPTS = [
 ]
 
 
-use rule job as report with:
+rule report:
     input:
         each_operation(*TRAINED),
         **stage("report", tables={"template": PAGE}, reads=PAGE_SCRIPTS),
@@ -24,6 +24,8 @@ use rule job as report with:
     benchmark:
         "logs/{arch}/report.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command(
             "report",
@@ -32,3 +34,5 @@ use rule job as report with:
         ),
     message:
         "Show what came out for {wildcards.arch}"
+    shell:
+        run()

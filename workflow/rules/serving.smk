@@ -3,7 +3,7 @@ SERVING = "results/serving/{arch}/{operation}"
 SERVED = [f"{SERVING}/{name}" for name in model_files.SERVING_FILES]
 
 
-use rule job_of_threads as serving with:
+rule serving:
     input:
         TRAINED,
         **stage(
@@ -23,7 +23,12 @@ use rule job_of_threads as serving with:
         "logs/{arch}/{operation}/serving.log",
     benchmark:
         "logs/{arch}/{operation}/serving.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: THREADS
     params:
         **command("serving", training=TRAINING, output=SERVING),
     message:
         "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run("--threads {threads}")

@@ -10,7 +10,7 @@ STAND_IN = [
 ]
 
 
-use rule job as support with:
+rule support:
     input:
         **stage(
             "support",
@@ -29,9 +29,13 @@ use rule job as support with:
         "logs/{arch}/{operation}/support/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/support/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     resources:
         **({"mem_mb": memory_mib(SETTINGS.compile)} if LIBRARY else {}),
     params:
         **command("support", product=product, native=[NATIVE] if LIBRARY else []),
     message:
         "Find the pairs of {wildcards.operation} for {wildcards.arch} that can run, chunk {wildcards.chunk}"
+    shell:
+        run()

@@ -2,7 +2,7 @@
 COMPARED = "reference_trainer" in SETTINGS.validation.studies
 
 
-use rule job_of_threads as validation with:
+rule validation:
     input:
         TRAINED,
         COMPARED_WITH if COMPARED else [],
@@ -20,9 +20,14 @@ use rule job_of_threads as validation with:
         "logs/{arch}/{operation}/validation.log",
     benchmark:
         "logs/{arch}/{operation}/validation.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    threads: THREADS
     params:
         **command(
             "validation", training=TRAINING, baseline=[BASELINE] if COMPARED else []
         ),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
+    shell:
+        run("--threads {threads}")

@@ -2,7 +2,7 @@
 VERDICTS = "results/verdicts/{arch}/{operation}/{chunk}.parquet"
 
 
-use rule job as verdicts with:
+rule verdicts:
     input:
         **stage("verdicts", ["benchmark", *COMPILING], toolchain=TOOLCHAIN),
         build="results/build/{arch}/{operation}/{chunk}.parquet",
@@ -17,15 +17,19 @@ use rule job as verdicts with:
         "logs/{arch}/{operation}/verdicts/{chunk}.log",
     benchmark:
         "logs/{arch}/{operation}/verdicts/{chunk}.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
     resources:
         mem_mb=1024,
     params:
         **command("verdicts", native=NATIVE),
     message:
         "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        run()
 
 
-use rule job as verdict_table with:
+rule verdict_table:
     input:
         **stage("verdict_table"),
         verdicts=executed,
@@ -37,7 +41,11 @@ use rule job as verdict_table with:
     benchmark:
         "logs/{arch}/verdict_table.tsv"
     localrule: True
+    conda:
+        "../../envs/tileseer.yaml"
     params:
         **command("verdict_table"),
     message:
         "Bring the verdicts on the kernels of {wildcards.arch} together"
+    shell:
+        run()
