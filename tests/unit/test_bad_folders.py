@@ -118,6 +118,20 @@ def test_a_readable_table_of_a_recording_with_a_wrong_value(table, column, value
         recording.dataset(folder, OPERATION, product)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("column", ["cv", "sentinel"])
+def test_a_signalling_nan_in_a_recording_is_a_nan(column, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = folder / str(OPERATION) / "pairs.parquet"
+    pairs = pq.read_table(path)
+    values = pairs[column].to_numpy().copy()
+    values.view("uint32")[5] = 0x7F800001
+    pq.write_table(pairs.set_column(pairs.schema.get_field_index(column), column, pa.array(values)), path)
+    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    assert recording.dataset(folder, OPERATION, product).num_rows
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")

@@ -95,7 +95,7 @@ def dataset(
     own = folder / str(operation)
     problems = _problems(own / "problems.parquet", operation)
     kernels = parquet.read(own / "kernels.parquet").to_pandas()
-    pairs = parquet.read(own / "pairs.parquet").to_pandas()
+    pairs = _pairs(own / "pairs.parquet")
     if not pairs["median_us"][pairs["status"] == "ok"].between(0, 1000 * SLOWEST_MS, "neither").all():
         raise UserError(f"{own / 'pairs.parquet'}: a time in it is none; fetch it again")
     candidates = _candidates(kernels, pairs, recording.arch)
@@ -124,7 +124,7 @@ def times(folder: Path) -> pd.DataFrame:
         own = folder / operation
         problems = _problems(own / "problems.parquet", Operation.parse(operation))
         kernels = parquet.read(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
-        pairs = parquet.read(own / "pairs.parquet").to_pandas()
+        pairs = _pairs(own / "pairs.parquet")
         pairs = pairs[pairs["status"] == "ok"]
         labels = [
             candidate_tables.label(name, split)
@@ -154,6 +154,13 @@ def _problems(path: Path, operation: Operation) -> pd.DataFrame:
     if not (table[made.columns] == made).all(axis=None):
         raise UserError(f"{path}: keys of problems do not belong to their dimensions; fetch it again")
     return table
+
+
+def _pairs(path: Path) -> pd.DataFrame:
+    """Measured pairs with float64 for float32, by Arrow: damage leaves NaNs that NumPy only converts with a warning."""
+    table = parquet.read(path)
+    wide = [field.with_type(pa.float64()) if field.type == pa.float32() else field for field in table.schema]
+    return table.cast(pa.schema(wide)).to_pandas()
 
 
 def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.DataFrame:
