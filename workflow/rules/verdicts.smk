@@ -5,12 +5,12 @@ VERDICTS = "results/verdicts/{arch}/{operation}/{chunk}.parquet"
 rule verdicts:
     input:
         **stage("verdicts", ["benchmark", *COMPILING], toolchain=TOOLCHAIN),
+        **HARDWARE,
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         driver=DRIVER,
         module=MODULE,
         aliases=ALIASES,
-        **HARDWARE,
     output:
         verdicts=VERDICTS,
     log:
