@@ -275,7 +275,7 @@ def built_page(rows: list[dict[str, Any]], pool: int, level: str, version: str) 
         groups["all", ""].append(row)
     lines = [
         f"Written by `tools/compile_matrix.py --built` with {version} and a tree of API level {level}: the workflow",
-        f"compiled {len(rows)} of the {pool} kernels of the default pool whole, optimizer included, ten a unit.",
+        f"compiled {len(rows)} of the {pool} kernels of the default pool whole, optimizer included, several a unit.",
         "",
         "| operation | pipeline | kernels | ok | compile_error | other | CPU s | kB of machine code | distinct codes"
         " | with spilled registers |",

@@ -53,7 +53,7 @@ def _closure(script: Path, source: Path) -> set[Path]:
 def _imports(path: Path, source: Path) -> set[str]:
     """Names that a file imports; ``from tileseer.devices import simulated`` may name a module or a member."""
     text = path.read_text()
-    # ``family.part("emit")`` imports that module of a family that only the run knows: all of them.
+    # ``part`` with a word imports the module of that name of a family that only the run knows: all of them.
     parts = re.findall(r'\.part\("(\w+)"\)', text)
     names = {f"{PACKAGE}.families.{folder}.{part}" for part in parts for folder in _families(source)}
     for node in _run_time_statements(ast.parse(text, filename=str(path))):
