@@ -67,7 +67,7 @@ def units(names, arch, level):
 def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
     """The compiler cannot select gfx950's addition to memory for the bf16 that the tree has before ROCm 7."""
     found, tree, level = machine
-    gpu = next(row for row in hardware.load(ROOT / "config/hardware.yaml").values() if row.arch == "gfx950")
+    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", "gfx950")
     name = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 
     def result():
@@ -84,7 +84,7 @@ def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
 @pytest.mark.parametrize("arch", KERNELS)
 def test_kernels_compile_and_their_code_object_is_read(machine, arch):
     found, tree, level = machine
-    gpu = next(row for row in hardware.load(ROOT / "config/hardware.yaml").values() if row.arch == arch)
+    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", arch)
     toolchain = HipccToolchain(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native", gpu)
     for result in toolchain.compile(units(KERNELS[arch], arch, level)):
         assert (result.status, result.reason) == ("ok", ""), result.log
@@ -186,7 +186,7 @@ def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_no
     header.unlink()
     # What counts where the preprocessor fails: it must not.
     monkeypatch.delattr(HeaderTree, "digest")
-    gpu = next(row for row in hardware.load(ROOT / "config/hardware.yaml").values() if row.arch == "gfx950")
+    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", "gfx950")
 
     def keys(text):
         header.write_text(text)

@@ -45,14 +45,20 @@ def emitter():
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory):
-    """Units, results, and the paths of driver and module."""
+def machine():
+    """Compiler and tree of this machine."""
     try:
-        found, tree = compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
+        return compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
     except UserError as error:
         if "TILESEER_NEEDS_NVCC" in os.environ:
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def libraries(machine, tmp_path_factory):
+    """Units, results, and the paths of driver and module."""
+    found, tree = machine
     units = [CompileUnit(parse(name), "sm_90", emitter().header(parse(name), "sm_90").encode()) for name in NAMES]
     cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
     product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
@@ -78,14 +84,9 @@ def test_the_rule_set_has_both_of_the_kernels():
         assert parse(name) in found
 
 
-def test_keys_are_made_from_what_the_preprocessor_reads(tmp_path, monkeypatch):
+def test_keys_are_made_from_what_the_preprocessor_reads(machine, tmp_path, monkeypatch):
     """Keys alone: the tree is linked file by file, and one header is edited."""
-    try:
-        found, tree = compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
-    except UserError as error:
-        if "TILESEER_NEEDS_NVCC" in os.environ:
-            raise
-        pytest.skip(str(error))
+    found, tree = machine
     include = tmp_path / "include"
     shutil.copytree(tree.include, include, copy_function=os.symlink)
     header = include / "cutlass/conv/convolution.h"
