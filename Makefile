@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
 RUN := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 
-.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix emulated-matrix host-support lock rule-graph schema problems crawltest counts clean \
+.PHONY: models test lint types format docs environment toolchain cuda-toolchain compile-matrix emulated-matrix host-support lock rule-graph schema problems crawltest counts clean figures \
     reproduce reproduce-update slurm-test container-test faults
 
 models: $(READY)
@@ -34,7 +34,7 @@ types: $(READY_DEV)
 
 # Count the kernels of every cell of the named rule sets, all archs, and compare with the reference's counts.
 counts: $(READY)
-	$(RUN) tileseer codegen --counts --compare tests/unit/data/reference_counts.csv
+	$(RUN) tileseer codegen --counts --compare tests/data/reference_counts.csv
 
 format: $(READY_DEV)
 	$(RUN) ruff check --fix .
@@ -113,10 +113,17 @@ lock:
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu --extra dev -o envs/requirements-dev.lock
 	echo setuptools | $(RESOLVE) --extra workflow --extra emulate --extra gpu -c envs/requirements-dev.lock -o envs/requirements.lock
 
-# The picture of the stages, as Snakemake knows them: needs graphviz.
+# The picture of the stages, as Snakemake knows them, without the files of settings: needs graphviz.
 rule-graph: $(READY_DEV)
 	$(RUN) snakemake --cores 1 --quiet all --rulegraph -- results/models/gfx950 results/reports/gfx950.html | \
+	    awk '/"stage_file"/ {n = $$1 + 0; next} !($$2 == "->" && $$1 == n)' | \
 	    dot -Grankdir=LR -Tsvg | sed '/^<!--/d; /^ -->/d' > docs/pipeline.svg
+
+# Every figure of the documentation: blocks of pages, the table of results, generated pages, pictures. It reads results/ and
+# logs/, and says what it had to leave as it is; pictures of reports need Chromium, the picture of the stages graphviz.
+figures: $(READY_DEV)
+	if command -v dot > /dev/null; then $(MAKE) rule-graph; fi
+	$(RUN) python tools/figures.py
 
 # Write what is generated: the JSON schemas and the pages of docs/generated.
 schema: $(READY_DEV)
@@ -138,7 +145,7 @@ problems: $(CRAWL)/.ready
 
 # The tests of `tileseer crawl` with the real torch and onnx.
 crawltest: $(CRAWL)/.ready
-	$(CRAWL)/bin/python -m pytest tests/crawl
+	$(CRAWL)/bin/python -m pytest tests/problems/test_crawl_of_own_model.py
 
 # Remove what can be made again. What was measured, in results/journals, stays.
 clean:

@@ -7,6 +7,7 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
+include: "workflow/rules/stage_file.smk"
 include: "workflow/rules/inputs.smk"
 include: "workflow/rules/arch_specs.smk"
 include: "workflow/rules/problems.smk"
@@ -14,6 +15,7 @@ include: "workflow/rules/configs.smk"
 include: "workflow/rules/headers.smk"
 include: "workflow/rules/compile.smk"
 include: "workflow/rules/support.smk"
+include: "workflow/rules/plans.smk"
 include: "workflow/rules/active.smk"
 include: "workflow/rules/verdicts.smk"
 include: "workflow/rules/benchmark.smk"
@@ -24,6 +26,7 @@ include: "workflow/rules/validation.smk"
 include: "workflow/rules/serving.smk"
 include: "workflow/rules/publish.smk"
 include: "workflow/rules/report.smk"
+include: "workflow/rules/jobs.smk"
 
 
 # Everything for the configured arch: the models and the report.

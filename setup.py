@@ -6,6 +6,8 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
+# Recordings are 16 MB; the repository has them.
+LEFT_OUT = shutil.ignore_patterns("__pycache__", "recorded")
 SHIPPED = ("Snakefile", "config", "envs/tileseer.yaml", "profiles", "workflow")
 
 
@@ -19,7 +21,7 @@ class BuildWithWorkflow(build_py):
             target = Path(self.build_lib, "tileseer/shipped", part)
             target.parent.mkdir(parents=True, exist_ok=True)
             if Path(part).is_dir():
-                shutil.copytree(part, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(part, target, dirs_exist_ok=True, ignore=LEFT_OUT)
             else:
                 shutil.copy2(part, target)
 

@@ -16,14 +16,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.active import choice
-from tileseer.dataset import bootstrap, efficiency, schema
-from tileseer.dataset.measurements import Measurements
-from tileseer.families.coefficients import load_coefficients
-from tileseer.gpu import hardware
-from tileseer.model import cross_validation, stage, trainer
-from tileseer.settings.model import TrainingParameters
-from tileseer.validation import ranking
+from tileseer.config.model import TrainingParameters
+from tileseer.costmodel.coefficients import load_coefficients
+from tileseer.dataset import bootstrap
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
+from tileseer.learn import active_choice as choice
+from tileseer.learn import ranking
+from tileseer.learn.cross_validation import assign_folds
+from tileseer.learn.features.features import Features
+from tileseer.learn.fit import fit_small
+from tileseer.learn.prior import Prior
+from tileseer.learn.training import settings_for
 
 CONFIG = Path(__file__).parents[1] / "config"
 
@@ -38,29 +42,30 @@ def main() -> None:
     parser.add_argument("--seeds", default=5, type=int)
     args = parser.parse_args()
 
-    data = schema.load(args.dataset)
-    product = hardware.get(CONFIG / "hardware.yaml", args.product or data.device)
+    data = Dataset.read(args.dataset)
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", args.product or data.device)
     coefficients = load_coefficients(CONFIG / "simulated_device.yaml")
     every_row = TrainingParameters(cv_estimators=args.trees, cv_rows_per_problem=0)
-    settings = stage.settings_for(every_row, data)
+    settings = settings_for(every_row, data)
     led = coefficients if settings.prior == "formula" else None
+    features, prior = Features.of(settings.features, product), None if led is None else Prior(coefficients=led)
     names = ["all", *(f"{share:g} {how}" for share in args.budget for how in ("chosen", "drawn"))]
     found = {name: np.full((args.seeds, len(data.problems)), np.nan) for name in names}
 
-    def judge(name: str, seed: int, split: Measurements, keep: np.ndarray) -> None:
-        model = trainer.small(split.only(keep), product, settings, 1, led)
-        scored = ranking.score(split, *ranking.rank_pool(split, model))
+    def judge(name: str, seed: int, split: Dataset, keep: np.ndarray) -> None:
+        model = fit_small(split.only(keep), features, settings, prior)
+        scored = ranking.rank(model, split)
         found[name][seed, scored.rows] = scored.picked
 
     for seed, split in enumerate(splits(data, args.seeds)):
         rows, pool = pool_of(split)
-        tflops = np.where(split.status[rows] == efficiency.OK, split.tflops[rows], np.nan)
+        tflops = np.where(split.ok[rows], split.tflops[rows], np.nan)
         if seed and split is data:
             found["all"][seed] = found["all"][0]
         else:
             judge("all", seed, split, np.ones(len(split.problem), bool))
         for share in args.budget:
-            plan = choice.Plan(budget=share, stable=-1.0, seed=seed + 1)
+            plan = choice.ActivePlan(budget=share, stable=-1.0, seed=seed + 1)
             rounds = choice.choose(pool, product, plan, lambda at, tflops=tflops: tflops[at], led)
             chosen = np.concatenate([one.pairs for one in rounds])
             drawn = np.random.default_rng(seed).permutation(len(rows))[: len(chosen)]
@@ -82,24 +87,24 @@ def main() -> None:
         print(line, flush=True)
 
 
-def splits(data: Measurements, seeds: int) -> Iterator[Measurements]:
+def splits(data: Dataset, seeds: int) -> Iterator[Dataset]:
     """The dataset with problems held out, once a seed."""
     if ranking.has_validation_split(data):
         yield from [data] * seeds
         return
     layers = data.problems["layer_family"].to_numpy()
-    fold = cross_validation.folds_of(np.arange(len(layers)), layers, seeds, 1).of_row
+    names, number, sizes = np.unique(layers, return_inverse=True, return_counts=True)
+    fold = assign_folds(names.tolist(), sizes.tolist(), seeds, 1)[number]
     for seed in range(seeds):
         held_out = np.where(fold == seed, "validation", "train")
         yield replace(data, problems=data.problems.assign(split=held_out))
 
 
-def pool_of(data: Measurements) -> tuple[np.ndarray, choice.Pool]:
+def pool_of(data: Dataset) -> tuple[np.ndarray, Dataset]:
     """The rows of pairs of training problems that were tried, and their pool."""
-    train = (data.problems["split"] == "train").to_numpy()[data.problem]
-    rows = np.flatnonzero(efficiency.in_pool(data) & train)
+    rows = np.flatnonzero(data.in_pool & data.trains[data.problem])
     rows = rows[np.lexsort((data.candidate[rows], data.problem[rows]))]
-    return rows, choice.Pool(data.problems, data.candidates, data.problem[rows], data.candidate[rows])
+    return rows, data.only(rows)
 
 
 def of_problems(values: np.ndarray) -> np.ndarray:

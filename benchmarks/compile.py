@@ -19,14 +19,15 @@ from typing import Any
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import FLAGS, HipccToolchain
-from tileseer.compile.trees import HeaderTree
+from tileseer.compile.source_trees import HeaderTree
+from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache
-from tileseer.core.tables import parsed
-from tileseer.families.ck_tile import api as ck_api
-from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import parse
-from tileseer.gpu import hardware
-from tileseer.settings.compile import CompileSettings
+from tileseer.core.tables import read_yaml
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.kernels.library import LIBRARIES
 
 API = Path("config/ck_api.yaml")
 
@@ -46,14 +47,14 @@ def main() -> None:
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
-    tree, found = ck_api.LIBRARY.find(args.ck), compiler.find(settings)
+    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
-    api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
-    kinds = parsed(args.matrix)["kernels"]
+    api, emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
+    kinds = read_yaml(args.matrix)["kernels"]
     kernels = [parse(stem) for kind, stem in kinds.items() if kind.startswith(args.kinds)]
     kernels = [kernel for kernel in kernels if not api.lack(kernel, args.arch)][: args.count]
     units = [CompileUnit(kernel, args.arch, emitter.header(kernel, args.arch).encode()) for kernel in kernels]
-    gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
+    gpu = next(row for row in hardware.read_products("config/hardware.yaml").values() if row.arch == args.arch)
     figures: dict[str, Any] = json.loads(args.record.read_text()) if args.record and args.record.exists() else {}
     for unit in units[: args.alone]:
         if unit.kernel.name not in figures:

@@ -14,16 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.conv import problem
-from tileseer.conv.operation import Operation
-from tileseer.devices.simulated import load_coefficients
-from tileseer.families import candidates
-from tileseer.families.ck_tile import kernel, resources
-from tileseer.families.ck_tile import rules as sweep
-from tileseer.gpu import hardware
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.model import features, model
-from tileseer.problems import problem_sets
+from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.gpus import hardware
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import candidates
+from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.learn import model
+from tileseer.learn.features.features import FEATURE_SETS, Features
+from tileseer.measure.simulated_device import load_coefficients
+from tileseer.problems import problem, problem_sets
+from tileseer.problems.operation import Operation
 
 CONFIG = Path(__file__).parents[1] / "config"
 REFERENCE = 450_000
@@ -32,27 +33,28 @@ REFERENCE = 450_000
 
 def tables(operation: Operation):
     """Return problems, candidates and hardware of the shipped configuration."""
-    product = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
-    entries = problem_sets.generate(CONFIG / "problems/training.yaml", operation, (2, 3), seed=1)
-    rules = sweep.load(CONFIG / "rule_sets/sweep.yaml")
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
+    entries = problem_sets.generate_problems(CONFIG / "problems/training.yaml", operation, (2, 3), seed=1)
+    sweep = CkTileSweep.read_file(CONFIG / "rule_sets/sweep.yaml")
     specs = ArchSpecs.load(CONFIG / "arch_specs.json")
-    pool = sweep.swept(rules, specs, product.arch, operation, [2, 3])
+    pool = sweep.enumerate(specs, product.arch, operation, [2, 3])
     rows = kernel.frame(pool.kernels)[["kernel"]].assign(split_k=max(pool.split_k))
     table = candidates.with_fields(rows)
     estimate = resources.estimate(table, product, load_coefficients(CONFIG / "simulated_device.yaml"))
     table = table.assign(**{name: estimate[name] for name in candidates.RESOURCES})
-    return problem.frame([entry.problem for entry in entries]), table, product
+    return problem.problem_frame([entry.problem for entry in entries]), table, product
 
 
 def measure(tables, draws, block: int, feature_set: str) -> tuple[float, int]:
     """Return rows per CPU-second of one pass over the drawn pairs, and the number of features."""
     problems, pool, product = tables
     rows, columns = draws
+    features = Features.of(feature_set, product)
     start = time.process_time()
-    made_of = features.columns(problems, pool, product, feature_set)
+    made_of = features.problem_columns(problems), features.candidate_columns(pool)
     for first in range(0, len(rows), block):
         part = slice(first, first + block)
-        matrix = features.matrix(*made_of, rows[part], columns[part], product, feature_set)
+        matrix = features.gather(*made_of, rows[part], columns[part])
     return len(rows) / (time.process_time() - start), matrix.shape[1]
 
 
@@ -60,7 +62,7 @@ def main() -> None:
     """Time several repetitions and print the slowest, median and fastest rate."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operation", default="forward_bf16", type=Operation.parse)
-    parser.add_argument("--features", choices=list(features.feature_sets()), default="tileseer")
+    parser.add_argument("--features", choices=list(FEATURE_SETS), default="tileseer")
     parser.add_argument("--rows", default=1_000_000, type=int)
     parser.add_argument("--block", default=model.BLOCK, type=int, help="rows of a matrix; 0: all in one")
     parser.add_argument("--repeats", default=7, type=int)

@@ -27,15 +27,14 @@ import pyarrow as pa
 import vl_convert
 import yaml
 
-from tileseer.benchmark import journal, receipt
-from tileseer.benchmark.pairs import IDENTITY
 from tileseer.compile import build
-from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import parquet
-from tileseer.devices.base import STATUSES
+from tileseer.measure import journal, receipt, support_table
+from tileseer.measure.device import STATUSES
+from tileseer.measure.pairs import IDENTITY
 from tileseer.problems import problem_table
-from tileseer.problems.problem_sets import Entry
-from tileseer.support import support_table
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem_table import ProblemEntry
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow")
@@ -103,7 +102,7 @@ def graph(chunks: int, runs: bool) -> dict[str, float]:
     }
 
 
-def dataset(pairs: int, memory_mib: int, pairs_a_chunk: int) -> dict[str, float]:
+def dataset(pairs: int, pairs_a_chunk: int) -> dict[str, float]:
     """Return what the dataset stage takes for so many measurements, in chunks of ``pairs_a_chunk``."""
     chunks = max(1, pairs // pairs_a_chunk)
     with tempfile.TemporaryDirectory(prefix="tileseer-scale-") as name:
@@ -118,34 +117,36 @@ def dataset(pairs: int, memory_mib: int, pairs_a_chunk: int) -> dict[str, float]
         command = [
             sys.executable, str(ROOT / "workflow/scripts/dataset.py"), "--arch", ARCH, "--operation", OPERATION,
             "--problems", "problems.parquet", *(word for kind in files for word in (f"--{kind}", *files[kind])),
-            "--dataset", "dataset.parquet", "--quarantine", "quarantine.tsv", "--memory-mib", str(memory_mib),
+            "--dataset", "dataset.parquet", "--quarantine", "quarantine.tsv",
         ]  # fmt: skip
         spent = used(command, folder, os.environ)
         size = (folder / "dataset.parquet").stat().st_size
-    return {"measurements": pairs, "chunks": chunks, "memory_mib": memory_mib, "dataset_mib": size / 2**20} | spent
+    return {"measurements": pairs, "chunks": chunks, "dataset_mib": size / 2**20} | spent
 
 
 def make_measurements(folder: Path, pairs: int, pairs_a_chunk: int) -> None:
     """Write the files that the dataset stage reads, for ``pairs`` measurements of ``PROBLEMS`` problems."""
     draw = np.random.default_rng(1)
     shapes = [(8 * c, 64 * k, s) for c in range(1, 11) for k in range(1, 11) for s in range(7, 17)]
-    entries = [Entry(Problem.from_dims("forward", "bf16", C=c, K=k, Hi=s, Wi=s), "grid", "") for c, k, s in shapes]
-    problems = problem_table.table(entries[:PROBLEMS], [])
-    parquet.write(problems, folder / "problems.parquet")
+    entries = [
+        ProblemEntry(Problem.from_dims("forward", "bf16", C=c, K=k, Hi=s, Wi=s), "grid", "") for c, k, s in shapes
+    ]
+    problems = problem_table.problem_table(entries[:PROBLEMS], [])
+    parquet.write_table(problems, folder / "problems.parquet")
     keys = problems["problem_key"].to_pylist()
     kernels = pairs // PROBLEMS
     chunks = max(1, pairs // pairs_a_chunk)
     for chunk in range(chunks):
         numbers = range(chunk, kernels, chunks)
         rows = [_built(number) for number in numbers]
-        parquet.write(pa.Table.from_pylist(rows, schema=build.SCHEMA), folder / f"build/{chunk}.parquet")
+        parquet.write_table(pa.Table.from_pylist(rows, schema=build.SCHEMA), folder / f"build/{chunk}.parquet")
         kernel_ids = [row["kernel_id"] for row in rows]
         problem, kernel = (index.ravel().astype(np.int32) for index in np.indices((PROBLEMS, len(rows))))
         words = [(kernel, kernel_ids), (problem, keys), (np.zeros(len(kernel), np.int32), [support_table.SUPPORTED])]
         named = [pa.DictionaryArray.from_arrays(pa.array(index), pa.array(names)) for index, names in words]
         support = [named[0], pa.array(np.ones(len(kernel), np.int32)), named[1], named[2]]
         table = pa.table(support, schema=support_table.SCHEMA)
-        parquet.write(table, folder / f"support/{chunk}.parquet")
+        parquet.write_table(table, folder / f"support/{chunk}.parquet")
         _measure(folder, chunk, table, problems, [row["kernel"] for row in rows], (problem, kernel), draw)
 
 
@@ -154,7 +155,8 @@ def _built(number: int) -> dict[str, object]:
     empty = dict.fromkeys(build.SCHEMA.names)
     return empty | {
         "kernel": f"kernel_{number}", "kernel_id": f"{number:016x}", "split_k": [1], "build_status": "ok",
-        "build_reason": "", "resources_from": "estimate", "vgprs": 128.0, "lds_bytes": 65536, "occupancy": 2.0,
+        "build_reason": "", "error_digest": "", "code_hash": "", "resources_from": "estimated",
+        "vgprs": 128.0, "lds_bytes": 65536, "occupancy": 2.0,
     }  # fmt: skip
 
 
@@ -192,7 +194,8 @@ def _measure(
     (folder / "receipts").mkdir(exist_ok=True)
     receipt.Receipt(
         arch=ARCH, operation=OPERATION, chunk=chunk, device="none", device_kind="simulated", measurement_id="0" * 16,
-        journal=path.name, pairs=count, by_status={"ok": count}, malformed_lines=0, rows_sha256=receipt.digest(rows),
+        journal=path.name, pairs=count, by_status={"ok": count}, malformed_lines=0,
+        rows_sha256=receipt.digest_rows(rows),
     ).write(folder / f"receipts/{chunk}.json")  # fmt: skip
 
 
@@ -217,11 +220,11 @@ def graph_table(rows: Sequence[Mapping[str, float]]) -> str:
 def dataset_table(rows: Sequence[Mapping[str, float]]) -> str:
     """Return the figures of the dataset stage as a Markdown table."""
     lines = [
-        "| measurements | chunks | `memory_mib` | CPU s | µs a measurement | memory, MiB | dataset, MiB |",
-        "|---|---|---|---|---|---|---|",
+        "| measurements | chunks | CPU s | µs a measurement | memory, MiB | dataset, MiB |",
+        "|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {r['measurements']:,} | {r['chunks']:,} | {r['memory_mib']:,} | {r['cpu_s']:.1f} "
+        f"| {r['measurements']:,} | {r['chunks']:,} | {r['cpu_s']:.1f} "
         f"| {1e6 * r['cpu_s'] / r['measurements']:.0f} | {r['peak_mib']:.0f} | {r['dataset_mib']:.1f} |"
         for r in rows
     ]
@@ -271,14 +274,13 @@ def main() -> None:
     parser.add_argument("--run-chunks", type=int, default=500, help="more chunks are planned and not run")
     parser.add_argument("--measurements", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--pairs-a-chunk", type=int, default=PAIRS_A_CHUNK, help="of the dataset stage")
-    parser.add_argument("--memory-mib", type=int, default=1024, help="memory of the dataset stage")
     parser.add_argument("--page", type=Path, help="Markdown page whose tables are replaced; the drawing lies beside it")
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.make:
         make_measurements(args.make, args.measurements[0], args.pairs_a_chunk)
         return
-    datasets = [dataset(pairs, args.memory_mib, args.pairs_a_chunk) for pairs in args.measurements]
+    datasets = [dataset(pairs, args.pairs_a_chunk) for pairs in args.measurements]
     print(dataset_table(datasets), flush=True)
     graphs = [graph(chunks, chunks <= args.run_chunks) for chunks in args.chunks]
     print(graph_table(graphs), flush=True)

@@ -13,13 +13,13 @@ import argparse
 import json
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 
+from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.dataset import bootstrap
-from tileseer.model import regression
-from tileseer.model.rows import Rows
-from tileseer.settings.model import TrainingParameters
+from tileseer.learn import fit
 
 ROUNDS, TREES = 5, 150
 
@@ -96,9 +96,9 @@ def rounds(parameters: np.ndarray, speed: np.ndarray, count: int, seed: int) -> 
         score = np.random.default_rng([seed, number]).random(len(speed))
         if len(at):
             achieved = speed[at] / speed[at].max()
-            known = Rows(np.zeros(len(at), int), at, achieved, speed[at], np.ones(len(at), bool))
-            data = regression.table(known, parameters[at], names, (), settings, 1)
-            booster = regression.fit(data, np.arange(len(at)), settings, TREES, 1)
+            used, label, weight = fit.parameters(settings, 1), fit.target(achieved), fit.weight(achieved)
+            data = lightgbm.Dataset(parameters[at], label, weight=weight, feature_name=names, params=used)
+            booster = lightgbm.train(used, data, num_boost_round=TREES)
             score = np.asarray(booster.predict(parameters, num_threads=1))
         score[measured] = -np.inf
         left = (count - len(measured)) // (ROUNDS - number)

@@ -19,14 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.client.selection import Selector
-from tileseer.conv.problem import DIMS, Problem, frame
 from tileseer.core.errors import UserError
-from tileseer.model import features
-from tileseer.model.index import verify
-from tileseer.model.model import Model
-from tileseer.model.model_files import SELECTOR
-from tileseer.serving.picker import NO_CANDIDATE
+from tileseer.learn.features.features import Features
+from tileseer.learn.index import verify
+from tileseer.learn.model import Model
+from tileseer.learn.model_files import SELECTOR
+from tileseer.problems.problem import DIMS, Problem, problem_frame
+from tileseer.serve.selector import NO_CANDIDATE, Selector
 
 MAIN = """
 #include "selector.hpp"
@@ -132,26 +131,27 @@ def timed(models, operation, folder, shapes, turns):
     """Microseconds by figure, a value a turn; ends the program where C++ and Python differ."""
     index = verify(models)
     entry = index.operations[operation]
-    selector, model = Selector.load(models, operation), Model.read(models / entry.folder)
+    selector, model = Selector.read(models, operation), Model.read(models / entry.folder)
     picks = selector.select(shapes, use_known=False)
     has = picks.candidate != NO_CANDIDATE
-    problems = frame(listed(operation, shapes[:ALONE]))
+    problems = problem_frame(listed(operation, shapes[:ALONE]))
     runs = model.supported(problems)
-    columns = features.columns(problems, model.pool, model.hardware, model.spec.feature_set)
+    features = Features.of(model.spec.feature_set, model.hardware, model.spec.feature_names)
+    columns = features.problem_columns(problems), features.candidate_columns(model.pool)
     matrices = [
-        features.matrix(*columns, np.full(own.sum(), row), np.flatnonzero(own), model.hardware, model.spec.feature_set,
-                        model.spec.feature_names)
-        for row, own in enumerate(runs) if own.any()
-    ]  # fmt: skip
+        features.gather(*columns, np.full(own.sum(), row), np.flatnonzero(own))
+        for row, own in enumerate(runs)
+        if own.any()
+    ]
     everything = np.concatenate(matrices)
     programs = {}
     for flags in FLAGS:
         path, seconds = program(folder, models / entry.folder / SELECTOR, f"{operation}_{index.arch}", flags)
         programs[f"C++ {' '.join(flags)}"] = path
         print(f"{operation}: g++ {' '.join(flags)} takes {seconds:.1f} CPU s")
-    pool = selector.supported(frame(listed(operation, shapes))).sum(axis=1)
+    pool = model.supported(problem_frame(listed(operation, shapes))).sum(axis=1)
     wide = has & (pool >= np.percentile(pool[has], 90))
-    print(f"{operation}: {len(selector.pool)} candidates, {pool[has].mean():.0f} on average for the {has.sum():,} of "
+    print(f"{operation}: {len(model.pool)} candidates, {pool[has].mean():.0f} on average for the {has.sum():,} of "
           f"{len(shapes):,} problems that have a pick; the widest tenth has {pool[wide].min()} and more")  # fmt: skip
     found = {}
     for _ in range(turns):

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tileseer.conv import problem
-from tileseer.devices.simulated import SimulatedDevice, load_coefficients
-from tileseer.families.ck_tile import kernel
-from tileseer.gpu import hardware
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile import kernel
+from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.problems import problem
 
 CONFIG = Path(__file__).resolve().parents[1] / "config"
 TILES = (
@@ -56,12 +56,12 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    gpu = hardware.get(CONFIG / "hardware.yaml", "gfx950_mi355x")
+    gpu = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
     device = SimulatedDevice(gpu, load_coefficients(CONFIG / "simulated_device.yaml"), seed=1)
     print(f"device kind: {device.kind}")
     for variant in ("forward", "bwd_data", "bwd_weight"):
         candidates = kernel.frame(kernels(variant)).assign(split_k=1)
-        table = problem.frame(problems(-(-arguments.pairs // len(candidates)), variant))
+        table = problem.problem_frame(problems(-(-arguments.pairs // len(candidates)), variant))
         p = np.repeat(np.arange(len(table)), len(candidates))
         q = np.tile(np.arange(len(candidates)), len(table))
         few = np.random.default_rng(0).choice(len(p), len(p) // 100, replace=False)

@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from solvers import efficiency_of, fitted, label_of, matrix, table, weight_of
 
-from tileseer.conv.problem import DIMS
 from tileseer.dataset import bootstrap
-from tileseer.gpu.hardware import get
+from tileseer.gpus.hardware import read_hardware
+from tileseer.problems.problem import DIMS
 
 SHARES = (0.0, 0.01, 0.05, 0.15, 1.0)
 HELD_OUT = 0.2
@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--operations", nargs="+", default=["forward_fp16", "bwd_data_fp32", "bwd_weight_fp32"])
     parser.add_argument("--problems", type=int, default=4000, help="of each operation and GPU")
     args = parser.parse_args()
-    product = get(Path(__file__).parents[1] / "config/hardware.yaml", args.device)
+    product = read_hardware(Path(__file__).parents[1] / "config/hardware.yaml", args.device)
     devices = [product.model_copy(update={"compute_units": units}) for units in args.units]
     found: dict[tuple[float, bool], list[np.ndarray]] = {}
     for operation in args.operations:

@@ -8,14 +8,14 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS
-from tileseer.families.miopen.features import FEATURE_SETS
-from tileseer.families.miopen.solvers import SOLVERS
-from tileseer.gpu.hardware import Hardware
-from tileseer.model.regression import FLOOR, NEAR_BEST
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.learn.features.miopen import MIOPEN
+from tileseer.learn.fit import FLOOR, NEAR_BEST
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS
 
-FEATURES = FEATURE_SETS["miopen"]
+FEATURES = MIOPEN
 PARAMETERS = {
     "objective": "regression", "num_leaves": 63, "learning_rate": 0.1, "feature_fraction": 0.7, "lambda_l2": 1.0,
     "max_bin": 127, "seed": 1, "num_threads": 1, "verbosity": -1,
@@ -45,7 +45,7 @@ def matrix(rows: pd.DataFrame, operation: str, hardware: Hardware) -> np.ndarray
 
 
 def fitted(features: np.ndarray, label: np.ndarray, weight: np.ndarray, trees: int) -> lightgbm.Booster:
-    """The regression of ``model/regression.py`` on rows; fewer of them get smaller leaves."""
+    """The regression of ``learn/fit.py`` on rows; fewer of them get smaller leaves."""
     used = PARAMETERS | {"min_data_in_leaf": min(20, max(3, len(label) // 50)), "min_data_per_group": 5}
     data = lightgbm.Dataset(features, label, weight=weight, categorical_feature=[features.shape[1] - 1], params=used)
     return lightgbm.train(used, data, num_boost_round=trees)

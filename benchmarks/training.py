@@ -16,13 +16,17 @@ import lightgbm
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import bootstrap, schema
-from tileseer.dataset.measurements import Measurements
-from tileseer.gpu import hardware
-from tileseer.model import features, model_files, stage, trainer
-from tileseer.model.model import Model
-from tileseer.settings.model import TrainingParameters
-from tileseer.validation import ranking
+from tileseer.config.model import TrainingParameters
+from tileseer.dataset import bootstrap
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
+from tileseer.learn import model_files, ranking
+from tileseer.learn.cross_validation import cross_validate
+from tileseer.learn.features.features import Features, feature_set
+from tileseer.learn.fit import fit
+from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Summary
+from tileseer.learn.training import settings_for
 
 CONFIG = Path(__file__).parents[1] / "config"
 
@@ -36,38 +40,41 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of training")
     args = parser.parse_args()
 
-    data = schema.load(args.dataset)
-    product = hardware.get(CONFIG / "hardware.yaml", args.product or data.device)
+    data = Dataset.read(args.dataset)
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", args.product or data.device)
     changes = dict(one.split("=", 1) for one in args.set)
-    settings = stage.settings_for(TrainingParameters.model_validate(changes, strict=False), data)
+    settings = settings_for(TrainingParameters.model_validate(changes, strict=False), data)
     started = time.process_time()
-    trained = trainer.train(data, product, settings)
+    features = Features.of(settings.features, product)
+    model = fit(data, features, settings)
+    crossed = cross_validate(data, features, settings)
     seconds = time.process_time() - started
-    new = picked(data, trained.model)
+    new = picked(data, model)
     print(f"{data.arch} {data.operation} ({data.device_kind}), {len(new)} problems, mean / median / p10 / min, %")
-    print(f"this release: {figures(new)}, {seconds:.1f} CPU s, out of fold {trained.manifest.out_of_fold_efficiency}")
+    unseen = Summary.of(crossed.picks["efficiency"].to_numpy())
+    print(f"this release: {figures(new)}, {seconds:.1f} CPU s, out of fold {unseen}")
     if args.other:
-        old = picked(data, other(args.other, trained.model))
+        old = picked(data, other(args.other, model))
         print(f"other: {figures(old)}")
         print(f"this - other: {100 * (new - old).mean():+.2f} points {bootstrap.of_mean(new - old)}")
 
 
-def picked(data: Measurements, model: Model) -> np.ndarray:
+def picked(data: Dataset, model: Model) -> np.ndarray:
     """The efficiency of the picks on the validation problems."""
-    return ranking.score(data, *ranking.rank_pool(data, model)).picked
+    return ranking.rank(model, data).picked
 
 
 def other(folder: Path, like: Model) -> Model:
     """A model of another release as one of this: its trees on the columns that it names, its pool."""
     booster = lightgbm.Booster(model_file=str(folder / model_files.MODEL))
-    known = features.feature_set(like.spec.feature_set).names
+    known = feature_set(like.spec.feature_set).names
     missing = sorted(set(booster.feature_name()) - set(known))
     if missing:
         raise SystemExit(f"{folder}: this release has no feature {missing[0]}")
     pool = pd.read_parquet(folder / model_files.CANDIDATES)
     offset = pool["offset"].to_numpy() if "offset" in pool else np.zeros(len(pool))
     spec = like.spec.model_copy(update={"feature_names": booster.feature_name()})
-    return WithOffset(spec, booster, pool, like.hardware, offset=offset)
+    return WithOffset(spec, booster.model_to_string(), pool, like.hardware, offset=offset)
 
 
 class WithOffset(Model):
@@ -78,9 +85,9 @@ class WithOffset(Model):
         super().__init__(*fields)
         object.__setattr__(self, "offset", offset)
 
-    def predict(self, problems, problem, candidate, threads=1) -> np.ndarray:
+    def score_pairs(self, problems, problem, candidate, threads=1) -> np.ndarray:
         """Trees and offset."""
-        return super().predict(problems, problem, candidate, threads) + self.offset[candidate]
+        return super().score_pairs(problems, problem, candidate, threads) + self.offset[candidate]
 
 
 def figures(values: np.ndarray) -> str:

@@ -21,5 +21,5 @@ def pytest_collection_modifyitems(items):
     items[:] = [item for hand in sorted(hands, key=len, reverse=True) for item in hand]
 
 
-_ORDER = {"test_fault_suite.py": 1, "test_rebuild.py": 2, "workflow": 3, "browser": 4, "toolchain": 5}
+_ORDER = {"test_fault_suite.py": 1, "test_rebuild.py": 2, "workflow": 3, "report": 4, "toolchain": 5}
 """Modules and folders with long tests."""

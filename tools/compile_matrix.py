@@ -24,23 +24,26 @@ from itertools import combinations, groupby, product
 from pathlib import Path
 from typing import Any
 
-from tileseer.compile import build, compiler, trees
+from tileseer.compile import build, compiler
+from tileseer.compile import source_trees as trees
 from tileseer.compile.base import CompileResult, CompileUnit
 from tileseer.compile.hipcc import FrontEnd, HipccToolchain
-from tileseer.conv.operation import DTYPES, VARIANTS, Operation
+from tileseer.config.compile import CkSettings, CompileSettings
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import draws, parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.families.ck_tile import api as ck_api
-from tileseer.families.ck_tile import rules
-from tileseer.families.ck_tile.api import OWN_VECTORS, Lack, word
-from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.gpu import hardware
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.reference import named
-from tileseer.settings.compile import CkSettings, CompileSettings
+from tileseer.gpus import hardware
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile.api import OWN_VECTORS, Lack, word
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.kernels.ck_tile.upstream import named
+from tileseer.kernels.ck_tile.upstream.request import NDIMS
+from tileseer.problems.operation import Operation
 
 API, RULE_SETS = Path("config/ck_api.yaml"), Path("config/rule_sets")
 ARCHS = ("gfx950", "gfx942", "gfx90a")
@@ -137,7 +140,7 @@ class Pools:
     """The kernels of the rule sets, of each text one: those of the default pool, and those of named sets."""
 
     def __init__(self, level: str) -> None:
-        self.api, self.emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
+        self.api, self.emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
         self._specs = ArchSpecs.load("config/arch_specs.json")
 
     def cases(self, *rule_sets: str) -> list[Case]:
@@ -153,13 +156,13 @@ class Pools:
         return sorted(found)
 
     def _default(self, arch: str) -> Iterator[KernelConfig]:
-        table = rules.load(RULE_SETS / "sweep.yaml")
+        sweep = CkTileSweep.read_file(RULE_SETS / "sweep.yaml")
         for variant in VARIANTS:
-            yield from rules.swept(table, self._specs, arch, Operation(variant, "bf16"), (2, 3), FLAGS).kernels
+            yield from sweep.enumerate(self._specs, arch, Operation(variant, "bf16"), (2, 3), FLAGS).kernels
 
     def _named(self, rule_set: str, arch: str) -> Iterator[KernelConfig]:
         enumerator = named.Enumerator(self._specs, named.RuleTables.load(RULE_SETS))
-        for row in enumerator.enumerate(rule_set, arch, VARIANTS, named.NDIMS, DTYPES):
+        for row in enumerator.enumerate(rule_set, arch, VARIANTS, NDIMS, DTYPES):
             if row.is_built(FLAGS) and isinstance(row.kernel, KernelConfig):
                 yield row.kernel.built_as
 
@@ -254,8 +257,8 @@ def builds(folder: Path) -> list[dict[str, Any]]:
     """Rows of the build tables of all operations, with ``operation`` and the CPU seconds that the build took."""
     rows = []
     for path in sorted(folder.glob("*/*.costs.parquet")):
-        table = parquet.read(path.with_name(path.name.replace(".costs", "")), build.SCHEMA).to_pylist()
-        spent = parquet.read(path, build.COSTS)["seconds"].to_pylist()
+        table = parquet.read_table(path.with_name(path.name.replace(".costs", "")), build.SCHEMA).to_pylist()
+        spent = parquet.read_table(path, build.COSTS)["seconds"].to_pylist()
         more = ({"operation": path.parent.name, "seconds": seconds} for seconds in spent)
         rows += [row | added for row, added in zip(table, more, strict=True)]
     return rows
@@ -408,7 +411,7 @@ def main(argv: list[str] | None = None) -> None:
     if level != ck_api.LEVELS[-1]:
         raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")
     pools, store, version = Pools(level), Cache(args.cache, 20 << 30), found.version.splitlines()[0]
-    gpus = {row.arch: row for row in hardware.load("config/hardware.yaml").values()}
+    gpus = {row.arch: row for row in hardware.read_products("config/hardware.yaml").values()}
     tried = Path(TRIED.format(level=level))
     verdicts = read_verdicts(tried)
     old = set(verdicts) - set(read_verdicts(tried, pools))

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tileseer.settings.benchmark import TIMINGS
-from tileseer.settings.config import Config
+from tileseer.config.benchmark import TIMINGS
+from tileseer.config.config import Config
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config/schema/config.schema.json"

@@ -17,16 +17,17 @@ from itertools import chain
 from pathlib import Path
 
 from compile_matrix import API, ARCHS, POOLS, Case, Pools
-from tileseer.compile import compiler, registry, trees
+from tileseer.compile import registry
+from tileseer.compile import source_trees as trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
-from tileseer.conv.operation import VARIANTS
+from tileseer.config.compile import CkSettings
+from tileseer.config.operations import VARIANTS
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.families.ck_tile.kernel import KernelConfig
-from tileseer.gpu import hardware
-from tileseer.settings.compile import CkSettings
-from tileseer.verdicts.execution import Verdict, verdict
+from tileseer.core.errors import reports_user_errors
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.measure.emulated_kernels import Emulation, KernelVerdict
 
 NATIVE, KEPT = Path("workflow/native"), "docs/generated/emulated-{level}.tsv"
 COLUMNS = ("arch", "kernel", "verdict", "right", "wrong", "said")
@@ -40,7 +41,7 @@ SIGNS = {
 }  # fmt: skip
 """How the matrix writes a verdict."""
 OPEN, REFUSES, LACKS, COMPILES_NOT, NONE = "?", SIGNS["unsupported"], "w", "c", ""
-Verdicts = dict[Case, Verdict]
+Verdicts = dict[Case, KernelVerdict]
 
 
 def loop(k: KernelConfig) -> str:
@@ -75,7 +76,7 @@ def _has_problems(k: KernelConfig) -> bool:
     return k.ndim > 1
 
 
-def wanted(cases: Iterable[Case], verdicts: Verdicts) -> list[Case]:
+def most_informative(cases: Iterable[Case], verdicts: Verdicts) -> list[Case]:
     """Kernels that together show many kinds which no verdict shows; a few of one arch and direction."""
     shown = {kind for case in verdicts for kind in kinds(case)}
     left = {case: new for case in cases if (new := set(kinds(case)) - shown)}
@@ -95,24 +96,16 @@ def cost(case: Case) -> float:
     return case.cost() + k.tile_m * k.tile_n * k.tile_k / 200_000
 
 
-def executed(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[Verdict]:
-    """A verdict a kernel; those that do not compile together are compiled alone."""
+def execute(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[KernelVerdict]:
+    """One verdict per kernel; those that do not compile together are compiled alone."""
     settings: dict[str, dict[str, object]] = {"compile": {"toolchain": "hipcc", "batch": ROUND}, "ck": {}, "cache": {}}
     libraries = Libraries(*registry.parts(settings, arch, NATIVE))
     units = [CompileUnit(one, arch, pools.emitter.header(one, arch).encode()) for one in kernels]
-    try:
-        module = libraries.module(units)
-    except UserError as error:
-        if len(kernels) > 1:
-            return [found for one in kernels for found in executed(arch, [one], pools)]
-        return [Verdict(kernels[0].name, "compile_error", said=" ".join(str(error).split())[-200:])]
-    gpu = hardware.of_arch("config/hardware.yaml", arch)
-    with compiler.workspace({"driver.so": libraries.emulated_driver(), "module.so": module}) as folder:
-        return [verdict(libraries, unit, (folder / "driver.so", folder / "module.so"), gpu) for unit in units]
+    return Emulation(libraries, hardware.product_of_arch("config/hardware.yaml", arch)).build_and_execute(units)
 
 
 def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
-    """What is known of each kind: a row a kind, a column an arch and direction."""
+    """Verdicts on each kind: one row per kind, one column per arch and direction."""
     cells: dict[tuple[str, str, str], Counter[str]] = {}
     for case in cases:
         if case not in verdicts:
@@ -122,10 +115,10 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
                 sign = COMPILES_NOT if pools.api.not_built(case.kernel, case.arch) else LACKS
             for kind in kinds(case):
                 cells.setdefault(kind, Counter())[sign] += 1
-    for case, known in verdicts.items():
-        # What is wrong for a reason that we know is its main loop, or what it is for.
+    for case, verdict in verdicts.items():
+        # What is wrong for an explained reason is its main loop, or what it is for.
         for kind in kinds(case)[: 1 if pools.api.lack(case.kernel, case.arch) else None]:
-            cells.setdefault(kind, Counter())[SIGNS[known.status]] += 1
+            cells.setdefault(kind, Counter())[SIGNS[verdict.status]] += 1
     columns = [(arch, variant) for arch in ARCHS for variant in VARIANTS]
     lines = ["|kind|" + "|".join(map(" ".join, columns)) + "|", "|" + "---|" * (len(columns) + 1)]
     for name in sorted({name for _, _, name in cells}):
@@ -136,9 +129,9 @@ def matrix(pools: Pools, cases: Iterable[Case], verdicts: Verdicts) -> str:
 
 def _cell(counts: Counter[str]) -> str:
     """Verdicts, or if there are none what else is known."""
-    told = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
-            if counts[sign] and sign not in (REFUSES, COMPILES_NOT)]  # fmt: skip
-    return " ".join(told) or next((sign for sign in (OPEN, REFUSES, LACKS, COMPILES_NOT) if counts[sign]), NONE)
+    texts = [f"{counts[sign] if counts[sign] > 1 else ''}{sign}" for sign in dict.fromkeys(SIGNS.values())
+             if counts[sign] and sign not in (REFUSES, COMPILES_NOT)]  # fmt: skip
+    return " ".join(texts) or next((sign for sign in (OPEN, REFUSES, LACKS, COMPILES_NOT) if counts[sign]), NONE)
 
 
 def read_verdicts(path: Path) -> Verdicts:
@@ -147,7 +140,7 @@ def read_verdicts(path: Path) -> Verdicts:
         return {}
     rows = csv.DictReader(path.read_text().splitlines(), dialect="excel-tab")
     return {
-        Case(r["arch"], KernelConfig.parse(r["kernel"])): Verdict(
+        Case(r["arch"], KernelConfig.parse(r["kernel"])): KernelVerdict(
             r["kernel"], r["verdict"], int(r["right"]), int(r["wrong"]), said=r["said"]
         )
         for r in rows
@@ -168,7 +161,7 @@ def main(argv: list[str] | None = None) -> None:
     """Execute what is open, and write verdicts and page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1000, help=f"end after so many rounds of {ROUND} kernels")
-    parser.add_argument("kernels", nargs="*", metavar="ARCH:NAME", help="execute these first, known or not")
+    parser.add_argument("kernels", nargs="*", metavar="ARCH:NAME", help="execute these first, executed before or not")
     args = parser.parse_args(argv)
 
     level = trees.ck_level(CkSettings(root=None), API, compiles=True)
@@ -176,15 +169,16 @@ def main(argv: list[str] | None = None) -> None:
     verdicts = read_verdicts(kept)
     cases = {*pools.cases(*chain(*POOLS.values()))}
     offered = [case for case in cases if _has_problems(case.kernel) and not pools.api.lack(case.kernel, case.arch)]
-    asked = [Case(*_parted(word)) for word in args.kernels]
+    requested = [Case(*_parted(word)) for word in args.kernels]
     for _ in range(args.rounds):
-        batch = [case for case in asked if case.arch == asked[0].arch][:ROUND] or wanted(offered, verdicts)
+        batch = [case for case in requested if case.arch == requested[0].arch][:ROUND]
+        batch = batch or most_informative(offered, verdicts)
         if not batch:
             break
-        found = executed(batch[0].arch, [case.kernel for case in batch], pools)
-        verdicts |= zip(batch, found, strict=True)
+        results = execute(batch[0].arch, [case.kernel for case in batch], pools)
+        verdicts |= zip(batch, results, strict=True)
         write_text(kept, verdicts_text(verdicts))
-        asked = [case for case in asked if case not in batch]
+        requested = [case for case in requested if case not in batch]
     before, rest = SHOWN.read_text().split(MARKS[0])
     write_text(SHOWN, before + MARKS[0] + matrix(pools, cases, verdicts) + MARKS[1] + rest.split(MARKS[1])[1])
 

@@ -10,28 +10,28 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from host_check import HostChecks, HostCompiler, numbers, silence
 from tileseer.compile import compiler
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.host_check import HostChecks, HostCompiler, numbers, silence
-from tileseer.compile.trees import HeaderTree
-from tileseer.conv import problem
-from tileseer.conv.implicit_gemm import implicit_gemm
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import Problem
+from tileseer.compile.source_trees import HeaderTree
+from tileseer.config.compile import CompileSettings
 from tileseer.core.atomic import write_text
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import reports_user_errors
-from tileseer.core.tables import Table, read
-from tileseer.families import support_rules
-from tileseer.families.ck_tile import api as ck_api
-from tileseer.families.ck_tile import kernel, support
-from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import KernelConfig, parse
-from tileseer.gpu import hardware
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import features
-from tileseer.problems import problem_sets
-from tileseer.settings.compile import CompileSettings
+from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.gpus import hardware
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile import kernel, support
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
+from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.support import check_support
+from tileseer.learn.features.features import Features
+from tileseer.problems import problem, problem_sets
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import Problem
 
 API = Path("config/ck_api.yaml")
 PROBLEMS = Path("config/problems/training.yaml")
@@ -60,7 +60,7 @@ LAUNCHES = (
 )
 
 
-class Kinds(Table):
+class Kinds(StrictModel):
     """The kernels of the compile matrix."""
 
     archs: list[str]
@@ -112,13 +112,13 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
-    tree, found = ck_api.LIBRARY.find(args.ck), compiler.find(settings)
+    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
     level = ck_api.detect(API, tree)
-    api, emitter = ck_api.load(API, level), Emitter(Path("workflow/templates"), API, level)
+    api, emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)
     library = HostCompiler(found, HeaderTree(tree / "include"), settings, store, Path("workflow/native"))
-    gpu = next(row for row in hardware.load("config/hardware.yaml").values() if row.arch == args.arch)
-    kinds = {kind: parse(name) for kind, name in read(args.matrix, Kinds).kernels.items()}
+    gpu = next(row for row in hardware.read_products("config/hardware.yaml").values() if row.arch == args.arch)
+    kinds = {kind: parse(name) for kind, name in read_yaml_table(args.matrix, Kinds).kernels.items()}
     rows: list[Comparison] = []
     asked: Counter[str] = Counter()
     for variant in SPLITS:
@@ -130,7 +130,7 @@ def main(argv: list[str] | None = None) -> None:
         checks = library.load(units)
         for split_k in SPLITS[variant]:
             for dtype in sorted({one.dtype for one in own.values()}):
-                drawn = problem_sets.generate(PROBLEMS, Operation(variant, dtype), (2, 3), 1)
+                drawn = problem_sets.generate_problems(PROBLEMS, Operation(variant, dtype), (2, 3), 1)
                 problems = [entry.problem for entry in drawn]
                 asked[f"{variant} {dtype}"] = len(problems)
                 chosen = [index for index, one in enumerate(own.values()) if one.dtype == dtype]
@@ -165,10 +165,10 @@ def compare(
     gpu: Hardware,
 ) -> list[Comparison]:
     """One row a kernel; ``answers`` and ``launches`` are the library's, [P, Q] each."""
-    frame = problem.frame(list(problems))
+    frame = problem.problem_frame(list(problems))
     candidates = kernel.frame(list(kernels)).assign(split_k=split_k)
     blocks, workspace = expected(frame, candidates, gpu)
-    verdicts = support_rules.check(frame, candidates, kernels[0].variant)
+    verdicts = check_support(frame, candidates, kernels[0].variant)
     rows = []
     for column, (name, one) in enumerate(zip(names, kernels, strict=True)):
         same = frame["ndim"].to_numpy() == one.ndim
@@ -195,7 +195,7 @@ def expected(problems: pd.DataFrame, candidates: pd.DataFrame, gpu: Hardware) ->
     rows, columns = (index.ravel() for index in np.indices(shape))
     # Blocks of a stream-K launch depend on the occupancy; no kernel here has one.
     known = candidates.assign(vgprs=np.nan, lds_bytes=np.nan, occupancy=np.nan)
-    blocks = features.compute(problems, known, rows, columns, gpu, names=("blocks",))[:, 0]
+    blocks = Features.of("tileseer", gpu, ["blocks"]).matrix(problems, known, rows, columns)[:, 0]
     gemm = implicit_gemm(problems, str(problems["variant"].iloc[0]))
     output = (gemm["gemm_m"] * gemm["gemm_n"] * gemm["gemm_batch"]).to_numpy() * FP32_BYTES
     return blocks.astype(np.float64).reshape(shape), output[:, None] * candidates["two_stage"].to_numpy()[None, :]

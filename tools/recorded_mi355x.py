@@ -14,13 +14,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tileseer.conv.problem import DIMS, FIELDS, of_rows
 from tileseer.core.atomic import replacing, write_text
 from tileseer.core.documents import json_text
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.dataset import provenance, recording
-from tileseer.families import names
-from tileseer.problems import foreign_problems
+from tileseer.kernels import names
+from tileseer.problems import problem_csv
+from tileseer.problems.problem import DIMS, FIELDS, problems_of_rows
 
 ARCH = DEVICE = "gfx950_mi355x"
 OPERATION = "forward_bf16"
@@ -44,12 +44,12 @@ def read(path: Path) -> pd.DataFrame:
 
     ``UserError`` names the first line that is no measurement, or is there twice.
     """
-    table = foreign_problems.read_csv(path)
+    table = problem_csv.read_csv(path)
     for column in ("problem_idx", "kernel", "latency_ms"):
         if column not in table:
             raise UserError(f"{path}: column {column} is missing; give the CSV that SOURCE.md names")
-    rows, _ = foreign_problems.dims(path, table)
-    foreign_problems.check(path, rows, *OPERATION.split("_"))
+    rows, _ = problem_csv.dims_of_rows(path, table)
+    problem_csv.check_problems(path, rows, *OPERATION.split("_"))
     milliseconds = pd.to_numeric(table["latency_ms"], errors="coerce")
     _refuse(path, ~(milliseconds > 0) | ~np.isfinite(milliseconds), table["latency_ms"], "latency_ms", "a time above 0")
     twice = table.duplicated(["problem_idx", "kernel"])
@@ -59,7 +59,7 @@ def read(path: Path) -> pd.DataFrame:
         try:
             ours[name] = names.read(SCHEME + name, ARCH).kernel.name
         except UserError as error:
-            raise UserError(f"{path}, line {row + foreign_problems.FIRST_LINE}: {error}") from error
+            raise UserError(f"{path}, line {row + problem_csv.FIRST_LINE}: {error}") from error
     kernels = table["kernel"].map(ours)
     return rows.assign(names=table["kernel"], kernel=kernels, session=table["problem_idx"], ms=milliseconds)
 
@@ -67,9 +67,7 @@ def read(path: Path) -> pd.DataFrame:
 def _refuse(path: Path, wrong: pd.Series, values: pd.Series, column: str, wanted: str) -> None:
     if wrong.any():
         row = int(wrong.to_numpy().argmax())
-        raise UserError(
-            f"{path}, line {row + foreign_problems.FIRST_LINE}: {column} is {values.iloc[row]!r}; give {wanted}"
-        )
+        raise UserError(f"{path}, line {row + problem_csv.FIRST_LINE}: {column} is {values.iloc[row]!r}; give {wanted}")
 
 
 def outliers(times: pd.DataFrame) -> pd.Series:
@@ -106,7 +104,7 @@ def main() -> int:
     odd = outliers(every)
     times = every[~odd]
     shapes = times[list(DIMS)].drop_duplicates()
-    problems = of_rows("forward", "bf16", shapes.to_numpy())
+    problems = problems_of_rows("forward", "bf16", shapes.to_numpy())
     number = {tuple(row): i for i, row in enumerate(shapes.itertuples(index=False, name=None))}
     called = every.groupby("kernel")["names"].agg(lambda found: list(dict.fromkeys(found)))
     pairs = times.assign(log=np.log(times["ms"])).groupby([*DIMS, "kernel"], sort=False)["log"].agg(["mean", "size"])

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from tileseer.conv.operation import DTYPES
-from tileseer.conv.problem import DIMS, Problem
+from tileseer.config.operations import DTYPES
 from tileseer.core.errors import reports_user_errors
 from tileseer.dataset import find_db, solver_recording
 from tileseer.dataset.find_db import Database
+from tileseer.problems.problem import DIMS, Problem
 
 SOURCE = "ROCm/MIOpen, src/kernels/{file}, commit 2d1fd997a6fcf801ac4ca7a63e0656ef1cb9f488, MIT licence"
 
@@ -59,7 +59,7 @@ def main() -> int:
         "left_out": "a fifth of the layers, which others keep to judge models; "
         + ", ".join(f"{count:,} rows: {reason}" for reason, count in sorted(left_out.items())),
     }
-    solver_recording.write(args.output, found, args.arch, args.device, told)
+    solver_recording.write_solver_recording(args.output, found, args.arch, args.device, told)
     print(f"{args.output}: {len(found.times):,} times; {left_out}")
     return 0
 

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.model.index import verify
-from tileseer.model.model_files import PROVENANCE
+from tileseer.learn.index import verify
+from tileseer.learn.model_files import PROVENANCE
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")

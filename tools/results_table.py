@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 from tileseer.core import documents
-from tileseer.model.schema import Summary
-from tileseer.validation.schema import Intervals, Validation
+from tileseer.learn.model_schema import Summary
+from tileseer.learn.validation_report import Intervals, Validation
 
 HEADER = (
     "| arch, operation | times | problems | | mean | median | 10th percentile | points of mean behind the model |\n"
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("reports", nargs="+", type=Path, help="results/validation/ARCH/OPERATION.json")
     print(HEADER)
     for path in parser.parse_args().reports:
-        report = documents.read(path, Validation)
+        report = documents.read_document(path, Validation)
         where = f"{report.arch}, {report.operation} | {report.device_kind} | {report.n_problems}"
         for name, summary, interval, behind in rows(report):
             print(f"| {where} | {name} | {_figures(summary, interval)} | {behind} |")

@@ -9,15 +9,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from tileseer.benchmark.receipt import Receipt
+from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.provenance import DatasetProvenance, Recording
-from tileseer.families.coefficients import Coefficients
-from tileseer.gpu.hardware import Hardware
-from tileseer.model.index import Index
-from tileseer.model.schema import FeatureSpec, Folds, Importances, Manifest
-from tileseer.publish.provenance import Provenance
-from tileseer.serving.schema import Kernels, Serving
-from tileseer.validation.schema import Validation
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn.index import Index
+from tileseer.learn.model_schema import FeatureSpec, Folds, Importances, Manifest
+from tileseer.learn.validation_report import Validation
+from tileseer.measure.receipt import Receipt
+from tileseer.serve.provenance import Provenance
+from tileseer.serve.serving_files import Kernels, Serving
 
 FOLDER = Path(__file__).parents[1] / "docs/generated/schemas"
 FILES: tuple[tuple[str, type[BaseModel], str], ...] = (

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.dataset import efficiency, schema
-from tileseer.dataset.measurements import Measurements
-from tileseer.devices.harness import details
-from tileseer.model.model import Model
-from tileseer.validation import ranking
+from tileseer.dataset import efficiency
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import ranking
+from tileseer.learn.model import Model
+from tileseer.measure.harness.details import read_details
 
 
 def seconds(results: Path, arch: str, operation: str) -> tuple[float, int]:
@@ -26,7 +26,7 @@ def seconds(results: Path, arch: str, operation: str) -> tuple[float, int]:
     total, pairs = 0.0, 0
     for log in Path(results, "journals", arch, operation).rglob("*.details.jsonl"):
         ends: list[float] = []
-        for event in details.read(log):
+        for event in read_details(log):
             if event["event"] == "session":
                 ends.append(0.0)
             ends[-1] = event["at"]
@@ -35,21 +35,21 @@ def seconds(results: Path, arch: str, operation: str) -> tuple[float, int]:
     return total, pairs
 
 
-def grid(full: Measurements, some: Measurements) -> tuple[np.ndarray, np.ndarray]:
+def grid(full: Dataset, some: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return the efficiencies of all pairs by the full times, and the times of the other dataset (inf: none)."""
     problems = full.problems["problem_key"].tolist()
     names = full.candidates["candidate"].tolist()
     times = np.full((len(problems), len(names)), np.inf)
-    ok = some.status == efficiency.OK
+    ok = some.ok
     p = np.array([problems.index(key) for key in some.problems["problem_key"]])[some.problem[ok]]
     c = np.array([names.index(name) for name in some.candidates["candidate"]])[some.candidate[ok]]
     times[p, c] = some.latency_ms[ok]
-    return efficiency.grid(full, np.arange(len(problems))), times
+    return full.grid(np.arange(len(problems))), times
 
 
-def picked(full: Measurements, training: Path) -> np.ndarray:
+def picked(full: Dataset, training: Path) -> np.ndarray:
     """Return the efficiency of a model's picks for the validation problems by the full times."""
-    return ranking.score(full, *ranking.rank_pool(full, Model.read(training))).picked
+    return ranking.rank(Model.read(training), full).picked
 
 
 def told(values: np.ndarray) -> str:
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--operation", default="forward_bf16")
     args = parser.parse_args()
     name = f"{args.arch}/{args.operation}"
-    full, some = (schema.load(path / f"datasets/{name}.parquet") for path in (args.full, args.budget))
+    full, some = (Dataset.read(path / f"datasets/{name}.parquet") for path in (args.full, args.budget))
     for which, path in (("full", args.full), ("budget", args.budget)):
         spent, pairs = seconds(path, args.arch, args.operation)
         print(f"{which}: {pairs} pairs in {spent:.1f} s of sessions")

@@ -24,17 +24,18 @@ import numpy as np
 import pandas as pd
 
 from tileseer.compile import native
-from tileseer.conv.operation import Operation
+from tileseer.config.benchmark import Timing
 from tileseer.core.errors import reports_user_errors
-from tileseer.devices.base import STATUSES
-from tileseer.devices.gpu import GpuDevice
-from tileseer.devices.harness.details import Details
-from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries
-from tileseer.devices.harness.telemetry import Board, boards
-from tileseer.families.cutlass import emit, rules
-from tileseer.families.cutlass.kernel import parse
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.benchmark import Timing
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.cutlass import emit
+from tileseer.kernels.cutlass.kernel import parse
+from tileseer.kernels.cutlass.sweep import CutlassSweep
+from tileseer.measure.device import STATUSES
+from tileseer.measure.gpu_device import GpuDevice
+from tileseer.measure.harness.details import Details
+from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, libraries
+from tileseer.measure.harness.telemetry import Board, boards
+from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "config/recorded/sm_90"
@@ -58,7 +59,9 @@ PROBLEM = (8, 1, 64, 64, 1, 28, 28, 1, 3, 3, 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 1)
 def few(operation: Operation, count: int) -> list[str]:
     """Return the names of some kernels of the rule set, evenly through it."""
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
-    found = rules.swept(rules.load(ROOT / "config/rule_sets/cutlass.yaml"), specs, ARCH, operation, [2, 3]).kernels
+    found = (
+        CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml").enumerate(specs, ARCH, operation, [2, 3]).kernels
+    )
     return [found[i].name for i in np.linspace(0, len(found) - 1, min(count, len(found))).astype(int)]
 
 
@@ -70,7 +73,7 @@ def nvcc(sources: list[Path], output: Path, *more: str) -> None:
 def build(args: argparse.Namespace, operations: list[Operation]) -> dict[str, list[str]]:
     """Build everything that is not there yet; return the kernels of each operation."""
     args.work.mkdir(parents=True, exist_ok=True)
-    emitter = emit.Emitter(ROOT / "workflow/templates/cutlass")
+    emitter = emit.CutlassEmitter(ROOT / "workflow/templates", ROOT)
     names = {str(operation): few(operation, args.kernels) for operation in operations}
     jobs = [
         ([ROOT / native.SOURCES / native.DRIVER_SOURCE], args.work / "driver.so", ()),
@@ -104,7 +107,7 @@ def faults(driver: str, module: str) -> bool:
     options = launch_options(Timing())
     good = True
     print(f"{'kernel':24} {'status':13} {'seconds':>7}  the right kernel after it; what was said")
-    with Supervisor(driver, limits=Limits(pair_s=5.0, kernel_faults=2)) as supervisor:
+    with Supervisor(driver, limits=WorkerLimits(pair_s=5.0, kernel_faults=2)) as supervisor:
         for kernel, expected in [*FAULTY.items(), ("hangs", "run_timeout"), ("hangs", "skipped")]:
             begin = time.monotonic()
             outcome = supervisor.measure(Request(libraries(driver, [module]), kernel, PROBLEM, options))
@@ -142,7 +145,7 @@ def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Superviso
 def new_supervisor(args: argparse.Namespace) -> Supervisor:
     """Return the owner of the workers, on the first GPU."""
     board = (boards("cuda") or [None])[0]
-    return Supervisor(str((args.work / "driver.so").resolve()), board.environment if board else None, Limits())
+    return Supervisor(str((args.work / "driver.so").resolve()), board.environment if board else None, WorkerLimits())
 
 
 def rate(args: argparse.Namespace, operation: str, names: list[str]) -> None:

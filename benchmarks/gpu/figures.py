@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import efficiency, schema
-from tileseer.model.model import Model
-from tileseer.validation import ranking
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import ranking
+from tileseer.learn.model import Model
 
 ARCH = "sm_90"
 ROOT = Path(__file__).parents[2]
@@ -30,15 +30,13 @@ def percentiles(values: np.ndarray, digits: int = 2) -> str:
 
 def picks(results: Path, operation: str) -> pd.DataFrame:
     """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
-    measured = schema.load(results / f"datasets/{ARCH}/{operation}.parquet")
+    measured = Dataset.read(results / f"datasets/{ARCH}/{operation}.parquet")
     training = results / f"training/{ARCH}/{operation}"
-    scores, offered = ranking.rank_pool(measured, Model.read(training))
-    times = np.full(scores.shape, np.inf)
-    ok = measured.status == efficiency.OK
+    scored = ranking.rank(Model.read(training), measured)
+    times = np.full(scored.offered.shape, np.inf)
+    ok = measured.ok
     times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000
-    rows = ranking.validation_rows(measured)
-    rows = rows[np.isfinite(times[rows]).any(axis=1)]
-    picked = np.where(offered[rows], scores[rows], -np.inf).argmax(axis=1)
+    rows, picked = scored.rows, scored.picks
     return pd.DataFrame(
         {
             "problem_key": measured.problems["problem_key"].to_numpy()[rows],

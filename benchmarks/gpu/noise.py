@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.devices.harness import details
+from tileseer.measure.harness.details import read_details
 
 QUANTILES = (0.1, 0.5, 0.9, 0.99)
 
@@ -22,7 +22,7 @@ QUANTILES = (0.1, 0.5, 0.9, 0.99)
 def medians(path: Path) -> dict[tuple[str, int, str], tuple[float, float]]:
     """Return (median ms, relative standard error) of each pair that has several samples."""
     found = {}
-    for event in details.read(path):
+    for event in read_details(path):
         if event["event"] == "pair" and event["status"] == "ok" and event["result"]["samples"] > 1:
             key = event["kernel"], event["split_k"], event["problem_key"]
             found[key] = event["result"]["median_ms"], event["result"]["noise"]

@@ -20,13 +20,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tileseer.benchmark import journal, receipt, repeats
-from tileseer.conv.problem import FIELDS
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.dataset import provenance, recording
-from tileseer.devices.harness import details
+from tileseer.measure import journal, receipt, repeats
+from tileseer.measure.harness.details import read_details
+from tileseer.problems.problem import FIELDS
 
 KEY = ["kernel", "split_k", "problem_key"]
 TEXTS = ("variant", "dtype")
@@ -55,7 +55,7 @@ def attempts(log: Path) -> Iterator[dict[str, Any]]:
     """Yield one row an attempt at a pair, with the state of the GPU when its batch closed."""
     batch: list[dict[str, Any]] = []
     gpu = ""
-    for event in details.read(log):
+    for event in read_details(log):
         match event["event"]:
             case "session":
                 gpu = event["device"]["uuid"]
@@ -92,7 +92,7 @@ def _row(event: dict[str, Any], batch: dict[str, Any] | None) -> dict[str, Any]:
 
 def problem_rows(path: Path) -> pa.Table:
     """Return the problems of the problems stage in the form of a recording."""
-    frame = parquet.read(path).to_pandas()
+    frame = parquet.read_table(path).to_pandas()
     first = ["problem_key", "layer_family", "split", "network", "layer"]
     table = pa.Table.from_pandas(frame[[*first, *FIELDS]], preserve_index=False)
     types = [pa.string() if name in first or name in TEXTS else pa.int32() for name in table.column_names]
@@ -101,7 +101,7 @@ def problem_rows(path: Path) -> pa.Table:
 
 def kernel_rows(folder: Path) -> pa.Table:
     """Return the kernels of the chunks' build tables, by name."""
-    parts = [parquet.read(path).to_pandas() for path in sorted(folder.glob("*[0-9].parquet"))]
+    parts = [parquet.read_table(path).to_pandas() for path in sorted(folder.glob("*[0-9].parquet"))]
     built = pd.concat(parts).sort_values("kernel", ignore_index=True)
     columns = {
         "kernel": built["kernel"],
@@ -123,11 +123,11 @@ def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     vouched = receipt.Receipt.read(path)
     first = Path(vouched.journal)
-    rows, _ = journal.read(first)
+    rows, _ = journal.read_journal(first)
     rows = vouched.measured_by.rows(rows)
     second = repeats.NOTHING
     if vouched.repeats:
-        second = repeats.counted(journal.read(repeats.journal_of(first))[0], vouched.measured_by, rows)
+        second = repeats.counted(journal.read_journal(repeats.repeats_journal(first))[0], vouched.measured_by, rows)
     both = repeats.combined(rows, second)["latency_ms"].to_numpy()
     frame = rows.to_pandas().assign(both_ms=both)
     passing = frame["status"].astype(str).isin(receipt.PASSING)
@@ -177,7 +177,7 @@ def between_runs(results: Path, arch: str, operations: list[str]) -> dict[str, A
     known = {}
     for operation in operations:
         path = results / f"datasets/{arch}/{operation}.parquet"
-        told = provenance.of_table(parquet.read(path), path)
+        told = provenance.of_table(parquet.read_table(path), path)
         known |= {operation: told.between_runs.model_dump()} if told.between_runs else {}
     return known
 
@@ -189,7 +189,7 @@ def sessions(results: Path, arch: str) -> list[str]:
     for log in sorted(root.rglob("*.details.jsonl")):
         job = log.relative_to(root).as_posix().removesuffix(".details.jsonl")
         found: list[list[Any]] = []
-        for event in details.read(log):
+        for event in read_details(log):
             if event["event"] == "session":
                 begin = pd.Timestamp(event["time"]) - pd.Timedelta(seconds=event["at"])
                 found.append([begin, begin, event["device"]["uuid"], job, 0])
@@ -238,7 +238,7 @@ def main() -> None:
     for operation in operations:
         print(record(args.results, args.arch, operation, args.output), flush=True)
     log = next(Path(args.results, "journals", args.arch).glob("*/*.details.jsonl"))
-    session = next(event for event in details.read(log) if event["event"] == "session")
+    session = next(event for event in read_details(log) if event["event"] == "session")
     about = {
         "arch": args.arch,
         "device": args.device,

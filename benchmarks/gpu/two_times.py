@@ -20,10 +20,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from tileseer.config.benchmark import Timing
 from tileseer.core.errors import reports_user_errors
-from tileseer.devices.harness.supervisor import Limits, Request, Supervisor, launch_options, libraries, problem_numbers
-from tileseer.devices.harness.telemetry import boards
-from tileseer.settings.benchmark import Timing
+from tileseer.measure.harness.supervisor import (
+    Request,
+    Supervisor,
+    WorkerLimits,
+    launch_options,
+    libraries,
+    problem_numbers,
+)
+from tileseer.measure.harness.telemetry import boards
 
 RECORDING = Path(__file__).parents[2] / "config/recorded/sm_90/bwd_data_bf16"
 KERNEL = "cutlass_conv_bwd_data_bf16_nhwc_2d_optimized_128x64x32_2x2x1_16x8x16_s4_swz1_vec2_2_2_strided"
@@ -50,7 +57,7 @@ class Bench:
         if self.worker is not None:
             self.worker.close()
         board = (boards("cuda") or [None])[0]
-        self.worker = Supervisor(str(self._args.driver), board.environment if board else None, Limits())
+        self.worker = Supervisor(str(self._args.driver), board.environment if board else None, WorkerLimits())
 
     def measure(self, kernel: str, row: int, cache: int = 0) -> dict:
         """Return the result of one measurement."""

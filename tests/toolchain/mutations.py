@@ -14,15 +14,17 @@ import ctypes
 import json
 import random
 import sys
+from dataclasses import replace
 
 from tinygrad.runtime.autogen.amd.cdna import ins
 
-from tileseer.devices.emulated.executor import Executor
-from tileseer.devices.emulated.faults import EmulationFault
-from tileseer.devices.harness import abi
-from tileseer.devices.harness.supervisor import launch_options
-from tileseer.devices.harness.worker import EMULATED_ORDERS
-from tileseer.settings.benchmark import Timing
+from amdgpu_emulator import EmulationFault
+from amdgpu_emulator.decoder import decode
+from tileseer.config.benchmark import Timing
+from tileseer.measure.harness import abi
+from tileseer.measure.harness.emulated_driver import EmulatedDriver
+from tileseer.measure.harness.supervisor import launch_options
+from tileseer.measure.harness.worker import EMULATED_ORDERS
 
 MORE_ORDERS = 12
 NOP = (0xBF800000).to_bytes(4, "little")
@@ -67,17 +69,17 @@ def mutants(inst):
 
 
 class Runs:
-    """One kernel's problems, executed as the program stands."""
+    """One kernel's problems, executed with the machine code as it is now."""
 
-    def __init__(self, library, executor, index, problems):
-        self.library, self.executor, self.index, self.problems = library, executor, index, problems
-        self.options = abi.Options(**launch_options(Timing()))
+    def __init__(self, library, emulated, index, problems):
+        self.library, self.emulated, self.index, self.problems = library, emulated, index, problems
+        self.options = abi.ConvOptions(**launch_options(Timing()))
 
     def result(self, problem, order):
-        self.executor.seed = order
-        check = abi.Check()
+        self.emulated.seed = order
+        check = abi.ConvCheck()
         code = self.library.verify(
-            self.index, ctypes.byref(abi.Problem(*problem)), ctypes.byref(self.options), ctypes.byref(check)
+            self.index, ctypes.byref(abi.ConvProblem(*problem)), ctypes.byref(self.options), ctypes.byref(check)
         )
         if code != abi.OK:
             return "fault", self.library.error()[:120]
@@ -99,52 +101,49 @@ class Runs:
         return "no_effect", ""
 
 
-def executed(program):
-    """The instructions that were executed, by address; a kernel's own launches leave no others."""
-    return {
-        address: program.decode(address)
-        for block in program.blocks.values()
-        if block.runs
-        for address in block.addresses
-    }
+def reached(emulated, runs):
+    """The code object that a kernel is in, by its bundle, and the addresses that its problems execute."""
+    places, launch = {}, emulated.gpu.launch
+
+    def record(code, *words, **options):
+        execution = launch(code, *words, **options)
+        places.setdefault(code, set()).update(execution.addresses)
+        return execution
+
+    emulated.gpu.launch = record
+    right = [runs.result(problem, 0) for problem in runs.problems]
+    emulated.gpu.launch = launch
+    assert {status for status, _ in right} == {"ok"}, right
+    ((code, addresses),) = places.items()
+    (bundle,) = (bundle for bundle, one in emulated.code_objects.items() if one is code)
+    return bundle, sorted(addresses), [kept for _, kept in right]
 
 
 def main():
     driver, module, problems, count = sys.argv[1:]
-    library = abi.Library(driver)
-    executor = Executor()
-    executor.install(library.handle)
+    library = abi.DriverLibrary(driver)
+    emulated = EmulatedDriver(library.handle)
     ctypes.CDLL(module)
     for name, numbers in json.loads(problems).items():
         index = library.find_kernel(name.encode())
         if index < 0:
             raise SystemExit(library.error())
-        for loaded in executor._loaded.values():
-            loaded.program.blocks.clear()
-        runs = Runs(library, executor, index, numbers)
-        right = []
-        for problem in numbers:
-            status, kept = runs.result(problem, 0)
-            assert status == "ok", (name, problem, status, kept)
-            right.append(kept)
-        ((program, instructions),) = [
-            (loaded.program, found) for loaded in executor._loaded.values() if (found := executed(loaded.program))
-        ]
-        whole, base = program._code, program._base
+        runs = Runs(library, emulated, index, numbers)
+        bundle, addresses, right = reached(emulated, runs)
+        code = emulated.code_objects[bundle]
         kinds = {}
-        for address, inst in sorted(instructions.items()):
+        for at in addresses:
+            inst = decode(code.image, at, code.arch)
             for kind, content in mutants(inst):
-                kinds.setdefault(kind, []).append((address, inst, content))
+                kinds.setdefault(kind, []).append((at, inst, content))
         for kind, choices in kinds.items():
-            for address, inst, content in random.Random(name).sample(choices, min(int(count), len(choices))):
-                at = address - base
-                program._code = whole[:at] + content + whole[at + len(content) :]
-                program.blocks.clear()
+            for at, inst, content in random.Random(name).sample(choices, min(int(count), len(choices))):
+                image = code.image[:at] + content + code.image[at + len(content) :]
+                emulated.code_objects[bundle] = replace(code, image=image)
                 verdict, how = runs.verdict(right)
                 answer = {"kernel": name, "kind": kind, "at": hex(at), "instruction": inst.op.name}
                 print(json.dumps(answer | {"verdict": verdict, "how": how}), flush=True)
-        program._code = whole
-        program.blocks.clear()
+        emulated.code_objects[bundle] = code
 
 
 if __name__ == "__main__":

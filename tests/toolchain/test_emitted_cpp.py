@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.conv.operation import DTYPES, VARIANTS
-from tileseer.families.ck_tile.depthwise import DepthwiseConfig
-from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import LAYOUTS, PIPELINES, KernelConfig
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import LAYOUTS, PIPELINES, KernelConfig
 
 ROOT = Path(__file__).parents[2]
 STAND_IN = Path(__file__).parent / "ck_stand_in"
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 FLAGS = ("-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Werror")
-EMITTER = Emitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml")
+EMITTER = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml")
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no host C++ compiler (g++, clang++ or CXX)")
 

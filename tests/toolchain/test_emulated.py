@@ -17,25 +17,27 @@ import pyarrow as pa
 import pytest
 from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT, machine  # noqa: F401
 
+import amdgpu_emulator
+from amdgpu_emulator import decoder
+from amdgpu_emulator.scalar_operations import s16
 from tileseer.compile import aliases, build
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.libraries import Libraries
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
-from tileseer.devices.emulated import program
-from tileseer.devices.emulated.problems import STEPS, tiny_problems
-from tileseer.devices.emulated.scalar_table import s16
-from tileseer.devices.emulated.translate import plain_name
-from tileseer.devices.harness.supervisor import problem_numbers
-from tileseer.families.ck_tile import emit as emission
-from tileseer.families.ck_tile.kernel import parse
-from tileseer.families.registration import header_file
-from tileseer.gpu import code_object, hardware
-from tileseer.verdicts import execution, stage
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile import emit as emission
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.kernels.registration import header_file
+from tileseer.measure import emulated_kernels
+from tileseer.measure import verdicts as stage
+from tileseer.measure.emulated_kernels import supported
+from tileseer.measure.emulated_problems import STEPS, tiny_problems
+from tileseer.measure.harness.supervisor import problem_numbers
 
 HARDWARE = ROOT / "config/hardware.yaml"
-GPU = hardware.get(HARDWARE, "gfx950_mi355x")
+GPU = hardware.read_hardware(HARDWARE, "gfx950_mi355x")
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
 KERNELS = {
     # Those of test_hip_modules: compiled once for both.
@@ -67,7 +69,7 @@ def libraries(machine):  # noqa: F811
 def built(request, machine, libraries):  # noqa: F811
     """Kernels, their library, and their arch."""
     kernels = [parse(name) for name in KERNELS[request.param]]
-    files = emission.files(kernels, request.param, ROOT / "workflow/templates", API, machine[2])
+    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, request.param)
     units = [CompileUnit(one, request.param, files[header_file(one)].encode()) for one in kernels]
     return kernels, libraries.module(units), request.param
 
@@ -93,7 +95,7 @@ def some(kernel):
 
 def test_compiled_kernels_compute_the_convolution(built, loaded):
     for kernel in built[0]:
-        verdict = execution.execute(kernel, loaded, execution.allowed(kernel, some(kernel)), GPU)
+        verdict = emulated_kernels.execute_kernel(kernel, *loaded, supported(kernel, some(kernel)), GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 6 and verdict.instructions > 20_000 < verdict.issue_cycles
         assert verdict.device_kind == "emulated"
@@ -101,28 +103,27 @@ def test_compiled_kernels_compute_the_convolution(built, loaded):
 
 def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # noqa: F811
     kernels = [parse(name) for name in MENDED]
-    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
     units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
     paths = tmp_path / "driver.so", tmp_path / "module.so"
     for path, content in zip(paths, (libraries.emulated_driver(), libraries.module(units)), strict=True):
         path.write_bytes(content)
     for kernel in kernels:
-        filtered = execution.allowed(kernel, tiny_problems(kernel)[len(STEPS) :])
-        verdict = execution.execute(kernel, paths, filtered, GPU)
+        filtered = supported(kernel, tiny_problems(kernel)[len(STEPS) :])
+        verdict = emulated_kernels.execute_kernel(kernel, *paths, filtered, GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 3
 
 
 def decoded_loops(code, kernel):
     """Opcodes between the target of each branch backwards and the branch, by tinygrad's decoder."""
-    machine_code = program.Program(code.image[code.code[0] : code.code[1]], code.code[0], code.arch)
     at, names, loops = kernel.entry, {}, []
     ends = [other.entry for other in code.kernels.values() if other.entry > at]
-    while at < min(ends, default=code.code[1]):
-        instruction = machine_code.decode(at)
-        names[at] = plain_name(instruction)
+    while at < min(ends, default=code.text[1]):
+        instruction = decoder.decode(code.image, at, code.arch)
+        name = names[at] = decoder.opcode(instruction.op.name, code.arch)
         at += instruction.size()
-        if names[at - instruction.size()].startswith(("S_CBRANCH", "S_BRANCH")) and s16(instruction.simm16) < 0:
+        if name.startswith(("S_CBRANCH", "S_BRANCH")) and s16(instruction.simm16) < 0:
             start = at + 4 * s16(instruction.simm16)
             loops.append(Counter(name.lower() for address, name in names.items() if address >= start))
     return loops
@@ -131,7 +132,7 @@ def decoded_loops(code, kernel):
 def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libraries):  # noqa: F811
     found, tree, level = machine
     kernels = [parse(name) for name in KERNELS["gfx950"]]
-    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, level)
+    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, level).files(kernels, "gfx950")
     units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
     (result,) = HipccToolchain(found, tree, SETTINGS, CACHE, NATIVE, GPU).compile(units[:1])
     assert result.resources.instance == "hot loop, tail Full, set"
@@ -140,11 +141,10 @@ def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libra
     for opcode, count in result.resources.loop.items():
         listed[opcode.removesuffix("_e32").removesuffix("_e64")] += count
     module = libraries.module(units)
-    starts = [match.start() for match in re.finditer(re.escape(code_object.BUNDLE), module)]
     loops = []
-    for at in starts:
-        size = code_object.bundle_bytes(module[at : at + 4096])
-        code = code_object.load(code_object.bundled(module[at : at + size]))
+    for match in re.finditer(b"__CLANG_OFFLOAD_BUNDLE__", module):
+        bundle = module[match.start() :]
+        code = amdgpu_emulator.load(bundle[: amdgpu_emulator.bundle_bytes(bundle[:4096])])
         loops += [loop for kernel in code.kernels.values() for loop in decoded_loops(code, kernel)]
     assert listed in loops
     # It is this loop of many: without one instruction it is none of them.
@@ -154,37 +154,38 @@ def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libra
 def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
     other = replace(built[0][0], tile_m=128)
     with pytest.raises(UserError, match="no kernel has the name"):
-        execution.execute(other, loaded, execution.allowed(other, some(other))[:1], GPU)
+        emulated_kernels.execute_kernel(other, *loaded, supported(other, some(other))[:1], GPU)
 
 
 def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
     built, loaded, machine, tmp_path, monkeypatch  # noqa: F811
 ):  # fmt: skip
     kernels, _, arch = built
-    bundle.write(tmp_path / "headers.tar", emission.files(kernels, arch, ROOT / "workflow/templates", API, machine[2]))
+    emitter = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2])
+    bundle.write_bundle(tmp_path / "headers.tar", emitter.files(kernels, arch))
     words = dict.fromkeys(build.SCHEMA.names) | {"split_k": [1], "build_status": "ok"}
     words |= dict.fromkeys(("kernel_id", "build_reason", "error_digest", "code_hash", "resources_from"), "")
     rows = [words | {"kernel": kernel.name} for kernel in kernels]
-    parquet.write(pa.Table.from_pylist(rows, build.SCHEMA), tmp_path / "build.parquet")
-    parquet.write(aliases.SCHEMA.empty_table(), tmp_path / "aliases.parquet")
+    parquet.write_table(pa.Table.from_pylist(rows, build.SCHEMA), tmp_path / "build.parquet")
+    parquet.write_table(aliases.SCHEMA.empty_table(), tmp_path / "aliases.parquet")
     settings = {
         "compile": {"toolchain": "hipcc"},
         "cache": {"folder": str(tmp_path / "cache")},
         "benchmark": {"timing": "quick"},
     }
-    tables = tmp_path / "build.parquet", tmp_path / "headers.tar", loaded, tmp_path / "aliases.parquet"
+    tables = tmp_path / "build.parquet", tmp_path / "headers.tar", *loaded, tmp_path / "aliases.parquet"
     given = *tables, HARDWARE, NATIVE, settings
-    table = stage.of_chunk(arch, *given)
+    table = stage.execute_chunk(arch, *given)
     assert {(row["status"], row["right"], row["device_kind"]) for row in table.to_pylist()} == {("ok", 1, "emulated")}
     assert min(table["instructions"].to_pylist()) > 1000 and table.num_rows == len(kernels)
     # A run that was interrupted finds what it has executed.
-    monkeypatch.setattr(execution, "execute", None)
-    assert stage.of_chunk(arch, *given).equals(table)
+    monkeypatch.setattr(emulated_kernels, "execute_kernel", None)
+    assert stage.execute_chunk(arch, *given).equals(table)
 
 
 def test_spoilt_machine_code_is_found(machine, libraries, tmp_path):  # noqa: F811
     kernels = [parse(name) for name in KERNELS["gfx950"]]
-    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
     units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
     driver, module = tmp_path / "driver.so", tmp_path / "module.so"
     driver.write_bytes(libraries.emulated_driver())

@@ -17,15 +17,15 @@ from elftools.elf.elffile import ELFFile
 from tileseer.compile import compiler, native
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
-from tileseer.compile.trees import tree_of
+from tileseer.compile.source_trees import tree_of
+from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.devices.harness import abi
-from tileseer.families.ck_tile import api as ck_api
-from tileseer.families.ck_tile import emit as emission
-from tileseer.families.ck_tile.kernel import parse
-from tileseer.families.registration import header_file
-from tileseer.settings.compile import CompileSettings
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile import emit as emission
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.kernels.registration import header_file
+from tileseer.measure.harness import abi
 
 ROOT = Path(__file__).parents[2]
 NATIVE = ROOT / native.SOURCES
@@ -47,7 +47,7 @@ const ConvKernelC* registered(int index) { return index < count ? kept[index] : 
 class Kernel(ctypes.Structure):
     """``ConvKernelC``."""
 
-    _P = ctypes.POINTER(abi.Problem)
+    _P = ctypes.POINTER(abi.ConvProblem)
     _fields_ = (
         ("name", ctypes.c_char_p),
         ("direction", ctypes.c_int32),
@@ -78,7 +78,7 @@ def machine():
 @pytest.fixture(scope="module")
 def units(machine):
     kernels = [parse(FORWARD), parse(WEIGHT)]
-    files = emission.files(kernels, "gfx950", ROOT / "workflow/templates", API, machine[2])
+    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
     return [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
 
 
@@ -116,7 +116,7 @@ def run(command):
 
 def problem(direction, **dims):
     values = dict.fromkeys(abi.PROBLEM_DIMS, 1) | {"pad_d": 0, "pad_h": 1, "pad_w": 1, "filter_y": 3, "filter_x": 3}
-    return abi.Problem(
+    return abi.ConvProblem(
         **values | {"N": 2, "C": 64, "K": 64, "input_h": 14, "input_w": 14} | dims, direction=direction, split_k=1
     )
 

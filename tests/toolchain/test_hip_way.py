@@ -19,7 +19,7 @@ from test_hip import layers
 from test_hip_modules import FORWARD, ROOT, machine  # noqa: F401
 
 from tileseer.core.cache import default_folder
-from tileseer.devices.harness import details
+from tileseer.measure.harness.details import read_details
 
 MODEL, OPERATION = "results/models/gfx950", "gfx950/forward_bf16"
 POOL = {
@@ -76,7 +76,7 @@ def test_the_way_of_a_real_gpu_up_to_its_runtime(workflow):
     assert FORWARD in {row["kernel"] for row in rows}
     assert all(row["latency_ms"] > 0 for row in rows)
     journal = workflow.folder / f"results/journals/{OPERATION}"
-    events = [event for path in journal.rglob("*.jsonl") for event in details.read(path)]
+    events = [event for path in journal.rglob("*.jsonl") for event in read_details(path)]
     told = [event["device"] for event in events if event["event"] == "session"]
     assert {(device["backend"], device["arch"]) for device in told} == {("hip", "gfx950")}
     pairs = [event for event in events if event["event"] == "pair"]

@@ -7,33 +7,33 @@ Results are kept in the user's cache, so a second run takes seconds.
 from __future__ import annotations
 
 import os
-import runpy
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tool_modules
 from test_hip_modules import FORWARD
 
-from tileseer.compile import compiler, instructions, reading, trees
+from tileseer.compile import compiler, instructions, reading
+from tileseer.compile import source_trees as trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.hipcc import HipccToolchain
-from tileseer.compile.host_check import HostCompiler
-from tileseer.compile.trees import HeaderTree, tree_of
-from tileseer.conv import problem
-from tileseer.conv.implicit_gemm import implicit_gemm
-from tileseer.conv.operation import Operation
+from tileseer.compile.source_trees import HeaderTree, tree_of
+from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.families import support_rules
-from tileseer.families.ck_tile import api as ck_api
-from tileseer.families.ck_tile import kernel as kernels
-from tileseer.families.ck_tile.emit import Emitter
-from tileseer.families.ck_tile.kernel import parse
-from tileseer.gpu import hardware
-from tileseer.model import features
-from tileseer.problems import problem_sets
-from tileseer.settings.compile import CompileSettings
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile import kernel as kernels
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.support import check_support
+from tileseer.learn.features.features import Features
+from tileseer.problems import problem, problem_sets
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "config/ck_api.yaml"
@@ -51,7 +51,7 @@ KERNELS = {
 def machine():
     """Compiler, tree and API level of this machine."""
     try:
-        tree = ck_api.LIBRARY.find(None)
+        tree = LIBRARIES["hipcc"].find(None)
         return compiler.find(SETTINGS), tree_of("hipcc", {"ck": None}), ck_api.detect(API, tree)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
@@ -60,14 +60,14 @@ def machine():
 
 
 def units(names, arch, level):
-    emitter = Emitter(ROOT / "workflow/templates", API, level)
+    emitter = CkTileEmitter(ROOT / "workflow/templates", API, level)
     return [CompileUnit(parse(name), arch, emitter.header(parse(name), arch).encode()) for name in names]
 
 
 def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
     """The compiler cannot select gfx950's addition to memory for the bf16 that the tree has before ROCm 7."""
     found, tree, level = machine
-    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", "gfx950")
+    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", "gfx950")
     name = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 
     def result():
@@ -84,7 +84,7 @@ def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
 @pytest.mark.parametrize("arch", KERNELS)
 def test_kernels_compile_and_their_code_object_is_read(machine, arch):
     found, tree, level = machine
-    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", arch)
+    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", arch)
     toolchain = HipccToolchain(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native", gpu)
     for result in toolchain.compile(units(KERNELS[arch], arch, level)):
         assert (result.status, result.reason) == ("ok", ""), result.log
@@ -115,7 +115,7 @@ def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_pa
             PLAIN.replace("_fwd_", "_bwd_weight_") + "_vec4_8_4_2stage",
         )
     ]
-    emitter = Emitter(ROOT / "workflow/templates", API, level)
+    emitter = CkTileEmitter(ROOT / "workflow/templates", API, level)
     collections = emitter.collection_files(kernels, "gfx950")
     for path, text in (emitter.files(kernels, "gfx950") | collections).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -138,25 +138,26 @@ def test_the_library_and_our_rules_agree_on_what_can_run(machine):
     found, tree, level = machine
     problems = [
         entry.problem
-        for entry in problem_sets.generate(
+        for entry in problem_sets.generate_problems(
             ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16"), (2,), 1
         )
     ]
-    host = HostCompiler(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native")
+    host = tool_modules.load("host_check").HostCompiler(
+        found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
+    )
     checks = host.load(units([PLAIN], "gfx950", level))
     theirs = checks.verdicts(problems)
     candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)
-    frame = problem.frame(problems)
-    ours = support_rules.check(frame, candidates, "forward") == 0
+    frame = problem.problem_frame(problems)
+    ours = check_support(frame, candidates, "forward") == 0
     assert theirs.any()
     assert not theirs.all()
     assert (theirs == ours).all()
     # The library's grid is ours: as many blocks, 256 threads each, and no workspace.
-    launches_of = runpy.run_path(str(ROOT / "tools/host_support.py"))["launches_of"]
-    launches = launches_of(checks, problems, theirs)
+    launches = tool_modules.load("host_support").launches_of(checks, problems, theirs)
     rows = np.flatnonzero(theirs[:, 0])
-    gpu = hardware.get(ROOT / "config/hardware.yaml", "gfx950_mi355x")
-    blocks = features.compute(frame, candidates, rows, np.zeros_like(rows), gpu, names=("blocks",))[:, 0]
+    gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
+    blocks = Features.of("tileseer", gpu, ["blocks"]).matrix(frame, candidates, rows, np.zeros_like(rows))[:, 0]
     same = launches.blocks[rows, 0] == blocks
     # The library splits N where a tensor comes near 2 GiB; the parts then end in the middle of a tile.
     split = implicit_gemm(frame, "forward")["input_bytes"].to_numpy()[rows] > 2**30
@@ -186,7 +187,7 @@ def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_no
     header.unlink()
     # What counts where the preprocessor fails: it must not.
     monkeypatch.delattr(HeaderTree, "digest")
-    gpu = hardware.of_arch(ROOT / "config/hardware.yaml", "gfx950")
+    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", "gfx950")
 
     def keys(text):
         header.write_text(text)

@@ -12,25 +12,26 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.compile import compiler, reading, trees
+from tileseer.compile import compiler, reading
+from tileseer.compile import source_trees as trees
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
 from tileseer.compile.nvcc import NvccToolchain
-from tileseer.compile.trees import HeaderTree, tree_of
-from tileseer.conv import problem
-from tileseer.conv.operation import Operation
+from tileseer.compile.source_trees import HeaderTree, tree_of
+from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache, default_folder
 from tileseer.core.errors import UserError
-from tileseer.devices.harness import abi
-from tileseer.devices.harness.process import Worker
-from tileseer.devices.harness.supervisor import problem_numbers
-from tileseer.families import support_rules
-from tileseer.families.cutlass import emit, rules
-from tileseer.families.cutlass.kernel import frame, parse
-from tileseer.gpu import hardware
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.problems import problem_sets
-from tileseer.settings.compile import CompileSettings
+from tileseer.gpus import hardware
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.cutlass import emit
+from tileseer.kernels.cutlass.kernel import frame, parse
+from tileseer.kernels.cutlass.sweep import CutlassSweep
+from tileseer.kernels.support import check_support
+from tileseer.measure.harness import abi
+from tileseer.measure.harness.process import Worker
+from tileseer.measure.harness.supervisor import problem_numbers
+from tileseer.problems import problem, problem_sets
+from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
@@ -41,7 +42,7 @@ NAMES = (
 
 
 def emitter():
-    return emit.Emitter(ROOT / "workflow/templates/cutlass")
+    return emit.CutlassEmitter(ROOT / "workflow/templates", ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def libraries(machine, tmp_path_factory):
     found, tree = machine
     units = [CompileUnit(parse(name), "sm_90", emitter().header(parse(name), "sm_90").encode()) for name in NAMES]
     cache, native = Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
-    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
     results = NvccToolchain(found, tree, SETTINGS, cache, native, product).compile(units)
     made = Libraries(found, tree, SETTINGS, cache, native)
     folder = tmp_path_factory.mktemp("libraries")
@@ -74,13 +75,13 @@ def libraries(machine, tmp_path_factory):
 
 
 def test_the_rule_set_has_both_of_the_kernels():
-    specs, rule_set = (
+    specs, sweep = (
         ArchSpecs.load(ROOT / "config/arch_specs.json"),
-        rules.load(ROOT / "config/rule_sets/cutlass.yaml"),
+        CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml"),
     )
     for name in NAMES:
         operation = Operation("forward", parse(name).dtype)
-        found = rules.swept(rule_set, specs, "sm_90", operation, [2, 3]).kernels
+        found = sweep.enumerate(specs, "sm_90", operation, [2, 3]).kernels
         assert parse(name) in found
 
 
@@ -93,7 +94,7 @@ def test_keys_are_made_from_what_the_preprocessor_reads(machine, tmp_path, monke
     original = header.read_text()
     header.unlink()
     unit = CompileUnit(parse(NAMES[0]), "sm_90", emitter().header(parse(NAMES[0]), "sm_90").encode())
-    product = hardware.get(ROOT / "config/hardware.yaml", "sm_90_h200")
+    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
 
     def key(text):
         header.write_text(text)
@@ -125,16 +126,16 @@ def test_kernels_compile_and_what_they_take_is_read(libraries):
 def test_the_library_lists_its_kernels_and_agrees_with_our_rules_without_a_gpu(libraries):
     _, paths, environment = libraries
     operation = Operation("forward", "bf16")
-    drawn = problem_sets.generate(ROOT / "config/problems/training.yaml", operation, (2, 3), 1)
+    drawn = problem_sets.generate_problems(ROOT / "config/problems/training.yaml", operation, (2, 3), 1)
     problems = [entry.problem for entry in drawn][::8]
-    table = problem.frame(problems)
+    table = problem.problem_frame(problems)
     asked = {"libraries": list(paths)}
     with Worker(environment) as worker:
         assert sorted(worker.ask(asked | {"do": "kernels"}, 60)["kernels"]) == sorted(NAMES)
         for name in NAMES:
             # The library does not ask for the data type: it gets addresses.
             pool = frame([parse(name)]).assign(split_k=1, dtype="bf16")
-            ours = support_rules.check(table, pool, "forward")[:, 0] == 0
+            ours = check_support(table, pool, "forward")[:, 0] == 0
             theirs = []
             for one in problems:
                 numbers = problem_numbers({field: getattr(one, field) for field in one.__dict__}, "forward", 1)

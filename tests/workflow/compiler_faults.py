@@ -37,9 +37,8 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         shutil.copytree(made.folder, folder / "compiled copy")
     # As the workflow tells its jobs.
     machine = {"compile": {"compiler": str(folder / "machine/hipcc")}, "ck": {"root": str(folder / "machine/ck")}}
-    os.environ["TILESEER_MACHINE"] = json.dumps(
-        machine | {"cache": {"folder": str(folder / "machine/cache"), "max_gib": 1}}
-    )
+    machine["cache"] = {"folder": str(folder / "machine/cache"), "max_gib": 1}
+    os.environ["TILESEER_RUN"] = json.dumps({"machine": machine, "code": {}})
     return Suite(made, Workflow(folder / "compiled copy"), seed, log, frozenset({"compile"}))
 
 

@@ -34,8 +34,8 @@ from pathlib import Path
 
 from small_workflow import CONFIG, ROOT, TARGETS, Workflow, lay_out
 
-from tileseer.benchmark import journal
-from tileseer.core import modules
+from tileseer.core import code_digest
+from tileseer.measure import journal
 
 DAMAGES = ("cut", "flip", "zeros", "empty", "foreign", "long tail", "endless nesting")
 NOT_INJECTED = "not injected"
@@ -297,11 +297,11 @@ def stages_of(folder: Path) -> list[Stage]:
     for path in sorted((folder / ".snakemake/metadata").rglob("*")):
         if path.is_file():
             record = json.loads(path.read_text())
-            if record.get("shellcmd"):
+            if record.get("shellcmd") and record["rule"] != "stage_file":
                 commands[record["shellcmd"].partition(" 2>&1")[0]] = record["rule"]
     found = []
     for command, rule in sorted(commands.items()):
-        words = shlex.split(command)
+        words = shlex.split(command.replace("$SCRIPTS", "workflow/scripts"))
         words = words[words.index("python") + 1 :]
         if rule == "benchmark":
             # Many small writes, so that a kill can come between two.
@@ -318,7 +318,7 @@ def written_by(script: str) -> set[str]:
     """Options of a script that name what it writes."""
     (main,) = (node for node in ast.parse((ROOT / script).read_text()).body if isinstance(node, ast.FunctionDef))
     kinds = {argument.arg: ast.unparse(argument.annotation) for argument in main.args.args}
-    return {f"--{name.replace('_', '-')}" for name, kind in kinds.items() if kind.startswith(("Output", "State"))}
+    return {f"--{name.replace('_', '-')}" for name, kind in kinds.items() if kind.startswith(("Output", "Journal"))}
 
 
 def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tuple[int, str]:
@@ -334,7 +334,7 @@ def run_stage(stage: Stage, folder: Path, kill_after: float | None = None) -> tu
             sys.argv = list(stage.arguments)
             if stage.name != "compile":
                 # Of the compiler's faults; with it other stages would be restored.
-                os.environ.pop("TILESEER_MACHINE", None)
+                os.environ.pop("TILESEER_RUN", None)
             status = 1
             try:
                 runpy.run_path(stage.arguments[0], run_name="__main__")
@@ -494,7 +494,7 @@ def prepare(folder: Path, seed: int, log: Path | None) -> Suite:
         made.make()
         shutil.copytree(made.folder, folder / "scratch")
     for script in (ROOT / "workflow/scripts").glob("*.py"):
-        for path in modules.used_by(script, ROOT / "src"):
+        for path in code_digest.modules_of(script).values():
             importlib.import_module(
                 ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from warm_snakemake import call
 
-from tileseer.conv.problem import DIMS
+from tileseer.problems.problem import DIMS
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
@@ -67,8 +67,9 @@ class Run:
 
     @property
     def finished(self) -> list[str]:
-        """The rules of the jobs that ran to their end, in that order."""
-        return re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M)
+        """The rules of the jobs that ran to their end, in that order, without those that write settings."""
+        names = re.findall(r"^Finished jobid: \d+ \(Rule: (\w+)\)", self.output, re.M)
+        return [name for name in names if name != "stage_file"]
 
     @property
     def jobs(self) -> Counter:
@@ -84,8 +85,8 @@ class Run:
 
     @property
     def computed(self) -> Counter:
-        """How many jobs of each rule did their work."""
-        return self.jobs - self.restored
+        """How many jobs of each rule computed something. What is published is copied and never restored."""
+        return Counter({rule: n for rule, n in (self.jobs - self.restored).items() if rule != "publish"})
 
     @property
     def measured(self) -> int:
@@ -117,6 +118,11 @@ class Workflow:
         """Call Snakemake and wait for its end."""
         return Run(*call(self.command(*(arguments or TARGETS)), self.folder, self.environment(), timeout=300))
 
+    def plain(self, *arguments: str) -> Run:
+        """Call Snakemake as the profile has it."""
+        command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
+        return Run(*call(command, self.folder, self.environment(), timeout=300))
+
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""
         run = self.run(*arguments)
@@ -136,11 +142,6 @@ class Workflow:
     def read(self, name: str) -> bytes:
         return (self.folder / name).read_bytes()
 
-    def uses(self) -> list[tuple[int, int, int]]:
-        """When the device was used: (begin, end, pairs), by beginning."""
-        lines = self.read("logs/device_use.txt").decode().splitlines()
-        return sorted(tuple(int(field) for field in line.split()[1:]) for line in lines)
-
 
 def tileseer(workflow: Workflow, *words: str) -> subprocess.CompletedProcess[str]:
     """Call the command in a workflow's folder, without a terminal."""
@@ -154,7 +155,7 @@ def environment() -> dict[str, str]:
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SNAKEMAKE", "TILESEER"))
     }
-    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "TILESEER_DEVICE_TRACE": "logs/device_use.txt"}
+    return kept | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
 
 
 def lay_out(folder: Path) -> Workflow:
@@ -183,8 +184,8 @@ def with_fake_compiler(workflow: Workflow, folder: Path) -> Path:
     """Configure the workflow to compile with fake_hipcc.py and its faulty_hipcc.py; kernels of pipeline compv4 fail."""
     folder.mkdir()
     compiler = folder / "hipcc"
-    shutil.copy(ROOT / "tests/unit/fake_hipcc.py", folder)
-    compiler.write_text(f"#!{sys.executable}\n{(ROOT / 'tests/unit/faulty_hipcc.py').read_text()}")
+    shutil.copy(ROOT / "tests/builders/fake_hipcc.py", folder)
+    compiler.write_text(f"#!{sys.executable}\n{(ROOT / 'tests/builders/faulty_hipcc.py').read_text()}")
     compiler.chmod(0o755)
     (folder / "version").write_text("fake hipcc version 1")
     (folder / "fail").write_text("COMPUTE_V4")

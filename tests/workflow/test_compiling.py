@@ -7,12 +7,11 @@ import shutil
 from collections import Counter
 
 import pyarrow.parquet as pq
-import pytest
 import yaml
 from small_workflow import with_fake_compiler
 
-from tileseer.client.selection import Selector
-from tileseer.conv.problem import Problem
+from tileseer.problems.problem import Problem
+from tileseer.serve.selector import Selector
 
 MODEL = "results/models/gfx950"
 
@@ -42,7 +41,7 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     spec = json.loads((folder_of / "feature_spec.json").read_text())
     assert spec["feature_set"] == "compiled"
     assert {"n_mfma", "vgpr_spills", "code_bytes"} <= set(spec["feature_names"])
-    selector = Selector.load(fresh.folder / MODEL, "forward_bf16")
+    selector = Selector.read(fresh.folder / MODEL, "forward_bf16")
     problem = Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
     assert len(selector.rank(problem)) > 0
 
@@ -96,28 +95,6 @@ def test_one_of_the_kernels_with_the_same_code_is_measured_and_only_new_code_is_
     changed = {row["kernel_id"] for row in table(fresh, dataset)} - {row["kernel_id"] for row in rows}
     wanted = [row for row in table(fresh, dataset) if row["kernel_id"] in changed and not row["alias_of"]]
     assert 0 < again.measured == sum(row["status"] in ("ok", "crash") for row in wanted) < first.measured
-
-
-@pytest.mark.skipif(shutil.which("c++") is None, reason="no host C++ compiler to stand for the library's host code")
-def test_the_librarys_own_checks_decide_what_can_run(fresh, tmp_path):
-    with_fake_compiler(fresh, tmp_path / "machine")
-    fresh.configure(support={"source": "library"})
-    fresh.make("results/datasets/gfx950/forward_bf16.parquet")
-    rows = table(fresh, "results/datasets/gfx950/forward_bf16.parquet")
-    built = [row for row in rows if row["status"] != "compile_error"]
-    assert {row["C"] // row["G"] % 64 for row in built if row["status"] != "unsupported"} == {0}
-    refused = [row for row in built if row["status"] == "unsupported"]
-    assert {row["reason"] for row in refused if row["C"] // row["G"] % 64 == 32} == {"library"}
-    differ = table(fresh, "results/support/gfx950/forward_bf16/[0-9].disagreements.parquet")
-    assert sum(not row["library"] for row in differ) == sum(row["reason"] == "library" for row in refused) > 0
-    assert {row["rule"] for row in differ if not row["library"]} == {""}
-
-
-def test_the_library_is_asked_only_where_it_is_compiled(fresh):
-    fresh.configure(support={"source": "library"})
-    run = fresh.run(MODEL)
-    assert run.status != 0
-    assert "set compile.toolchain to hipcc" in run.output
 
 
 def test_no_compiler_stops_before_the_first_job(fresh, tmp_path):

@@ -13,15 +13,14 @@ import pytest
 from small_workflow import ROOT
 
 from tileseer.cli import main
-from tileseer.client import emulation
 from tileseer.compile import native
-from tileseer.verdicts.execution import Verdict
+from tileseer.measure.emulated_kernels import KernelVerdict
+from tileseer.serve import emulation
 
-sys.path.insert(0, str(ROOT / "tests/bench"))
+sys.path.insert(0, str(ROOT / "tests/builders"))
+import help_examples
 import host_library
 from test_replay import find_db_lines
-
-import help_examples
 
 PAGE = (ROOT / "docs/command-line.md").read_text().split("\n## Examples\n")[1]
 COMMANDS = [
@@ -36,9 +35,8 @@ ELSEWHERE = {
     "tileseer run --arch": "workflow/test_replay.py",
     "tileseer run results": "workflow/test_replay.py",
     "tileseer ship results/models/sm_90": "workflow/test_replay.py",
-    "tileseer stale config": "workflow/test_replay.py",
-    "tileseer crawl --torch": "crawl/test_own_model.py",
-    "tileseer crawl --onnx": "crawl/test_own_model.py",
+    "tileseer crawl --torch": "problems/test_crawl_of_own_model.py",
+    "tileseer crawl --onnx": "problems/test_crawl_of_own_model.py",
 }
 """Examples of help texts that need more than ``folder`` has: beginning to the tests that run it."""
 THERE = [help_examples.words(beginning) for beginning in ELSEWHERE]
@@ -75,7 +73,7 @@ def kernel(folder):
 def _libraries(folder):
     """Build the driver for the host, and a few of the fake kernels; a host is too slow for the larger problems."""
     include = ROOT / native.SOURCES
-    text = (ROOT / "tests/bench/fake_kernels.cpp").read_text().replace("problem.C <= 64", "problem.C <= 16")
+    text = (ROOT / "tests/builders/fake_kernels.cpp").read_text().replace("problem.C <= 64", "problem.C <= 16")
     few = re.sub(r"^const Registration<.*> (?!good|wrong|segfault;)\w+;\n", "", text, flags=re.MULTILINE)
     assert few.count("const Registration<") == 5
     (folder / "few.cpp").write_text(few)
@@ -109,7 +107,7 @@ def test_an_example_answers(folder, command, monkeypatch, capsys):
         pytest.importorskip("tinygrad")
         # tests/toolchain/test_emulated.py executes kernels for real.
         monkeypatch.setattr(
-            emulation, "verdicts", lambda _, kernels, jobs: [Verdict(one.name, "ok") for one in kernels]
+            emulation, "verdicts", lambda _, kernels, jobs: [KernelVerdict(one.name, "ok") for one in kernels]
         )
     status, out, err = call(re.sub(r"\bNAME\b", kernel(folder), command), folder, monkeypatch, capsys)
     # Of the fake kernels some are wrong or crash on purpose, and none is of every kind; some rules fail on purpose; a

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from small_workflow import ROOT, with_fake_compiler
 
-from tileseer.conv.problem import DIMS
-from tileseer.devices.harness import details
+from tileseer.measure.harness.details import read_details
+from tileseer.problems.problem import DIMS
 
 MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"
@@ -81,7 +81,7 @@ def test_a_model_of_measured_times(machine):
     rows = [row for path in journal.glob("[0-9].csv") for row in csv.DictReader(path.read_text().splitlines())]
     assert {row["status"] for row in rows} == {"ok", "wrong_result", "crash", "skipped"}
     assert {row["device_kind"] for row in rows} == {"measured"}
-    events = [event for path in journal.rglob("*.jsonl") for event in details.read(path)]
+    events = [event for path in journal.rglob("*.jsonl") for event in read_details(path)]
     assert {event["event"] for event in events} >= {"session", "pair", "batch"}
     assert not machine.make(MODEL).jobs
 
@@ -91,7 +91,7 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
     node.parent.mkdir(parents=True)
     node.write_text("gfx_target_version 90500\nlocation_id 256\n")
     machine.edit(
-        "src/tileseer/devices/harness/visible.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
+        "src/tileseer/measure/harness/visible.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
     )
     run = machine.run(MODEL)
     assert run.status != 0 and not run.jobs

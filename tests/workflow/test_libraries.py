@@ -19,8 +19,8 @@ def cuda(fresh, tmp_path):
     folder = tmp_path / "machine"
     folder.mkdir()
     compiler = folder / "nvcc"
-    where = f"import sys\nsys.path.insert(0, {str(ROOT / 'tests/unit')!r})\nimport re\n"
-    text = (ROOT / "tests/unit/fake_nvcc.py").read_text().replace("import re\n", where, 1)
+    where = f"import sys\nsys.path.insert(0, {str(ROOT / 'tests/builders')!r})\nimport re\n"
+    text = (ROOT / "tests/builders/fake_nvcc.py").read_text().replace("import re\n", where, 1)
     compiler.write_text(f"#!{sys.executable}\n{text}")
     compiler.chmod(0o755)
     tree = folder / "cutlass/include/cutlass/cutlass.h"

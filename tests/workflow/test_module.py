@@ -15,19 +15,21 @@ configfile: "config.yaml"
 module tileseer:
     snakefile: "vendor/tileseer/{snakefile}"
     config: config["tileseer"]
+    {prefix}
 
 use rule * from tileseer exclude {without} {names}
 
 rule theirs:
     default_target: True
-    input: "results/models/gfx950"
+    input: "{results}/models/gfx950"
     output: "count.txt"
     shell: "ls {{input}} | wc -l > {{output}}"
 """
 
 
-ROOT_FILE = {"snakefile": "Snakefile", "without": "all"}
+ROOT_FILE = {"snakefile": "Snakefile", "without": "all", "prefix": "", "results": "results"}
 CATALOGUE_FILE = {"snakefile": "workflow/Snakefile", "without": "all, everything"}
+CATALOGUE_FILE |= {"prefix": 'prefix: "part"', "results": "part/results"}
 
 
 @pytest.mark.parametrize(("where", "names"), [(ROOT_FILE, ""), (CATALOGUE_FILE, "as kernels_*")])
@@ -38,7 +40,7 @@ def test_a_workflow_that_uses_ours_as_a_module_gets_a_model(tmp_path, where, nam
     (tmp_path / "Snakefile").write_text(THEIR_SNAKEFILE.format(names=names, **where))
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"tileseer": CONFIG}))
     theirs.make("theirs")
-    assert (tmp_path / "results/models/gfx950").is_dir()
+    assert (tmp_path / where["results"] / "models/gfx950").is_dir()
     assert int((tmp_path / "count.txt").read_text()) > 0
     assert not (tmp_path / "vendor/tileseer/results").exists()
     assert "Nothing to be done" in theirs.make("theirs").output

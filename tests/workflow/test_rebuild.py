@@ -13,7 +13,7 @@ import yaml
 from small_workflow import TARGETS
 
 CHUNK_STAGES = ("headers", "compile", "support", "benchmark")
-AFTER_DATASET = {"model": 1, "validation": 1, "serving": 1, "publish": 1, "report": 1}
+AFTER_DATASET = {"model": 1, "validation": 1, "serving": 1, "report": 1}
 
 
 def pairs(workflow):
@@ -31,7 +31,8 @@ def test_the_first_run_makes_everything(made):
     chunks = len(workflow.read("results/configs/gfx950/forward_bf16.plan.tsv").splitlines()) - 1
     assert chunks >= 2
     expected = {"arch_specs": 1, "configs": 1, "problems": 1, "dataset": 1, "recorded": 1, **AFTER_DATASET}
-    assert run.computed == run.jobs == expected | dict.fromkeys(CHUNK_STAGES, chunks)
+    assert run.computed == expected | dict.fromkeys(CHUNK_STAGES, chunks)
+    assert run.jobs - run.computed == {"publish": 1}
     rows = pairs(workflow)
     assert run.measured == len(measurable(rows)) > 100
     assert set(rows.values()) >= {"ok", "unsupported"}
@@ -54,8 +55,8 @@ def test_a_change_is_noticed_where_results_have_newer_time_stamps(copy):
     """As when results come out of a store on a new machine, or after the clock was set back."""
     specs = copy.folder / "config/arch_specs.json"
     copy.edit("config/arch_specs.json", "{", "{\n")
-    copy.edit("src/tileseer/gpu/arch_render.py", '"""', '"""One more word. ')
-    for path in (specs, copy.folder / "src/tileseer/gpu/arch_render.py"):
+    copy.edit("src/tileseer/gpus/arch_render.py", "import", "import sys\nimport")
+    for path in (specs, copy.folder / "src/tileseer/gpus/arch_render.py"):
         os.utime(path, (0, 0))
     for path in sorted(copy.folder.glob("results/**/*")):
         os.utime(path, (4e9, 4e9))
@@ -110,7 +111,7 @@ def test_one_tile_less_measures_nothing_and_leaves_no_row(copy):
     gone = "x".join(str(size) for size in rules["tiles"].pop()["tile"])
     path.write_text(yaml.safe_dump(rules))
     # An upgrade besides: that these stages change is known at once, that the dataset does, only when it is made.
-    for module in ("model/trainer.py", "validation/evaluation.py"):
+    for module in ("learn/fit.py", "learn/validation.py"):
         copy.edit(f"src/tileseer/{module}", '"""', '"""Of a later release. ')
     run = copy.make()
     assert run.measured == 0
@@ -133,7 +134,7 @@ def test_one_more_problem_measures_only_its_pairs(copy):
 
 
 def test_a_changed_feature_retrains_and_measures_nothing(copy):
-    copy.edit("src/tileseer/families/gemm_features.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
+    copy.edit("src/tileseer/learn/features/gemm.py", 'p["gemm_m"] / p["gemm_n"]', 'p["gemm_n"] / p["gemm_m"]')
     run = copy.make()
     assert run.computed == AFTER_DATASET
     assert run.measured == 0
@@ -143,34 +144,50 @@ def test_a_changed_plot_rebuilds_the_report_only(copy):
     copy.edit("workflow/templates/report.html.j2", "</body>", "<!-- changed --></body>")
     assert copy.make().computed == {"report": 1}
     figures = copy.folder / "src/tileseer/report/figures.py"
-    figures.write_text(figures.read_text() + "\n# changed\n")
+    figures.write_text(figures.read_text() + "\nADDED = 1\n")
     assert copy.make().computed == {"report": 1}
 
 
 @pytest.mark.parametrize(
     ("module", "stages"),
     [
-        ("gpu/arch_render.py", {"arch_specs"}),
-        ("families/ck_tile/validity.py", {"configs"}),
+        ("gpus/arch_render.py", {"arch_specs"}),
+        ("kernels/ck_tile/legality.py", {"configs"}),
         ("problems/problem_sets.py", {"problems"}),
-        ("families/ck_tile/emit.py", {"headers", "serving"}),
-        ("core/bundle.py", {"headers", "compile", "support"}),
+        ("kernels/ck_tile/emit.py", {"headers", "serving"}),
+        ("core/bundle.py", {"headers", "compile"}),
         ("compile/none.py", {"compile"}),
-        ("core/lock.py", {"benchmark", "dataset"}),
-        ("benchmark/journal.py", {"benchmark", "dataset"}),
+        ("core/locks.py", {"benchmark", "dataset"}),
+        ("measure/journal.py", {"benchmark", "dataset"}),
         ("dataset/assembly.py", {"dataset"}),
-        ("model/trainer.py", {"model", "validation"}),
-        ("model/model_files.py", {"model", "validation", "serving", "publish", "report"}),
-        ("publish/model_folder.py", {"publish"}),
-        ("validation/evaluation.py", {"validation"}),
+        ("learn/fit.py", {"model", "validation", "serving"}),
+        ("learn/model_files.py", {"model", "validation", "serving", "report"}),
+        ("learn/validation.py", {"validation"}),
     ],
 )
 def test_a_changed_module_reruns_exactly_the_stages_that_use_it(copy, module, stages):
     path = copy.folder / "src/tileseer" / module
-    path.write_text(path.read_text() + "\n# A comment changes no result.\n")
+    path.write_text(path.read_text() + "\nADDED = 1\n")
     run = copy.make()
     assert set(run.computed) == stages
     assert run.measured == 0
+
+
+def test_comments_compute_nothing_and_of_hardware_only_the_row_of_the_product_counts(copy):
+    for module in ("core/errors.py", "learn/model.py"):
+        path = copy.folder / "src/tileseer" / module
+        path.write_text(f"# A comment.\n{path.read_text()}")
+    assert not copy.make().jobs
+    copy.edit("config/hardware.yaml", "products:", "# A comment.\nproducts:")
+    assert not copy.make().computed
+    hardware = copy.folder / "config/hardware.yaml"
+    rows = yaml.safe_load(hardware.read_text())
+    rows["products"]["gfx90a_mi210"]["clock_ghz"] *= 2
+    hardware.write_text(yaml.safe_dump(rows))
+    assert not copy.make().computed
+    rows["products"]["gfx950_mi355x"]["launch_floor_us"] *= 2
+    hardware.write_text(yaml.safe_dump(rows))
+    assert {"compile", "benchmark", "model"} <= set(copy.make().computed)
 
 
 def test_another_seed_measures_everything_again(copy):
@@ -192,7 +209,7 @@ def test_other_chunks_measure_nothing_again(copy):
 def test_another_arch_is_built_beside(copy):
     run = copy.make("results/models/gfx942")
     assert run.computed["arch_specs"] == run.computed["problems"] == 0
-    assert run.computed["configs"] == run.computed["publish"] == 1
+    assert run.computed["configs"] == 1
     assert b'"arch": "gfx942"' in copy.read("results/models/gfx942/index.json")
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from fault_injection import NOT_INJECTED, Suite
 from small_workflow import ROOT
 
-from tileseer.devices.harness.supervisor import Limits, Supervisor
+from tileseer.measure.harness.supervisor import Supervisor, WorkerLimits
 
-sys.path.append(str(ROOT / "tests/bench"))
+sys.path += [str(ROOT / "tests/builders"), str(ROOT / "tests/measure")]
 import host_library
 from test_supervisor import request
 
@@ -48,7 +48,7 @@ def kill_workers(suite: Suite, number: int, folder: Path) -> None:
 def measured(libraries: tuple[str, str], kill_after_s: float | None) -> tuple[list[str], bool]:
     """Return the statuses of a row of pairs, and whether a worker was there to be killed at the moment."""
     hits: list[int] = []
-    with Supervisor(libraries[0], limits=Limits(pair_s=30.0)) as supervisor:
+    with Supervisor(libraries[0], limits=WorkerLimits(pair_s=30.0)) as supervisor:
 
         def kill() -> None:
             pid = supervisor.pid

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import Field
 
 from tileseer.core.errors import UserError, shown
-from tileseer.core.tables import Table, read
+from tileseer.core.tables import StrictModel, read_yaml_table
 
 TASKS = (
     "classification", "detection", "segmentation", "generation", "video", "medical", "speech", "pose", "language",
@@ -22,13 +22,13 @@ _EXTENT = "[0-9]{1,9}"
 _RUN = re.compile(f"(train|infer) ({_EXTENT})@({_EXTENT}(?:x{_EXTENT})*)")
 
 
-class Package(Table):
+class Package(StrictModel):
     """A package whose networks are run."""
 
     licence: str = Field(min_length=1)
 
 
-class Network(Table):
+class Network(StrictModel):
     """One network of a group."""
 
     runs: list[str] = Field(min_length=1)
@@ -36,7 +36,7 @@ class Network(Table):
     """Keyword arguments of the callable, or of the configuration class, besides the group's."""
 
 
-class Group(Table):
+class Group(StrictModel):
     """Networks of one family that are made in the same way."""
 
     package: str
@@ -55,7 +55,7 @@ class Group(Table):
     """Name to its runs, or to its runs and arguments."""
 
 
-class ZooFile(Table):
+class ZooFile(StrictModel):
     """A zoo file."""
 
     packages: dict[str, Package]
@@ -94,7 +94,7 @@ def parse_run(text: str, where: str) -> NetworkRun:
 
 def load(path: Path) -> tuple[dict[str, Package], list[Entry]]:
     """Read a zoo file; a ``UserError`` names what is wrong in it."""
-    content = read(path, ZooFile)
+    content = read_yaml_table(path, ZooFile)
     entries: dict[str, Entry] = {}
     for group in content.groups:
         where = f"{path}: family {group.family}"

@@ -7,11 +7,11 @@ from pathlib import Path
 import altair as alt
 import vl_convert
 
-from tileseer.conv.layers import SPLITS, Layer
-from tileseer.conv.operation import VARIANTS
-from tileseer.conv.problem import DIMS
+from tileseer.config.operations import VARIANTS
 from tileseer.core import templates
 from tileseer.core.atomic import write_text
+from tileseer.problems.layers import SPLITS, Layer
+from tileseer.problems.problem import DIMS
 from zoo.entries import Package
 from zoo.tables import LeftOut, NetworkRow
 
@@ -98,7 +98,7 @@ def _page(
     for row in shown:
         families[row.family, row.split].append(f"{row.network} {len(dims_of[row.network])}")
     used = sorted(Counter((row.package, row.version) for row in shown).items())
-    return templates.filled(
+    return templates.fill_template(
         Path(__file__).with_name(f"{PAGE}.j2"),
         rows=len(layers),
         distinct=len(distinct),

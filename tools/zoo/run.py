@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError
 from tileseer.problems.crawl import user_model
 from tileseer.problems.crawl.observed import tabulate
+from tileseer.problems.layers import Layer
 from zoo import tables
 from zoo.entries import Entry
 from zoo.tables import LeftOut

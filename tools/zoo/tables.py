@@ -7,10 +7,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.conv import layers
-from tileseer.conv.layers import Layer
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
+from tileseer.problems import layers
+from tileseer.problems.layers import Layer
 from zoo.entries import Entry
 
 LAYERS, NETWORKS, LEFT_OUT = "layers.csv", "networks.csv", "left_out.csv"
@@ -84,6 +84,6 @@ def write(folder: Path, networks: Sequence[NetworkRow], found: Sequence[Layer], 
     layers.assert_splits(found, str(folder / LAYERS))
     with_layers = {layer.network for layer in found}
     rows = [row for row in networks if row.network in with_layers]
-    write_text(folder / LAYERS, layers.to_text(found))
+    write_text(folder / LAYERS, layers.layers_csv(found))
     write_text(folder / NETWORKS, layers.csv_text(NetworkRow._fields, rows))
     write_text(folder / LEFT_OUT, layers.csv_text(LeftOut._fields, left_out))

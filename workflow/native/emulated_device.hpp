@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the host side of an emulated GPU needs of its executor, which is Python (src/tileseer/devices/emulated).
+// How launches reach the emulated GPU, which is Python (src/tileseer/measure/harness/emulated_driver.py).
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A stand-in for the HIP runtime on machines without a GPU. Load it before a library whose host code is to run: argument
 // checks, grids and workspaces need an answer from the runtime, but no device. Memory is the host's, launches are counted,
-// every call succeeds. Launches run where an executor is installed (tileseer.devices.emulated), as on a GPU not before
+// every call succeeds. Launches run where an emulated GPU is installed, as on a GPU not before
 // something waits for them; without one no result computed through it means anything. Its events have an invented clock.
 #include "emulated_device.hpp"
 

@@ -1,13 +1,9 @@
 # Stage 1: normalise the facts about GPU targets.
 rule arch_specs:
     input:
-        **stage(
-            "arch_specs",
-            tables={
-                "source": SETTINGS.arch_specs,
-                "template": source("workflow/templates/arch_specs.py.j2"),
-            },
-        ),
+        source=local(SETTINGS.arch_specs),
+        template=source("workflow/templates/arch_specs.py.j2"),
+        settings=stage_file("arch_specs"),
     output:
         json="results/arch_specs/arch_specs.json",
         python="results/arch_specs/arch_specs.py",
@@ -18,9 +14,8 @@ rule arch_specs:
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
-    params:
-        **command("arch_specs"),
     message:
         "Normalise the facts about GPU targets"
     shell:
-        run()
+        'python "$SCRIPTS"/arch_specs.py --source {input.source:q} --template {input.template:q}'
+        " --settings {input.settings} --json {output.json} --python {output.python} 2>&1 | tee {log}"

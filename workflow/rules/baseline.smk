@@ -1,14 +1,12 @@
 # A baseline for validation: the reference's trainer on the rows of the model stage (validation.studies).
-BASELINE = "results/baseline/{arch}/{operation}"
-COMPARED_WITH = [f"{BASELINE}/{name}" for name in (model_files.MODEL, model_files.SPEC)]
-
-
 rule baseline:
     input:
-        **stage("baseline", ["model"], HARDWARE),
         dataset="results/datasets/{arch}/{operation}.parquet",
+        hardware=HARDWARE,
+        settings=stage_file("baseline", ["model"]),
     output:
-        COMPARED_WITH,
+        model="results/baseline/{arch}/{operation}/model_tflops.lgbm",
+        spec="results/baseline/{arch}/{operation}/feature_spec.json",
     log:
         "logs/{arch}/{operation}/baseline.log",
     benchmark:
@@ -17,8 +15,11 @@ rule baseline:
         "../../envs/tileseer.yaml"
     threads: THREADS
     params:
-        **command("baseline", product=product, output=BASELINE),
+        product=product,
+        folder=subpath(output.model, parent=True),
     message:
         "Train the reference's model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run("--threads {threads}")
+        'python "$SCRIPTS"/baseline.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --dataset {input.dataset} --hardware {input.hardware:q} --product {params.product:q}"
+        " --settings {input.settings} --output {params.folder} --threads {threads} 2>&1 | tee {log}"

@@ -1,27 +1,18 @@
 # Stage 6: measure the pairs of a chunk, one job at a time on the GPU.
 #
 # The journals are no output: Snakemake would remove them before the job, and with them what was measured.
-# Without a budget nothing is shared, and the number of chunks is no reason to run again.
-JOURNAL = "results/journals/{arch}/{operation}/{chunk}.csv"
-REPEATS = "results/journals/{arch}/{operation}/again/{chunk}.csv"
-JOURNALS = {
-    "journal": JOURNAL,
-    "repeats": REPEATS,
-    "shares": [len(CHUNKS)] if SETTINGS.benchmark.budget else [],
-}
-
-
 rule benchmark:
     input:
-        **stage("benchmark", ["benchmark"], DEVICE),
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         support="results/support/{arch}/{operation}/{chunk}.parquet",
         problems="results/problems/{operation}.parquet",
+        hardware=HARDWARE,
+        coefficients=COEFFICIENTS,
         aliases=ALIASES,
         chosen=CHOSEN,
         driver=measuring_driver,
         modules=MODULE,
-        recording=recording,
+        settings=stage_file("benchmark", ["benchmark"]),
     output:
         receipt="results/benchmark/{arch}/{operation}/{chunk}.json",
     log:
@@ -31,11 +22,21 @@ rule benchmark:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        gpu=gpus,
+        gpu=1,
         mem_mb=1024,
     params:
-        **command("benchmark", product=product, **JOURNALS),
+        product=product,
+        journal="results/journals/{arch}/{operation}/{chunk}.csv",
+        repeats="results/journals/{arch}/{operation}/again/{chunk}.csv",
+        # Without a budget nothing is shared, and the number of chunks is no reason to run again.
+        shares=len(CHUNKS) if SETTINGS.benchmark.budget else 1,
     message:
         "Measure {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run("--memory-mib {resources.mem_mb}")
+        'python "$SCRIPTS"/benchmark.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --chunk {wildcards.chunk} --build {input.build} --support {input.support} --problems {input.problems}"
+        " --aliases {input.aliases} --chosen {input.chosen}"
+        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --driver {input.driver} --modules {input.modules} --shares {params.shares}"
+        " --settings {input.settings} --journal {params.journal} --repeats {params.repeats}"
+        " --receipt {output.receipt} 2>&1 | tee {log}"

@@ -1,44 +1,43 @@
 # Stage 4: compile a chunk's kernels, or estimate what they would cost.
-from tileseer.devices.emulated import refuse_without_decoder
+from tileseer.measure.device import refuse_without_decoder
 
-NATIVE_SOURCES = [path.as_posix() for path in sorted(Path(NATIVE).glob("*.[ch]*"))]
-COMPILING = ["compile", "ck", "cutlass"]
-COMPILES = SETTINGS.compile.toolchain != "none"
-RUNS_KERNELS = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
-LINKED = SETTINGS.benchmark.device in RUNS_KERNELS
-EMULATED = SETTINGS.benchmark.device == "emulated"
-MEASURED = LINKED and not EMULATED
-
-if LINKED and SETTINGS.compile.toolchain != RUNS_KERNELS[SETTINGS.benchmark.device]:
+TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
+# Of kernels that a library offers only the measuring driver is compiled, whatever the toolchain.
+if (
+    LINKED
+    and SETTINGS.compile.toolchain != TOOLCHAIN_OF_DEVICE[DEVICE]
+    and not of_arch(SETTINGS.arch).offered
+):
     raise WorkflowError(
-        f"benchmark.device is {SETTINGS.benchmark.device}, but compile.toolchain is {SETTINGS.compile.toolchain}; "
-        f"set it to {RUNS_KERNELS[SETTINGS.benchmark.device]}"
+        f"benchmark.device is {DEVICE}, but compile.toolchain is {SETTINGS.compile.toolchain}; "
+        f"set it to {TOOLCHAIN_OF_DEVICE[DEVICE]}"
     )
-if EMULATED:
-    try:
+try:
+    if LINKED and not COMPILES:
+        TOOLCHAIN = registry.driver_compiler(SETTINGS.compile).version
+    if EMULATED:
         refuse_without_decoder()
-    except UserError as error:
-        raise WorkflowError(str(error)) from None
+except UserError as error:
+    raise WorkflowError(str(error)) from None
 
-# Made in some configurations alone: kernels of the same machine code, and what a real or an emulated GPU loads.
-ALIASES = ["results/aliases/{arch}/{operation}.parquet"] if COMPILES else []
-DRIVER = ["results/libraries/{arch}/driver.so"] if LINKED else []
-MODULE = ["results/libraries/{arch}/{operation}/{chunk}.so"] if LINKED else []
+# Launchers become part of what nvcc compiles.
+LAUNCHERS = NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else []
 
 
 rule compile:
     input:
-        **stage(
-            "compile",
-            COMPILING,
-            DEVICE,
-            # The launchers become part of the objects; of nothing that is only estimated.
-            NATIVE_SOURCES if SETTINGS.compile.toolchain == "nvcc" else [],
-            toolchain=TOOLCHAIN,
-        ),
         configs="results/configs/{arch}/{operation}.parquet",
         plan="results/configs/{arch}/{operation}.plan.tsv",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
+        hardware=HARDWARE,
+        coefficients=COEFFICIENTS,
+        native=LAUNCHERS,
+        settings=stage_file(
+            "compile",
+            ["compile", "ck", "cutlass"],
+            reads=LAUNCHERS,
+            toolchain=TOOLCHAIN,
+        ),
     output:
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         costs="results/build/{arch}/{operation}/{chunk}.costs.parquet",
@@ -49,21 +48,26 @@ rule compile:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        mem_mb=memory_mib(SETTINGS.compile),
+        mem_mb=registry.memory_mib(SETTINGS.compile),
     params:
-        **command("compile", product=product, native=NATIVE),
+        product=product,
+        native=lambda wildcards: NATIVE,
     message:
         "Compile {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run()
+        'python "$SCRIPTS"/compile.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
+        " --configs {input.configs} --plan {input.plan} --headers {input.headers}"
+        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --native {params.native:q} --settings {input.settings}"
+        " --build {output.build} --costs {output.costs} 2>&1 | tee {log}"
 
 
 # With a compiler: which kernels have the same machine code, so that one of them is measured for all.
 rule aliases:
     input:
-        **stage("aliases"),
         build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
         support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
+        settings=stage_file("aliases"),
     output:
         aliases="results/aliases/{arch}/{operation}.parquet",
     log:
@@ -72,20 +76,26 @@ rule aliases:
         "logs/{arch}/{operation}/aliases.tsv"
     conda:
         "../../envs/tileseer.yaml"
-    params:
-        **command("aliases"),
     message:
         "Find kernels of {wildcards.operation} for {wildcards.arch} with the same machine code"
     shell:
-        run()
+        'python "$SCRIPTS"/aliases.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --build {input.build} --support {input.support} --settings {input.settings}"
+        " --aliases {output.aliases} 2>&1 | tee {log}"
 
 
 # For a real or an emulated GPU: the kernels of a chunk as a module, and the driver that runs them.
 rule libraries:
     input:
-        **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         build="results/build/{arch}/{operation}/{chunk}.parquet",
+        native=NATIVE_SOURCES,
+        settings=stage_file(
+            "libraries",
+            ["compile", "ck", "cutlass"],
+            reads=NATIVE_SOURCES,
+            toolchain=TOOLCHAIN,
+        ),
     output:
         library="results/libraries/{arch}/{operation}/{chunk}.so",
     log:
@@ -95,23 +105,43 @@ rule libraries:
     conda:
         "../../envs/tileseer.yaml"
     resources:
-        mem_mb=memory_mib(SETTINGS.compile),
+        mem_mb=registry.memory_mib(SETTINGS.compile),
     params:
-        **command("libraries", native=NATIVE, device=SETTINGS.benchmark.device),
+        native=lambda wildcards: NATIVE,
+        device=DEVICE,
     message:
         "Link the kernels of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run()
+        'python "$SCRIPTS"/libraries.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --chunk {wildcards.chunk} --headers {input.headers} --build {input.build} --native {params.native:q}"
+        " --device {params.device} --settings {input.settings} --library {output.library} 2>&1 | tee {log}"
 
 
-use rule libraries as driver with:
+rule driver:
     input:
-        **stage("libraries", COMPILING, reads=NATIVE_SOURCES, toolchain=TOOLCHAIN),
+        native=NATIVE_SOURCES,
+        settings=rules.libraries.input.settings,
     output:
         library="results/libraries/{arch}/driver.so",
     log:
         "logs/{arch}/driver.log",
     benchmark:
         "logs/{arch}/driver.tsv"
+    conda:
+        "../../envs/tileseer.yaml"
+    resources:
+        mem_mb=registry.memory_mib(SETTINGS.compile),
+    params:
+        native=lambda wildcards: NATIVE,
+        device=DEVICE,
     message:
         "Build the measuring driver for {wildcards.arch}"
+    shell:
+        'python "$SCRIPTS"/libraries.py --arch {wildcards.arch} --native {params.native:q} --device {params.device}'
+        " --settings {input.settings} --library {output.library} 2>&1 | tee {log}"
+
+
+# What follows has these as inputs where a configuration makes them.
+ALIASES = rules.aliases.output.aliases if COMPILES else []
+DRIVER = rules.driver.output.library if LINKED else []
+MODULE = rules.libraries.output.library if LINKED and COMPILES else []

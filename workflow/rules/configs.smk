@@ -1,7 +1,7 @@
 # Stage 2: enumerate the kernels and deal them to chunks.
-from tileseer.reference import rule_sets
+from tileseer.kernels import rule_sets
 
-RULE_SETS = source("config/rule_sets")
+RULE_TABLES = rule_sets.files(SETTINGS.configs.rule_set, Path(RULE_SETS))
 try:
     INSTANCES = rule_sets.instances(
         SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root
@@ -12,13 +12,9 @@ except UserError as error:
 
 rule configs:
     input:
-        **stage(
-            "configs",
-            ["configs"],
-            reads=rule_sets.files(SETTINGS.configs.rule_set, Path(RULE_SETS)),
-            **INSTANCES,
-        ),
         arch_specs="results/arch_specs/arch_specs.json",
+        tables=[local(path) for path in RULE_TABLES],
+        settings=stage_file("configs", ["configs"], reads=RULE_TABLES, **INSTANCES),
     output:
         kernels="results/configs/{arch}/{operation}.parquet",
         rejected="results/configs/{arch}/{operation}.rejected.tsv",
@@ -31,8 +27,10 @@ rule configs:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command("configs", tables=RULE_SETS),
+        rule_sets=lambda wildcards: RULE_SETS,
     message:
         "Enumerate the kernels of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run()
+        'python "$SCRIPTS"/configs.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --arch-specs {input.arch_specs} --tables {params.rule_sets:q} --settings {input.settings}"
+        " --kernels {output.kernels} --rejected {output.rejected} --plan {output.plan} 2>&1 | tee {log}"

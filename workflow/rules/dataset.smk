@@ -1,19 +1,13 @@
 # Stage 7: bring the journals of all chunks together; or replay those of an arch that was measured elsewhere.
-# No inputs of the rule: who has the receipts has these, and --batch dataset=1/10 deals chunks.
-BEHIND_RECEIPTS = {
-    "build": each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
-    "support": each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
-    "journals": each_chunk([JOURNAL, REPEATS] if MEASURED else [JOURNAL]),
-}
-
-
 rule dataset:
     input:
-        **stage("dataset"),
-        problems="results/problems/{operation}.parquet",
         receipts=each_chunk("results/benchmark/{arch}/{operation}/{chunk}.json"),
+        build=each_chunk("results/build/{arch}/{operation}/{chunk}.parquet"),
+        support=each_chunk("results/support/{arch}/{operation}/{chunk}.parquet"),
+        problems="results/problems/{operation}.parquet",
         aliases=ALIASES,
         chosen=CHOSEN,
+        settings=stage_file("dataset"),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",
         quarantine="results/datasets/{arch}/{operation}.quarantine.tsv",
@@ -28,17 +22,23 @@ rule dataset:
     resources:
         mem_mb=1024,
     params:
-        **command("dataset", **BEHIND_RECEIPTS),
+        journals=each_journal,
     message:
         "Assemble the dataset of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run("--memory-mib {resources.mem_mb}")
+        'python "$SCRIPTS"/dataset.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --receipts {input.receipts} --build {input.build} --support {input.support} --problems {input.problems}"
+        " --aliases {input.aliases} --chosen {input.chosen} --journals {params.journals}"
+        " --settings {input.settings}"
+        " --dataset {output.dataset} --quarantine {output.quarantine} 2>&1 | tee {log}"
 
 
 rule recorded:
     input:
-        **stage("recorded", tables=DEVICE),
         tables=lambda wildcards: recording_of(**wildcards),
+        hardware=HARDWARE,
+        coefficients=COEFFICIENTS,
+        settings=stage_file("recorded"),
     output:
         dataset="results/datasets/{arch}/{operation}.parquet",
     log:
@@ -50,8 +50,12 @@ rule recorded:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command("recorded", product=product, recording=recording_shown),
+        product=product,
+        recording=recording_folder,
     message:
         "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
     shell:
-        run()
+        'python "$SCRIPTS"/recorded.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --recording {params.recording:q} --tables {input.tables:q}"
+        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --settings {input.settings} --dataset {output.dataset} 2>&1 | tee {log}"

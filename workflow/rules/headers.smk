@@ -1,19 +1,20 @@
 # Stage 3: emit the C++ of a chunk's kernels into one bundle.
-from tileseer.families.registry import FAMILIES
+from tileseer.kernels.emission import EMITTERS
 
 EMITTED_WITH = [
     path.as_posix()
-    for family in FAMILIES
-    if family.has("emit")
-    for path in family.part("emit").template_files(Path(TEMPLATES))
+    for emitter in EMITTERS.values()
+    for path in emitter.template_files(Path(TEMPLATES))
 ]
 
 
 rule headers:
     input:
-        **stage("headers", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
         plan="results/configs/{arch}/{operation}.plan.tsv",
+        api=API,
+        templates=[local(path) for path in EMITTED_WITH],
+        settings=stage_file("headers", reads=EMITTED_WITH),
     output:
         bundle="results/headers/{arch}/{operation}/{chunk}.tar",
     log:
@@ -23,19 +24,24 @@ rule headers:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command("headers", templates=TEMPLATES, level=CK_LEVEL),
+        templates=lambda wildcards: TEMPLATES,
+        level=CK_LEVEL,
     message:
         "Emit the C++ of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run()
+        'python "$SCRIPTS"/headers.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
+        " --configs {input.configs} --plan {input.plan} --api {input.api:q} --level {params.level}"
+        " --templates {params.templates:q} --settings {input.settings} --bundle {output.bundle} 2>&1 | tee {log}"
 
 
 # For people and their builds: all C++ of an operation in a folder of its own, registration included.
 rule sources:
     input:
-        **stage("sources", tables={"api": API}, reads=EMITTED_WITH),
         configs="results/configs/{arch}/{operation}.parquet",
         bundles=each_chunk("results/headers/{arch}/{operation}/{chunk}.tar"),
+        api=API,
+        templates=[local(path) for path in EMITTED_WITH],
+        settings=stage_file("sources", reads=EMITTED_WITH),
     output:
         folder=directory("results/sources/{arch}/{operation}"),
     log:
@@ -45,8 +51,11 @@ rule sources:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command("sources", templates=TEMPLATES, level=CK_LEVEL),
+        templates=lambda wildcards: TEMPLATES,
+        level=CK_LEVEL,
     message:
         "Unpack the C++ of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run()
+        'python "$SCRIPTS"/sources.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --configs {input.configs} --bundles {input.bundles} --api {input.api:q} --level {params.level}"
+        " --templates {params.templates:q} --settings {input.settings} --folder {output.folder} 2>&1 | tee {log}"

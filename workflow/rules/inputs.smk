@@ -1,11 +1,10 @@
-# Inputs that depend on the arch: recordings, and the tables that models were made from.
+# Inputs and parameters that depend on the arch: operations, recordings, and the tables that models were made from.
 import json
-import re
 
-from tileseer.devices.base import NO_TIMES
-from tileseer.devices.harness.telemetry import refuse_other_gpus
-from tileseer.families.registry import of_arch
-from tileseer.gpu.hardware import target
+from tileseer.gpus.hardware import target
+from tileseer.kernels.registry import of_arch
+from tileseer.measure.device import NO_TIMES
+from tileseer.measure.harness.telemetry import refuse_other_gpus
 
 RECORDINGS = SETTINGS.replays
 RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
@@ -13,8 +12,13 @@ RECORDED = "|".join(map(re.escape, RECORDINGS)) or "(?!)"
 
 def recorded_operations(arch):
     """Operations of a recording."""
-    with open(f"{RECORDINGS[arch]}/recording.json") as file:
-        return json.load(file)["operations"]
+    path = Path(RECORDINGS[arch], "recording.json")
+    if not path.exists():
+        raise WorkflowError(
+            f"{path}: there is no such file, but replays names it for {arch}; an installed package has no recordings: "
+            "copy config/recorded of the repository into this folder, or give replays another folder"
+        )
+    return json.loads(path.read_text())["operations"]
 
 
 def operations_of(wildcards):
@@ -22,59 +26,58 @@ def operations_of(wildcards):
     if wildcards.arch not in RECORDINGS:
         return SETTINGS.operations or OPERATIONS
     recorded = recorded_operations(wildcards.arch)
-    # What was not recorded stays where nothing else is left: its job says so.
-    wanted = SETTINGS.operations or recorded
-    return [each for each in wanted if each in recorded] or wanted
+    # An operation that was not recorded stays where nothing else is left: its job says so.
+    requested = SETTINGS.operations or recorded
+    return [each for each in requested if each in recorded] or requested
 
 
-def recorded_elsewhere(arch, operation):
-    """Recorded archs with the GPU target and the kernel family of an arch: its model is checked on their times."""
-    return [
-        other
-        for other in RECORDINGS
-        if arch not in RECORDINGS
-        and (target(other), of_arch(other)) == (arch, of_arch(arch))
-        and operation in recorded_operations(other)
-    ]
+def each_operation(*patterns):
+    """Files of an arch: one per operation and pattern."""
+    return lambda wildcards: expand(
+        patterns, operation=operations_of(wildcards), arch=wildcards.arch
+    )
 
 
-def other_dtype(arch, operation):
-    """The operation of the other 16-bit data type, where a library's candidates mean the same in both."""
-    direction, _, dtype = operation.rpartition("_")
-    other = f"{direction}_{dict(bf16='fp16', fp16='bf16').get(dtype)}"
-    offered = of_arch(arch).offered and arch in RECORDINGS
-    return [other] if offered and other in recorded_operations(arch) else []
+def folders_of(name):
+    """Folders of the files of a named input, each once, in their order."""
+    return lambda wildcards, input: list(
+        dict.fromkeys(str(Path(path).parent) for path in input[name])
+    )
 
 
-def recording(wildcards):
-    """Table that the device replays, if it is one that does."""
-    if SETTINGS.benchmark.device != "recorded":
-        return []
-    return [f"config/recordings/{product(wildcards)}/{wildcards.operation}.parquet"]
+def product(wildcards):
+    """GPU product that stands for an arch; the scripts explain that there is none."""
+    return SETTINGS.benchmark.products.get(wildcards.arch, "none")
+
+
+def each_journal(wildcards):
+    """Journals of all chunks; on a real GPU also those of repeat measurements."""
+    folder = f"results/journals/{wildcards.arch}/{wildcards.operation}"
+    names = ["{chunk}.csv", "again/{chunk}.csv"] if MEASURED else ["{chunk}.csv"]
+    return [f"{folder}/{name}" for name in expand(names, chunk=CHUNKS)]
 
 
 def measuring_driver(wildcards):
     """The driver, on a real GPU. That this machine's GPUs are of another arch is said before anything is compiled."""
     if EMULATED:
         raise WorkflowError(f"benchmark.device is emulated: {NO_TIMES}")
-    executor = workflow.executor_plugin
     # Where SLURM's jobs are submitted from, other GPUs may be.
-    if executor is None or executor.name != "slurm":
+    if workflow.executor_plugin is None or workflow.executor_plugin.name != "slurm":
         try:
-            refuse_other_gpus(SETTINGS.benchmark.device, wildcards.arch)
+            refuse_other_gpus(DEVICE, wildcards.arch)
         except UserError as error:
             raise WorkflowError(str(error)) from None
     return expand(DRIVER, arch=wildcards.arch)
 
 
-def executed(wildcards):
+def verdicts_of_arch(wildcards):
     """Verdicts of all chunks; only an emulated device has some."""
     if not EMULATED:
         raise WorkflowError(
-            f"results/verdicts/{wildcards.arch}.tsv: benchmark.device is {SETTINGS.benchmark.device}; verdicts come "
+            f"results/verdicts/{wildcards.arch}.tsv: benchmark.device is {DEVICE}; verdicts come "
             "from the emulated device: add --configfile config/emulated.yaml"
         )
-    return each_operation(*each_chunk(VERDICTS))(wildcards)
+    return each_operation(*each_chunk(rules.verdicts.output.verdicts))(wildcards)
 
 
 def recording_of(arch, operation):
@@ -82,48 +85,16 @@ def recording_of(arch, operation):
     tables = (
         f"{operation}/{name}.parquet" for name in ("kernels", "pairs", "problems")
     )
-    return [f"{RECORDINGS[arch]}/{name}" for name in ("recording.json", *tables)]
+    return [local(f"{RECORDINGS[arch]}/{name}") for name in ("recording.json", *tables)]
 
 
-def made_from(wildcards):
-    """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
-    tables = ["results/datasets/{arch}/{operation}.parquet"]
-    if wildcards.arch not in RECORDINGS:
-        tables += [
-            "results/problems/{operation}.parquet",
-            "results/configs/{arch}/{operation}.parquet",
-        ]
-    return [
-        path
-        for each in operations_of(wildcards)
-        for path in expand(tables, arch=wildcards.arch, operation=each)
-    ]
-
-
-def files_read(wildcards):
-    """Tables that the stages of an arch read and none of them made; no scripts, which are code."""
-    replaying = "recorded problems model baseline validation serving".split()
-    recorded = wildcards.arch in RECORDINGS
-    found = {
-        path
-        for name, paths in READS.items()
-        if name in replaying or not recorded
-        for path in paths
-    }
-    found = {path for path in found if not path.startswith(source("workflow") + "/")}
-    for each in operations_of(wildcards):
-        of = [wildcards.arch] if recorded else recorded_elsewhere(wildcards.arch, each)
-        found |= {path for arch in of for path in recording_of(arch, each)}
-    return sorted(found)
-
-
-def recording_shown(wildcards):
-    """Folder of the recording that is replayed, or nothing."""
-    return [RECORDINGS[wildcards.arch]] if wildcards.arch in RECORDINGS else []
+def recording_folder(wildcards):
+    """Folder of the recording of an arch, if it has one."""
+    return RECORDINGS.get(wildcards.arch, [])
 
 
 def recorded_tables(wildcards):
-    """How a recording was made, and what its kernels are compared with, where it has that."""
+    """How a recording was made, and what its kernels are compared with, as far as it has that."""
     folder = RECORDINGS.get(wildcards.arch)
     names = ["recording.json"]
     names += [
@@ -132,7 +103,71 @@ def recorded_tables(wildcards):
         for name in ("cudnn.csv", "rivals.parquet")
     ]
     return [
-        f"{folder}/{name}"
+        local(f"{folder}/{name}")
         for name in names
         if folder and os.path.exists(f"{folder}/{name}")
     ]
+
+
+def same_target(arch, operation):
+    """Recorded archs with the GPU target and the kernels of an arch that is not recorded."""
+    return [
+        other
+        for other in RECORDINGS
+        if arch not in RECORDINGS
+        and os.path.isdir(RECORDINGS[other])
+        and (target(other), of_arch(other)) == (arch, of_arch(arch))
+        and operation in recorded_operations(other)
+    ]
+
+
+def recorded_elsewhere(wildcards):
+    """Datasets of recordings of the same GPU target: the model is checked on their times."""
+    return expand(
+        "results/datasets/{other}/{operation}.parquet",
+        other=same_target(wildcards.arch, wildcards.operation),
+        operation=wildcards.operation,
+    )
+
+
+def other_dtype(wildcards):
+    """Dataset of the other 16-bit data type, where a library's candidates mean the same in both."""
+    arch = wildcards.arch
+    direction, _, dtype = wildcards.operation.rpartition("_")
+    other = f"{direction}_{dict(bf16='fp16', fp16='bf16').get(dtype)}"
+    available = operations_of(wildcards)
+    if arch in RECORDINGS:
+        available = recorded_operations(arch)
+    return (
+        [f"results/datasets/{arch}/{other}.parquet"]
+        if of_arch(arch).offered and other in available
+        else []
+    )
+
+
+def made_from(wildcards):
+    """Tables that the models were made from, those of one operation after the other; a recorded arch has datasets alone."""
+    tables = ["results/datasets/{arch}/{operation}.parquet"]
+    if wildcards.arch not in RECORDINGS:
+        tables.append("results/problems/{operation}.parquet")
+        if not of_arch(wildcards.arch).offered:
+            tables.append("results/configs/{arch}/{operation}.parquet")
+    return [
+        path
+        for each in operations_of(wildcards)
+        for path in expand(tables, arch=wildcards.arch, operation=each)
+    ]
+
+
+def tables_read(wildcards):
+    """Tables that the stages of an arch read and none of them made."""
+    tables = {HARDWARE, COEFFICIENTS, API, *PROBLEM_TABLES, *PRIOR_FILES}
+    if wildcards.arch in RECORDINGS:
+        recorded = [wildcards.arch]
+    else:
+        tables |= {SETTINGS.arch_specs, *RULE_TABLES}
+        recorded = None
+    for each in operations_of(wildcards):
+        for arch in recorded or same_target(wildcards.arch, each):
+            tables |= {*recording_of(arch, each)}
+    return [local(path) for path in sorted(tables)]

@@ -1,30 +1,33 @@
-# Stage 8: train one ranking model an operation.
-from tileseer.model import model_files
-
-TRAINING = "results/training/{arch}/{operation}"
-TRAINED = [f"{TRAINING}/{name}" for name in model_files.TRAINING_FILES]
-LOADED = (model_files.MODEL, model_files.SPEC, model_files.CANDIDATES)
-# A prior is a file of the user's, from another run: only its content counts.
+# Stage 8: train one ranking model per operation.
 PRIOR = SETTINGS.model.parameters.prior_folder
-PRIOR = [f"{PRIOR}/{name}" for name in LOADED if PRIOR]
+# A prior is a file of the user's, from another run: only its content counts.
+PRIOR_FILES = [
+    local(f"{PRIOR}/{name}")
+    for name in ("model_tflops.lgbm", "feature_spec.json", "candidates.parquet")
+    if PRIOR
+]
 
 
 rule model:
     input:
-        **stage("model", ["model"], DEVICE, PRIOR),
         dataset="results/datasets/{arch}/{operation}.parquet",
-        recorded=lambda wildcards: expand(
-            "results/datasets/{other}/{operation}.parquet",
-            other=recorded_elsewhere(**wildcards),
-            operation=wildcards.operation,
-        ),
-        other_dtype=lambda wildcards: expand(
-            "results/datasets/{arch}/{other}.parquet",
-            arch=wildcards.arch,
-            other=other_dtype(**wildcards),
-        ),
+        # The model is checked on these.
+        recorded=recorded_elsewhere,
+        # And learns from this one too.
+        other_dtype=other_dtype,
+        hardware=HARDWARE,
+        coefficients=COEFFICIENTS,
+        prior=PRIOR_FILES,
+        settings=stage_file("model", ["model"], reads=PRIOR_FILES),
     output:
-        TRAINED,
+        model="results/training/{arch}/{operation}/model_tflops.lgbm",
+        spec="results/training/{arch}/{operation}/feature_spec.json",
+        manifest="results/training/{arch}/{operation}/train_manifest.json",
+        cross_validation="results/training/{arch}/{operation}/cv_metrics_tflops.json",
+        importances="results/training/{arch}/{operation}/feature_importances_tflops.json",
+        candidates="results/training/{arch}/{operation}/candidates.parquet",
+        hardware="results/training/{arch}/{operation}/hardware.json",
+        out_of_fold="results/training/{arch}/{operation}/out_of_fold.parquet",
     log:
         "logs/{arch}/{operation}/model.log",
     benchmark:
@@ -33,8 +36,12 @@ rule model:
         "../../envs/tileseer.yaml"
     threads: THREADS
     params:
-        **command("model", product=product, output=TRAINING),
+        product=product,
+        folder=subpath(output.model, parent=True),
     message:
         "Train the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run("--threads {threads}")
+        'python "$SCRIPTS"/model.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --dataset {input.dataset} --recorded {input.recorded} --other-dtype {input.other_dtype}"
+        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --settings {input.settings} --output {params.folder} --threads {threads} 2>&1 | tee {log}"

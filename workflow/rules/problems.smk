@@ -1,15 +1,15 @@
 # What is trained on and what is held out: the same problems for every arch.
+PROBLEM_TABLES = [
+    SETTINGS.problems.networks,
+    *SETTINGS.problems.training,
+    SETTINGS.problems.validation,
+]
+
+
 rule problems:
     input:
-        **stage(
-            "problems",
-            ["problems"],
-            reads=[
-                SETTINGS.problems.networks,
-                *SETTINGS.problems.training,
-                SETTINGS.problems.validation,
-            ],
-        ),
+        tables=[local(path) for path in PROBLEM_TABLES],
+        settings=stage_file("problems", ["problems"], reads=PROBLEM_TABLES),
     output:
         problems="results/problems/{operation}.parquet",
         uses="results/problems/{operation}.uses.parquet",
@@ -21,8 +21,9 @@ rule problems:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command("problems", ndims=list(SETTINGS.configs.ndims)),
+        ndims=SETTINGS.configs.ndims,
     message:
         "Choose the problems of {wildcards.operation}"
     shell:
-        run()
+        'python "$SCRIPTS"/problems.py --operation {wildcards.operation} --ndims {params.ndims}'
+        " --settings {input.settings} --problems {output.problems} --uses {output.uses} 2>&1 | tee {log}"

@@ -1,4 +1,6 @@
 # Stage 11: the directory that a client loads.
+#
+# update(): what was published stays until the new models replace it, and is there again if the job fails.
 import json
 
 COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
@@ -6,12 +8,14 @@ COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
 
 rule publish:
     input:
-        each_operation(*TRAINED, *SERVED),
-        **stage("publish", [*PORTABLE]),
+        training=each_operation(*rules.model.output),
+        serving=each_operation(*rules.serving.output),
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         made_from=made_from,
+        tables=tables_read,
+        settings=stage_file("publish", [*PORTABLE]),
     output:
-        models=directory("results/models/{arch}"),
+        models=update(directory("results/models/{arch}")),
     log:
         "logs/{arch}/publish.log",
     benchmark:
@@ -20,17 +24,17 @@ rule publish:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command(
-            "publish",
-            training=each_operation(TRAINING),
-            serving=each_operation(SERVING),
-            operations=operations_of,
-            files=files_read,
-            history="results/history.jsonl",
-            workflow=HERE,
-            compiler=json.dumps(COMPILED_BY, sort_keys=True),
-        ),
+        training=folders_of("training"),
+        serving=folders_of("serving"),
+        operations=operations_of,
+        history="results/history.jsonl",
+        workflow=HERE,
+        compiler=json.dumps(COMPILED_BY, sort_keys=True),
     message:
         "Publish the models of {wildcards.arch}"
     shell:
-        run()
+        'python "$SCRIPTS"/publish.py --arch {wildcards.arch} --operations {params.operations}'
+        " --training {params.training} --serving {params.serving} --validation {input.validation}"
+        " --made-from {input.made_from} --files {input.tables:q} --compiler {params.compiler:q}"
+        " --workflow {params.workflow:q} --history {params.history} --settings {input.settings}"
+        " --models {output.models} 2>&1 | tee {log}"

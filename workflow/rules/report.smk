@@ -1,5 +1,4 @@
 # Stage 12: one page that shows what came out.
-PAGE = source("workflow/templates/report.html.j2")
 PAGE_SCRIPTS = [
     source(f"workflow/templates/{name}") for name in ("sortable.min.js", "report.js")
 ]
@@ -7,12 +6,14 @@ PAGE_SCRIPTS = [
 
 rule report:
     input:
-        each_operation(*TRAINED),
-        **stage("report", tables={"template": PAGE}, reads=PAGE_SCRIPTS),
+        training=each_operation(*rules.model.output),
         validation=each_operation("results/validation/{arch}/{operation}.json"),
         dataset=each_operation("results/datasets/{arch}/{operation}.parquet"),
-        kernels=each_operation(f"{SERVING}/{model_files.KERNELS}"),
+        kernels=each_operation("results/serving/{arch}/{operation}/kernels.json"),
         tables=recorded_tables,
+        template=source("workflow/templates/report.html.j2"),
+        scripts=PAGE_SCRIPTS,
+        settings=stage_file("report", reads=PAGE_SCRIPTS),
     output:
         page=report(
             "results/reports/{arch}.html",
@@ -27,12 +28,11 @@ rule report:
     conda:
         "../../envs/tileseer.yaml"
     params:
-        **command(
-            "report",
-            training=each_operation(TRAINING),
-            recording=recording_shown,
-        ),
+        training=folders_of("training"),
+        recording=recording_folder,
     message:
         "Show what came out for {wildcards.arch}"
     shell:
-        run()
+        'python "$SCRIPTS"/report.py --arch {wildcards.arch} --training {params.training} --validation {input.validation}'
+        " --dataset {input.dataset} --kernels {input.kernels} --tables {input.tables} --recording {params.recording}"
+        " --template {input.template:q} --settings {input.settings} --page {output.page} 2>&1 | tee {log}"

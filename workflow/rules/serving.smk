@@ -1,24 +1,20 @@
 # Stage 10: what a dispatcher runs of a model: a C++ header, arrays for Python, known problems and a kernel list.
-SERVING = "results/serving/{arch}/{operation}"
-SERVED = [f"{SERVING}/{name}" for name in model_files.SERVING_FILES]
-
-
 rule serving:
     input:
-        TRAINED,
-        **stage(
-            "serving",
-            ["serving"],
-            {
-                "template": source("workflow/templates/serving/selector.hpp.j2"),
-                "api": API,
-                "coefficients": COEFFICIENTS,
-                "layers": SETTINGS.problems.validation,
-            },
-        ),
         dataset="results/datasets/{arch}/{operation}.parquet",
+        training=rules.model.output,
+        template=source("workflow/templates/serving/selector.hpp.j2"),
+        api=API,
+        coefficients=COEFFICIENTS,
+        layers=VALIDATION_LAYERS,
+        settings=stage_file("serving", ["serving"]),
     output:
-        SERVED,
+        header="results/serving/{arch}/{operation}/selector.hpp",
+        arrays="results/serving/{arch}/{operation}/selector.npz",
+        known="results/serving/{arch}/{operation}/known_problems.parquet",
+        kernels="results/serving/{arch}/{operation}/kernels.json",
+        figures="results/serving/{arch}/{operation}/serving.json",
+        estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:
         "logs/{arch}/{operation}/serving.log",
     benchmark:
@@ -27,8 +23,12 @@ rule serving:
         "../../envs/tileseer.yaml"
     threads: THREADS
     params:
-        **command("serving", training=TRAINING, output=SERVING),
+        training=folders_of("training"),
+        folder=subpath(output.header, parent=True),
     message:
         "Make what serves the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run("--threads {threads}")
+        'python "$SCRIPTS"/serving.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --dataset {input.dataset} --training {params.training} --template {input.template:q} --api {input.api:q}"
+        " --coefficients {input.coefficients:q} --layers {input.layers:q} --settings {input.settings}"
+        " --output {params.folder} --threads {threads} 2>&1 | tee {log}"

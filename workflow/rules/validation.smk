@@ -4,16 +4,14 @@ COMPARED = "reference_trainer" in SETTINGS.validation.studies
 
 rule validation:
     input:
-        TRAINED,
-        COMPARED_WITH if COMPARED else [],
-        **stage(
-            "validation",
-            ["validation", "benchmark"],
-            {"layers": SETTINGS.problems.validation, "coefficients": COEFFICIENTS},
-        ),
-        chosen=CHOSEN,
         dataset="results/datasets/{arch}/{operation}.parquet",
+        training=rules.model.output,
+        baseline=rules.baseline.output if COMPARED else [],
+        chosen=CHOSEN,
         uses="results/problems/{operation}.uses.parquet",
+        layers=VALIDATION_LAYERS,
+        coefficients=COEFFICIENTS,
+        settings=stage_file("validation", ["validation", "benchmark"]),
     output:
         validation="results/validation/{arch}/{operation}.json",
     log:
@@ -24,10 +22,12 @@ rule validation:
         "../../envs/tileseer.yaml"
     threads: THREADS
     params:
-        **command(
-            "validation", training=TRAINING, baseline=[BASELINE] if COMPARED else []
-        ),
+        training=folders_of("training"),
+        baseline=folders_of("baseline"),
     message:
         "Validate the model of {wildcards.operation} for {wildcards.arch}"
     shell:
-        run("--threads {threads}")
+        'python "$SCRIPTS"/validation.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --dataset {input.dataset} --training {params.training} --baseline {params.baseline} --chosen {input.chosen}"
+        " --uses {input.uses} --layers {input.layers:q} --coefficients {input.coefficients:q}"
+        " --settings {input.settings} --validation {output.validation} --threads {threads} 2>&1 | tee {log}"

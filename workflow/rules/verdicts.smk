@@ -1,18 +1,21 @@
 # With benchmark.device: emulated, in the place of stage 6: which kernels compute right? There are no times.
-VERDICTS = "results/verdicts/{arch}/{operation}/{chunk}.parquet"
-
-
 rule verdicts:
     input:
-        **stage("verdicts", ["benchmark", *COMPILING], toolchain=TOOLCHAIN),
-        **HARDWARE,
         build="results/build/{arch}/{operation}/{chunk}.parquet",
         headers="results/headers/{arch}/{operation}/{chunk}.tar",
         driver=DRIVER,
         module=MODULE,
         aliases=ALIASES,
+        hardware=HARDWARE,
+        native=NATIVE_SOURCES,
+        settings=stage_file(
+            "verdicts",
+            ["benchmark", "compile", "ck", "cutlass"],
+            reads=NATIVE_SOURCES,
+            toolchain=TOOLCHAIN,
+        ),
     output:
-        verdicts=VERDICTS,
+        verdicts="results/verdicts/{arch}/{operation}/{chunk}.parquet",
     log:
         "logs/{arch}/{operation}/verdicts/{chunk}.log",
     benchmark:
@@ -22,18 +25,21 @@ rule verdicts:
     resources:
         mem_mb=1024,
     params:
-        **command("verdicts", native=NATIVE),
+        native=lambda wildcards: NATIVE,
     message:
         "Execute {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
     shell:
-        run()
+        'python "$SCRIPTS"/verdicts.py --arch {wildcards.arch} --operation {wildcards.operation}'
+        " --chunk {wildcards.chunk} --build {input.build} --headers {input.headers} --driver {input.driver}"
+        " --module {input.module} --aliases {input.aliases} --hardware {input.hardware:q} --native {params.native:q}"
+        " --settings {input.settings} --verdicts {output.verdicts} 2>&1 | tee {log}"
 
 
 rule verdict_table:
     input:
-        **stage("verdict_table"),
-        verdicts=executed,
-        aliases=each_operation(*ALIASES),
+        verdicts=verdicts_of_arch,
+        aliases=each_operation(ALIASES),
+        settings=stage_file("verdict_table"),
     output:
         table="results/verdicts/{arch}.tsv",
     log:
@@ -43,9 +49,8 @@ rule verdict_table:
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
-    params:
-        **command("verdict_table"),
     message:
         "Bring the verdicts on the kernels of {wildcards.arch} together"
     shell:
-        run()
+        'python "$SCRIPTS"/verdict_table.py --arch {wildcards.arch} --verdicts {input.verdicts} --aliases {input.aliases}'
+        " --settings {input.settings} --table {output.table} 2>&1 | tee {log}"

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, State, stage
+from tileseer.core.script import Input, Journal, Output, Settings, row_of_product, stage_script
 
 
-@stage()
+@stage_script(hardware=row_of_product)
 def main(
     arch: str, operation: str, support: list[Input], build: list[Input], problems: Input, hardware: Input,
-    product: str, coefficients: Input, journal: State, chosen: Output,
-    aliases: Input | None = None, driver: Input | None = None, modules: list[Input] = (), memory_mib: Resource = 1024,
+    product: str, coefficients: Input, journal: Journal, chosen: Output,
+    aliases: Input | None = None, driver: Input | None = None, modules: list[Input] = (),
     settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Choose which training pairs are worth measuring, in rounds of measuring and learning, holding the device's lock.
@@ -15,10 +15,9 @@ def main(
     support: support tables, one a chunk
     build: build tables, one a chunk
     aliases: kernels that are not measured, because another one is for them
-    memory_mib: memory of taking measurements over
     """
-    from tileseer.active import stage
-    from tileseer.benchmark.run import Session
+    from tileseer.learn import active as stage
+    from tileseer.measure.session import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
-    return stage.choose(session, support, build, problems, aliases, modules, chosen, memory_mib)
+    return stage.choose(session, support, build, problems, aliases, modules, chosen)

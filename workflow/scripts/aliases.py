@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Settings, stage
+from tileseer.core.script import Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     build: list[Input], support: list[Input], aliases: Output,
     arch: str = "", operation: str = "", settings: Settings = "{}",
@@ -16,10 +16,10 @@ def main(
     from tileseer.compile import aliases as found
     from tileseer.compile.build import SCHEMA as BUILD
     from tileseer.core import parquet
-    from tileseer.support import support_table
+    from tileseer.measure import support_table
 
-    pairs = (parquet.read(path, support_table.SCHEMA) for path in support)
+    pairs = (parquet.read_table(path, support_table.SCHEMA) for path in support)
     supported = [part.filter(support_table.supported(part)) for part in pairs]
-    table = found.table([parquet.read(path, BUILD) for path in build], supported)
-    parquet.write(table, aliases)
+    table = found.table([parquet.read_table(path, BUILD) for path in build], supported)
+    parquet.write_table(table, aliases)
     return f"{table.num_rows:,} kernels have the machine code of another one, which is measured for them"

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Settings, stage
+from tileseer.core.script import Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(source: Input, template: Input, json: Output, python: Output, settings: Settings = "{}") -> str:
     """Check the arch specification and write it in two forms: normalised JSON, and a Python module of its own.
 
@@ -11,8 +11,8 @@ def main(source: Input, template: Input, json: Output, python: Output, settings:
     template: Jinja2 template of the Python module
     """
     from tileseer.core.atomic import write_text
-    from tileseer.gpu.arch import ArchSpecs, render_json
-    from tileseer.gpu.arch_render import render_python
+    from tileseer.gpus.arch import ArchSpecs, render_json
+    from tileseer.gpus.arch_render import render_python
 
     specs = ArchSpecs.load(source)
     module = render_python(specs, template)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, stage
+from tileseer.core.script import Input, Output, Resource, Settings, row_of_product, stage_script
 
 
-@stage()
+@stage_script(hardware=row_of_product)
 def main(
     dataset: Input, hardware: Input, product: str, output: Output,
     trees: int | None = None, arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
@@ -13,18 +13,17 @@ def main(
     output: folder of the model and its spec
     trees: without it, as many as the reference has
     """
-    from tileseer.baseline import reference_trainer
+    from tileseer.config.model import ModelSettings
     from tileseer.core import documents
     from tileseer.core.atomic import write_text
-    from tileseer.dataset import schema
-    from tileseer.gpu import hardware as products
-    from tileseer.model import model_files
-    from tileseer.settings.model import ModelSettings
+    from tileseer.dataset.dataset import Dataset
+    from tileseer.gpus.hardware import read_hardware
+    from tileseer.learn import model_files, reference_trainer
 
-    measurements, gpu = schema.load(dataset), products.get(hardware, product)
-    asked, count = ModelSettings.of(settings, "model").parameters, trees or reference_trainer.TREES
-    model, spec = reference_trainer.train(measurements, gpu, asked, threads, count)
+    data, gpu = Dataset.read(dataset), read_hardware(hardware, product)
+    parameters, count = ModelSettings.of(settings, "model").parameters, trees or reference_trainer.TREES
+    model, spec = reference_trainer.fit_reference(data, gpu, parameters, threads, count)
     write_text(output / model_files.MODEL, model)
-    documents.write(output / model_files.SPEC, spec, sealed=False)
-    kind = measurements.device_kind
+    documents.write_document(output / model_files.SPEC, spec, sealed=False)
+    kind = data.device_kind
     return f"the reference's trainer made {spec.trees} trees of {spec.training_rows:,} {kind} rows"

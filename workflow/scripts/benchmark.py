@@ -1,28 +1,27 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, State, stage
+from tileseer.core.script import Input, Journal, Output, Settings, row_of_product, stage_script
 
 
-@stage()
+@stage_script(hardware=row_of_product)
 def main(
     arch: str, operation: str, chunk: int, support: Input, build: Input, problems: Input, hardware: Input,
-    product: str, coefficients: Input, journal: State, repeats: State, receipt: Output,
+    product: str, coefficients: Input, journal: Journal, repeats: Journal, receipt: Output,
     aliases: Input | None = None, chosen: Input | None = None, driver: Input | None = None, modules: list[Input] = (),
-    recording: Input | None = None, shares: int = 1, memory_mib: Resource = 1024, settings: Settings = "{}",
+    shares: int = 1, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated.
 
     aliases: kernels that are not measured, because another one is for them
     repeats: journal of repeat measurements
     chosen: pairs of training problems to measure; without it, all
-    recording: table that the recorded device replays
     shares: jobs that share the budget
-    memory_mib: memory of this stage
     """
-    from tileseer.benchmark import stage
-    from tileseer.benchmark.run import Session
+    from tileseer.measure.benchmark import ChunkTables, measure_chunk
+    from tileseer.measure.session import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
-    return stage.measure(
-        session, chunk, support, build, problems, aliases, chosen, modules, shares, repeats, receipt, memory_mib
-    )
+    tables = ChunkTables(support, build, problems, aliases, chosen, modules)
+    made, message = measure_chunk(session, chunk, tables, shares, repeats)
+    made.write(receipt)
+    return message

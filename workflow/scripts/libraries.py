@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Place, Settings, stage
+from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
-    arch: str, native: Place, library: Output, headers: Input | None = None, build: Input | None = None,
+    arch: str, native: Folder, library: Output, headers: Input | None = None, build: Input | None = None,
     operation: str = "", chunk: int | None = None, device: str = "", settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Build what a real or an emulated GPU loads: the driver of an arch, or a chunk's kernels as a module for it.
@@ -16,7 +16,7 @@ def main(
     build: build table of the chunk
     device: that of the benchmark; an emulated one has a driver of its own
     """
-    from tileseer.compile import stage
+    from tileseer.compile import chunk as stage
     from tileseer.core.atomic import write_bytes
 
     content, what = stage.library(arch, native, headers, build, settings, device)

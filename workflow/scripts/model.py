@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, stage
+from tileseer.core.script import Input, Output, Resource, Settings, row_of_product, stage_script
 
 
-@stage()
+@stage_script(hardware=row_of_product)
 def main(
     dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output,
     recorded: list[Input] = (), other_dtype: list[Input] = (), arch: str = "", operation: str = "",
@@ -16,20 +16,29 @@ def main(
     recorded: datasets that the model is checked on, not trained
     other_dtype: dataset of the same direction that is learnt from too
     """
-    from tileseer.dataset import schema
-    from tileseer.families.coefficients import load_coefficients
-    from tileseer.gpu import hardware as products
-    from tileseer.model import reality, stage, trainer
-    from tileseer.settings.model import ModelSettings
+    from tileseer.config.model import ModelSettings
+    from tileseer.costmodel.coefficients import load_coefficients
+    from tileseer.dataset.dataset import Dataset
+    from tileseer.gpus.hardware import read_hardware
+    from tileseer.learn.cross_validation import cross_validate
+    from tileseer.learn.features.features import Features
+    from tileseer.learn.fit import fit, samples_of
+    from tileseer.learn.prior import Prior
+    from tileseer.learn.training import save_training, settings_for
 
-    measurements, gpu = schema.load(dataset), products.get(hardware, product)
-    asked = stage.settings_for(ModelSettings.of(settings, "model").parameters, measurements)
-    other = schema.load(other_dtype[0]) if other_dtype else None
-    trained = trainer.train(measurements, gpu, asked, threads, load_coefficients(coefficients), other)
-    trained = reality.checked(trained, [schema.load(path) for path in recorded], threads)
-    trained.save(output)
-    manifest, summary = trained.manifest, trained.manifest.out_of_fold_efficiency
+    data = Dataset.read(dataset)
+    parameters = settings_for(ModelSettings.of(settings, "model").parameters, data)
+    learnt = data.followed_by(Dataset.read(other_dtype[0])) if other_dtype else data
+    features = Features.of(parameters.features, read_hardware(hardware, product))
+    prior = Prior.of(parameters, data.operation, load_coefficients(coefficients))
+    crossed = cross_validate(learnt, features, parameters, prior, threads)
+    model = fit(learnt, features, parameters, prior, threads).with_margins(crossed.margins)
+    model = model.with_pool(model.pool["candidate"].isin(data.candidates["candidate"]))
+    samples = samples_of(learnt, features, parameters, prior, threads)
+    checks = [Dataset.read(path) for path in recorded]
+    manifest = save_training(output, model, data, crossed, samples, prior, checks, threads)
+    summary = manifest.out_of_fold_efficiency
     return (
-        f"{manifest.training_rows:,} {measurements.device_kind} rows of {manifest.unique_problems:,} problems, "
+        f"{manifest.training_rows:,} {data.device_kind} rows of {manifest.unique_problems:,} problems, "
         f"out-of-fold efficiency mean {summary.mean:.2f} %, p10 {summary.p10:.2f} %"
     )

@@ -1,23 +1,23 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Output, Settings, stage
+from tileseer.core.script import Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(operation: str, ndims: list[int], problems: Output, uses: Output, settings: Settings = "{}") -> str:
     """Collect the problems of one operation: those to train on, and layers of unseen networks to validate on.
 
     ndims: numbers of spatial dimensions
     """
-    from tileseer.conv.operation import Operation
+    from tileseer.config.inputs import ProblemsSettings
     from tileseer.core import parquet
     from tileseer.problems import problem_table, training_set
-    from tileseer.settings.inputs import ProblemsSettings
+    from tileseer.problems.operation import Operation
 
     asked = Operation.parse(operation)
-    chosen = training_set.enough(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
-    parquet.write(problem_table.table(chosen.training, chosen.validation), problems)
-    parquet.write(problem_table.uses(chosen.runs, asked, chosen.nearest), uses)
+    chosen = training_set.choose_problems(ProblemsSettings.of(settings, "problems"), asked, tuple(ndims))
+    parquet.write_table(problem_table.problem_table(chosen.training, chosen.validation), problems)
+    parquet.write_table(problem_table.use_table(chosen.runs, asked, chosen.nearest), uses)
     return (
         f"{len(chosen.training)} problems to train on ({chosen.held_out} left out: same layer family "
         f"as a validation problem), {len(chosen.validation)} of {len(chosen.runs)} runs of networks to validate on"

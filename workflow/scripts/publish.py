@@ -3,14 +3,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tileseer.core.stage import Input, Output, Place, Settings, commit_of_code, stage
+from tileseer.core.script import Folder, Input, Journal, Output, Settings, stage_script
 
 
-@stage(workflow=commit_of_code)
+# Not stored: files are only copied, and a restored copy would have the provenance of an earlier run.
+@stage_script(stored=False)
 def main(
     training: list[Input], validation: list[Input], serving: list[Input], models: Output, arch: str = "",
-    operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}", workflow: Input | None = None,
-    files: list[Place] = (), history: Place | None = None, settings: Settings = "{}",
+    operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}", workflow: Folder | None = None,
+    files: list[Input] = (), history: Journal | None = None, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Publish the trained and validated models of one arch as the directory that a client loads.
 
@@ -25,18 +26,19 @@ def main(
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """
-    from tileseer.model import index as published
-    from tileseer.publish import history as publications
-    from tileseer.publish import model_folder, provenance
+    from tileseer.learn import index as model_index
+    from tileseer.serve import model_folder, provenance
+    from tileseer.serve.history import append_publication, read_history
 
     # First, so that a damaged history stops the stage before anything is published.
-    earlier = publications.read(history) if history else []
-    told = None
+    earlier = read_history(history) if history else []
+    made = None
     if made_from:
-        compiled_by, folder = json.loads(compiler), workflow or Path()
-        told = provenance.collect(arch, settings, compiled_by, operations, made_from, folder, files)
-    index = model_folder.publish(training, validation, serving, models, told)
-    published.verify(models)
-    if history and told:
-        publications.append(history, earlier, index, validation, told)
+        made = provenance.collect_provenance(
+            arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
+        )  # fmt: skip
+    index = model_folder.publish_models(training, validation, serving, models, made)
+    model_index.verify(models)
+    if history and made:
+        append_publication(history, earlier, index, validation, made)
     return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"

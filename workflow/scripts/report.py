@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Place, Settings, stage
+from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     validation: list[Input], training: list[Input], template: Input, page: Output, dataset: list[Input] = (),
-    kernels: list[Input] = (), recording: Place | None = None, tables: list[Input] = (), arch: str = "",
+    kernels: list[Input] = (), recording: Folder | None = None, tables: list[Input] = (), arch: str = "",
     settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Show what training and validation of one arch gave, as one HTML page that needs no network.
@@ -23,6 +23,6 @@ def main(
     from tileseer.report import page as pages
     from tileseer.report import results
 
-    shown = results.load(validation, training, dataset, recording, kernels)
-    write_text(page, pages.render(shown, template))
+    shown = results.read_results(validation, training, dataset, recording, kernels)
+    write_text(page, pages.render_page(shown, template))
     return f"{page} shows {len(shown.operations)} operations ({shown.device_kind})"

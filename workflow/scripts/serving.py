@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, stage
+from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     dataset: Input, training: Input, template: Input, api: Input, coefficients: Input, output: Output,
     layers: Input | None = None,
@@ -16,7 +16,7 @@ def main(
     coefficients: of the resource estimates
     output: folder of the files
     """
-    from tileseer.serving import stage
+    from tileseer.serve import serving as stage
 
     served, told = stage.serve(dataset, training, template, api, coefficients, layers, threads, settings)
     served.save(output)

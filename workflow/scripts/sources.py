@@ -1,25 +1,26 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Place, Settings, stage
+from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
-    arch: str, configs: Input, bundles: list[Input], templates: Place, api: Input, folder: Output,
+    arch: str, configs: Input, bundles: list[Input], templates: Folder, api: Input, folder: Output,
     level: str = "", operation: str = "", settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Unpack all C++ of one operation into a folder, with what a build needs around the kernels.
 
     bundles: bundles of all chunks
     """
-    from tileseer.configs import kernel_table
     from tileseer.core import bundle
     from tileseer.core.atomic import write_text
-    from tileseer.families.registry import of_arch
+    from tileseer.kernels import kernel_table
+    from tileseer.kernels.emission import EMITTERS
+    from tileseer.kernels.registry import entry, of_arch
 
     kernels = kernel_table.kernels(kernel_table.read(configs))
-    collections = of_arch(arch).part("emit").collection_files(kernels, arch, templates, api, level)
-    bundle.unpack(bundles, folder)
+    collections = entry(EMITTERS, of_arch(arch))(templates, api, level).collection_files(kernels, arch)
+    bundle.unpack_bundles(bundles, folder)
     for name, text in collections.items():
         write_text(folder / name, text)
     return f"{folder} has {len(kernels)} kernels and {len(collections)} collection files"

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Resource, Settings, stage
+from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     dataset: Input, training: Input, coefficients: Input, uses: Input, validation: Output,
     baseline: Input | None = None, chosen: Input | None = None, layers: Input | None = None,
@@ -14,13 +14,31 @@ def main(
     baseline: folder that the baseline stage wrote, to compare with
     chosen: pairs that active measuring chose, for its learning curve
     """
-    from tileseer.core import documents
-    from tileseer.settings.benchmark import BenchmarkSettings
-    from tileseer.settings.model import ValidationSettings
-    from tileseer.validation import stage
+    from tileseer.config.benchmark import BenchmarkSettings
+    from tileseer.config.model import ValidationSettings
+    from tileseer.core import documents, parquet
+    from tileseer.costmodel.coefficients import load_coefficients
+    from tileseer.dataset.dataset import Dataset
+    from tileseer.learn import studies
+    from tileseer.learn.model import Model
+    from tileseer.learn.ranking import has_validation_split
+    from tileseer.learn.validation import Context, summary, validate
+    from tileseer.problems import layers as layer_tables
+    from tileseer.problems.problem_table import USES
 
-    asked = ValidationSettings.of(settings, "validation")
+    data = Dataset.read(dataset)
+    model = Model.read_for(training, data, dataset)
     deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
-    report = stage.report(dataset, training, coefficients, uses, baseline, chosen, layers, threads, asked, deviation)
-    documents.write(validation, report)
-    return stage.summary(report)
+    simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
+    if has_validation_split(data):
+        networks = layer_tables.read_networks(layers) if layers else {}
+        reference = model.with_trees_of(baseline) if baseline else None
+        trains = [name for name, network in networks.items() if network.trains]
+        context = Context(simulated, reference, parquet.read_table(uses, USES).to_pandas(), trains)
+        requested = ValidationSettings.of(settings, "validation")
+        report = validate(model, data, context, threads)
+        report = studies.with_studies(report, model, data, requested, networks, chosen, threads)
+    else:
+        report = studies.report_by_layer(model, data, simulated, threads)
+    documents.write_document(validation, report)
+    return summary(report)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Settings, stage
+from tileseer.core.script import Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     arch: str, verdicts: list[Input], aliases: list[Input], table: Output, settings: Settings = "{}"
 ) -> str:  # fmt: skip
@@ -13,8 +13,8 @@ def main(
     aliases: tables of kernels with the machine code of another one, one an operation
     """
     from tileseer.core.atomic import write_text
-    from tileseer.verdicts import stage
+    from tileseer.measure import verdicts as stage
 
-    rows = stage.whole(verdicts, aliases)
-    write_text(table, "".join(f"{line}\n" for line in stage.lines(rows)))
-    return stage.told([row["status"] for row in rows])
+    rows = stage.merge_chunks(verdicts, aliases)
+    write_text(table, "".join(f"{line}\n" for line in stage.table_lines(rows)))
+    return stage.summary([row["status"] for row in rows])

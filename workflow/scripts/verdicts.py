@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from tileseer.core.stage import Input, Output, Place, Settings, stage
+from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
-@stage()
+@stage_script()
 def main(
     arch: str, build: Input, headers: Input, driver: Input, module: Input, aliases: Input, hardware: Input,
-    native: Place, verdicts: Output, operation: str = "", chunk: int | None = None, settings: Settings = "{}",
+    native: Folder, verdicts: Output, operation: str = "", chunk: int | None = None, settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Execute the kernels of one chunk on the emulated GPU; one Parquet row a kernel.
 
@@ -18,8 +18,8 @@ def main(
     native: folder of driver and launchers (workflow/native)
     """
     from tileseer.core import parquet
-    from tileseer.verdicts import stage
+    from tileseer.measure import verdicts as stage
 
-    table = stage.of_chunk(arch, build, headers, (driver, module), aliases, hardware, native, settings)
-    parquet.write(table, verdicts)
-    return stage.told(table["status"].to_pylist())
+    table = stage.execute_chunk(arch, build, headers, driver, module, aliases, hardware, native, settings)
+    parquet.write_table(table, verdicts)
+    return stage.summary(table["status"].to_pylist())

@@ -1,1 +1,1 @@
-"""The command ``tileseer`` and its subcommands."""
+"""The command ``tileseer``: one module a subcommand."""

@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 
 from tileseer.cli import options
-from tileseer.conv.implicit_gemm import implicit_gemm
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, Problem, frame
+from tileseer.config.benchmark import BenchmarkSettings, Timing
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
-from tileseer.devices.base import STATUSES
-from tileseer.devices.harness.library_check import supporting
-from tileseer.devices.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
-from tileseer.devices.simulated import SimulatedDevice, load_coefficients
-from tileseer.families import names
-from tileseer.families.candidates import label
-from tileseer.families.gemm_kernel import Kernel
-from tileseer.families.registry import of_arch
-from tileseer.gpu import hardware
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.benchmark import BenchmarkSettings, Timing
+from tileseer.gpus import hardware
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import names
+from tileseer.kernels.candidates import label
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.registry import of_arch
+from tileseer.kernels.sweeps import read_sweep
+from tileseer.measure.device import STATUSES
+from tileseer.measure.harness.library_check import supporting
+from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
+from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, Problem, problem_frame
 
 QUICK = "N=8,C=64,K=64,Hi=28,Wi=28,Y=3,X=3,pad_h=1,pad_w=1"
 Measurement = tuple[str, float, int, str]
@@ -79,14 +80,14 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
         raise UserError(f"no product stands for {args.arch}; add --product, a name of {args.config}/hardware.yaml")
-    gpu = hardware.get(find(args.config / "hardware.yaml"), args.product or products[args.arch])
+    gpu = hardware.read_hardware(find(args.config / "hardware.yaml"), args.product or products[args.arch])
     if gpu.arch != args.arch:
         raise UserError(f"--product: {gpu.name} is a {gpu.arch}, but --arch is {args.arch}")
     device = SimulatedDevice(gpu, load_coefficients(find(args.config / "simulated_device.yaml")), seed=1)
-    table = family.part("kernel").frame(few).assign(split_k=split_k)
+    table = family.kernel.frame(few).assign(split_k=split_k)
 
     def measure(number: int) -> Measurement:
-        times = device.measure(frame([problem]), table, np.zeros(1, int), np.array([number]))
+        times = device.measure(problem_frame([problem]), table, np.zeros(1, int), np.array([number]))
         return STATUSES[times.status[0]], float(times.latency_ms[0]), int(times.samples[0]), ""
 
     return f"{device.name}, SIMULATED", _measured(problem, [label(name, split_k) for name in table["kernel"]], measure)
@@ -98,10 +99,9 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
         named = names.read(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
     family = of_arch(args.arch)
-    rules = family.part("rules")
-    rule_set = rules.load(find(args.config / "rule_sets" / family.rule_set))
+    sweep = read_sweep(find(args.config / "rule_sets" / family.rule_set), args.arch)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    found = rules.swept(rule_set, specs, args.arch, operation, [problem.ndim], ["all"]).kernels
+    found = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels
     if not found:
         raise UserError(f"the rule set has no {problem.ndim}D kernel for {operation} on {args.arch}")
     # Evenly through the rule set, so that few kernels are of many kinds.
@@ -148,7 +148,7 @@ def _measured(problem: Problem, names: Sequence[str], measure: Callable[[int], M
 
 
 def _flops(problem: Problem) -> float:
-    return float(implicit_gemm(frame([problem]), problem.variant)["flops"].iloc[0])
+    return float(implicit_gemm(problem_frame([problem]), problem.variant)["flops"].iloc[0])
 
 
 def _lines(rows: Rows) -> Iterator[str]:

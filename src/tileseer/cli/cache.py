@@ -6,11 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.config.compile import CacheSettings
+from tileseer.config.config import check
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
-from tileseer.core.tables import parsed
-from tileseer.settings.compile import CacheSettings
-from tileseer.settings.config import check
+from tileseer.core.tables import read_yaml
 
 CONFIG = Path("config/config.yaml")
 EXAMPLES = (
@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the action on the cache of the configuration or of ``--folder``."""
-    settings = check(parsed(CONFIG), str(CONFIG)).cache if CONFIG.exists() else CacheSettings()
+    settings = check(read_yaml(CONFIG), str(CONFIG)).cache if CONFIG.exists() else CacheSettings()
     folder = os.path.abspath(args.folder) if args.folder else settings.folder
     if args.folder and not os.path.isdir(args.folder):
         raise UserError(f"--folder: {args.folder} is no folder; name one, or leave it out")
@@ -53,8 +53,8 @@ def _stats(cache: Cache, args: argparse.Namespace) -> int:
 def _gc(cache: Cache, args: argparse.Namespace) -> int:
     result = cache.collect(None if args.max_gib is None else int(args.max_gib * 2**30))
     text = (
-        f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}) and {result.dead_partial:,} half "
-        f"written ones; {result.entries:,} entries ({_mib(result.bytes)}) are left"
+        f"removed {result.removed:,} entries ({_mib(result.removed_bytes)}); "
+        f"{result.entries:,} entries ({_mib(result.bytes)}) are left"
     )
     return options.answer(args, result._asdict(), [text])
 

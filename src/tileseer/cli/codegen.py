@@ -1,33 +1,44 @@
 """``tileseer codegen``: list, count or emit the kernels of a rule set, or emit one kernel given by its fields."""
 
-from __future__ import annotations
-
 import argparse
-import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tileseer.cli import options
-from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS, TABLE_SETS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.families.registry import of_arch
-from tileseer.reference import emitted_folder, request, rule_sets
-from tileseer.reference.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
-from tileseer.settings.rule_set_names import BUILDER_SETS, RULE_SETS, TABLE_SETS
-
-if TYPE_CHECKING:
-    # Imported where they are used: an emission that finds nothing to do is over before pydantic is imported.
-    from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference.named import Enumerated
+from tileseer.core.progress import Progress
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import kernel_filter, rule_sets
+from tileseer.kernels.ck_tile.flags import check_flags
+from tileseer.kernels.ck_tile.upstream import counts, emitted_folder, request
+from tileseer.kernels.ck_tile.upstream.named import (
+    COLUMNS,
+    KINDS,
+    Enumerator,
+    ListedKernel,
+    RuleTables,
+    kernels_of_fields,
+    list_kernels,
+)
+from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
+from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.registry import CK_TILE, entry, of_arch
 
 DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"
 DEFAULT_CHUNK_SIZE = 25
-PACKAGE = Path(__file__).parents[1]
+OPTIONS_OF_ONE_ACTION = {
+    "--compare": "counts",
+    "--ck-api": "output",
+    "--chunk-size": "output",
+    "--include-flagged": "output",
+}
+"""Options that the other actions would pass over."""
 EXAMPLES = (
     "tileseer codegen --arch gfx950 --rule-set tiny --list-names",
     "tileseer codegen --arch gfx950 gfx942 --rule-set full --variant forward --ndim 2 --output out",
@@ -68,15 +79,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
     how = parser.add_argument_group("how")
-    how.add_argument("--format", choices=("tsv", "json"), help="of --list-configs (default: tsv)")
     how.add_argument("--compare", type=Path, metavar="CSV", help="with --counts: counts to compare with")
     how.add_argument(
-        "--chunk-size", type=int, metavar="N", help=f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})"
+        "--chunk-size",
+        type=options.positive,
+        metavar="N",
+        help=f"kernels a registration source (default: {DEFAULT_CHUNK_SIZE})",
     )
-    how.add_argument(
-        "--jobs", "--processes", dest="processes", type=int, metavar="N", help="that write files (default: one a core)"
-    )
-    how.add_argument("--verbose", action="store_true", help="with --output: print the name of each kernel")
     options.add_tables(how)
     how.add_argument(
         "--templates", type=Path, default=Path("workflow/templates"), metavar="DIR",
@@ -85,246 +94,155 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
     request.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
-    parser.epilog = "One request: full-tests and tiny are drawn from all that is asked for together."
+    parser.epilog = "One request: full-tests and tiny are drawn from all that is requested together."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what is asked; an option that would have no effect is an error."""
-    _refuse_options_without_effect(args)
+    """List, count or emit the kernels of the request."""
+    _check(args)
     if args.counts:
         return _count(args)
+    if args.output:
+        results = [_emit(args, arch, args.output / arch) for arch in args.arch]
+        return options.answer(args, {"archs": results}, map(_emission_line, results))
+    kernels = [(arch, kernel) for arch in args.arch for kernel in _requested_kernels(args, arch)]
+    if not kernels:
+        print(f"{_title(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
+    if args.list_names:
+        names = sorted({kernel.name for _, kernel in kernels})
+        return options.answer(args, {"names": names}, names)
+    rows = (kernel.row(arch).values() for arch, kernel in kernels)
+    records = [kernel.record(arch) for arch, kernel in kernels]
+    return options.answer(args, {"configs": records}, map("\t".join, [COLUMNS, *rows]))
+
+
+def _check(args: argparse.Namespace) -> None:
+    """``UserError`` for options that are missing, contradict each other, or would have no effect."""
+    for option, action in OPTIONS_OF_ONE_ACTION.items():
+        if getattr(args, option[2:].replace("-", "_")) and not getattr(args, action):
+            raise UserError(f"{option} is for --{action}")
+    if args.counts:
+        fields = [request.option_of(field) for field in request.given(args)]
+        if fields or args.variant or args.ndim or args.datatype or args.filter is not None or args.arch_filtered:
+            raise UserError("--counts counts every cell of rule sets: leave out all options of single kernels")
+        return
     if not args.arch:
         raise UserError("which arch? add --arch gfx950")
-    if args.output:
-        return _emit(args)
-    items = [(arch, item) for arch in _archs(args) for item in _listed(args, arch)]
-    if not items:
-        print(f"{_asked(args)} has no such kernel on {' '.join(args.arch)}", file=sys.stderr)
-    if args.list_names:
-        found = sorted({item.name for _, item in items})
-        if args.json:
-            options.print_json("codegen", {"names": found})
-        else:
-            sys.stdout.writelines(f"{name}\n" for name in found)
-    elif args.json or args.format == "json":
-        records = [item.record(arch) for arch, item in items]
-        if args.json:
-            options.print_json("codegen", {"configs": records})
-        else:
-            print(json.dumps(records, indent=1, sort_keys=True))
-    else:
-        from tileseer.reference.named import COLUMNS
-
-        rows = [COLUMNS, *(item.row(arch).values() for arch, item in items)]
-        sys.stdout.writelines("\t".join(row) + "\n" for row in rows)
-    return 0
+    if len(set(args.arch)) != len(args.arch):
+        raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
+    field = next(iter(request.given(args)), None)
+    others = ", ".join(arch for arch in args.arch if of_arch(arch) is not CK_TILE)
+    if others and (field or args.ck_api or args.arch_filtered):
+        raise UserError(f"--ck-api, --arch-filtered and fields of a kernel are for AMD's archs, not for {others}")
+    if field and args.rule_set:
+        raise UserError(f"--rule-set and {request.option_of(field)} exclude each other: leave out one")
+    if args.ck_root and args.rule_set not in BUILDER_SETS:
+        raise UserError(f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}")
 
 
-def _words(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]:
+def _request(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]:
     """Directions, dimensionalities and data types of a request, defaults filled in."""
     return args.variant or list(VARIANTS), args.ndim or list(DEFAULT_NDIMS), args.datatype or list(DTYPES)
 
 
-def _asked(args: argparse.Namespace) -> str:
+def _title(args: argparse.Namespace) -> str:
     return "one kernel" if request.given(args) else args.rule_set or DEFAULT_RULE_SET
 
 
-def _archs(args: argparse.Namespace) -> list[str]:
-    if len(set(args.arch)) != len(args.arch):
-        raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
-    return list(args.arch)
-
-
-def _refuse_options_without_effect(args: argparse.Namespace) -> None:
-    fields = request.given(args)
-    others = ", ".join(arch for arch in args.arch or () if of_arch(arch) is not rule_sets.NAMED_OF)
-    faults = (
-        (args.format and not args.list_configs, "--format is for --list-configs"),
-        (args.format and args.json, "--format says how lists look without --json: leave out one"),
-        (args.verbose and args.json, "--verbose prints names, --json has them: leave out one"),
-        (args.compare and not args.counts, "--compare is for --counts"),
-        (args.ck_api and not args.output, "--ck-api is for --output"),
-        (args.ck_api and others, f"--ck-api is for AMD's archs: {others} has one API level"),
-        (args.arch_filtered and others, f"--arch-filtered is for AMD's archs: nothing filters kernels of {others}"),
-        (fields and others, f"{_first_option(fields)} is for AMD's archs: name a rule set for {others}"),
-        (args.chunk_size is not None and not args.output, "--chunk-size is for --output"),
-        (args.processes is not None and not args.output, "--jobs is for --output"),
-        (args.verbose and not args.output, "--verbose is for --output"),
-        (args.include_flagged and not args.output, "--include-flagged is for --output; lists have every kernel"),
-        (fields and args.rule_set, f"--rule-set and {_first_option(fields)} exclude each other: leave out one"),
-        (fields and args.counts, f"--counts is for rule sets: leave out {_first_option(fields)}"),
-        (args.counts and args.arch_filtered, "--counts has a column of its own for --arch-filtered: leave it out"),
-        (
-            args.ck_root and not args.counts and (fields or args.rule_set not in BUILDER_SETS),
-            f"--ck-root is for the rule sets {' and '.join(BUILDER_SETS)}",
-        ),
-        (
-            args.counts and (args.variant or args.ndim or args.datatype or args.filter is not None),
-            "--counts counts every cell: leave out --variant, --ndim, --datatype and --filter",
-        ),
-    )
-    for wrong, told in faults:
-        if wrong:
-            raise UserError(told)
-    for option, value in (("--chunk-size", args.chunk_size), ("--jobs", args.processes)):
-        if value is not None and value < 1:
-            raise UserError(f"{option} is {value}; it has to be at least 1")
-
-
-def _first_option(fields: dict[str, Any]) -> str:
-    return request.option_of(next(iter(fields))) if fields else ""
-
-
-def _listed(args: argparse.Namespace, arch: str) -> list[Enumerated]:
-    """Kernels of the request on one arch, the filter applied if it is asked for."""
-    from tileseer.gpu.arch import ArchSpecs
-
+def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
+    """Kernels of the request on one arch, the filters applied."""
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     if fields := request.given(args):
-        items = _single(args, fields, specs, arch)
+        kernels = _single(args, fields, specs, arch)
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
-        items = rule_sets.listed(name, folder, args.ck_root, specs, arch, *_words(args))
-    items = [item for item in items if item.passes_arch_filter or not args.arch_filtered]
+        kernels = rule_sets.listed(name, folder, args.ck_root, specs, arch, *_request(args))
+    kernels = [kernel for kernel in kernels if kernel.passes_arch_filter or not args.arch_filtered]
     if args.filter is None:
-        return items
-    from tileseer.configs import kernel_filter
-    from tileseer.reference.named import KINDS
-
-    kinds = {type(item.kernel) for item in items} - set(KINDS)
-    wanted = kernel_filter.parse(args.filter, kinds or KINDS, "--filter")
-    return [item for item in items if wanted.keeps(vars(item.kernel))]
+        return kernels
+    kinds = {type(kernel.kernel) for kernel in kernels} - set(KINDS)
+    condition = kernel_filter.parse_kernel_filter(args.filter, kinds or KINDS, "--filter")
+    return [kernel for kernel in kernels if condition.keeps(vars(kernel.kernel))]
 
 
-def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> list[Enumerated]:
+def _single(args: argparse.Namespace, fields: dict[str, Any], specs: ArchSpecs, arch: str) -> list[ListedKernel]:
     """The kernel of the fields for each direction, ndim and data type of the request."""
-    from tileseer.reference.named import judged, single
-
     specs.arch(arch)
     values = request.kernel_fields(fields)
-    variants, ndims, dtypes = _words(args)
+    variants, ndims, dtypes = _request(args)
     if DEPTHWISE in variants:
         raise UserError(f"{DEPTHWISE} kernels have other fields than these options: use a rule set")
-    return [judged(kernel, arch, specs) for kernel in single(values, variants, ndims, dtypes)]
+    return list_kernels(kernels_of_fields(values, variants, ndims, dtypes), arch, specs)
 
 
 def _count(args: argparse.Namespace) -> int:
-    from tileseer.gpu.arch import ArchSpecs
-    from tileseer.reference import counts
-    from tileseer.reference.named import Enumerator, RuleTables
-
+    """Count the kernels of each cell; return 1 if a count differs from that of ``--compare``."""
     reference = counts.read_reference(args.compare) if args.compare else {}
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     enumerator = Enumerator(specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
-    known = sorted({cell.arch for cell in reference}) or list(specs.archs)
-    wanted = list(counts.cells(args.arch or known, sets))
-    compared = different = 0
+    archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
+    cells = list(counts.cells(archs, sets))
     columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
-    rows = []
-    if not args.json:
-        print("\t".join(columns))
-    for cell in wanted:
-        found = counts.counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
-        verdict = []
-        if reference:
-            expected = reference.get(cell)
-            told = counts.difference(found, expected) if expected else ""
-            compared += expected is not None
-            different += bool(told)
-            verdict = [told or ("same" if expected else "no reference")]
-        row = [*cell, *found.values(), *verdict]
-        rows.append(dict(zip(columns, row, strict=True)))
-        if not args.json:
-            print("\t".join(map(str, row)))
-    if args.json:
-        options.print_json("codegen", {"counts": rows, "compared": compared, "different": different})
-    if not reference:
-        return 0
-    missing = sum(cell not in set(wanted) for cell in reference)
-    print(f"{compared} cells compared, {different} differ, {missing} of the file not asked for", file=sys.stderr)
-    if not compared:
-        raise UserError(f"{args.compare}: no row of it is among the cells that were asked for")
-    return 1 if different else 0
+    rows, compared, different = [], 0, 0
+    with Progress("count", len(cells), "cells") as progress:
+        for cell in cells:
+            numbers = counts.counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
+            row = [*cell, *numbers.values()]
+            if reference:
+                expected = reference.get(cell)
+                difference = counts.difference(numbers, expected) if expected else ""
+                compared += expected is not None
+                different += bool(difference)
+                row.append(difference or ("same" if expected else "no reference"))
+            rows.append(dict(zip(columns, row, strict=True)))
+            progress.add()
+    if reference:
+        missing = sum(cell not in set(cells) for cell in reference)
+        print(f"{compared} cells compared, {different} differ, {missing} of the file not requested", file=sys.stderr)
+        if not compared:
+            raise UserError(f"{args.compare}: no row of it is among the requested cells")
+    content = {"counts": rows, "compared": compared, "different": different}
+    lines = ["\t".join(map(str, row)) for row in (columns, *(row.values() for row in rows))]
+    return options.answer(args, content, lines, bool(different))
 
 
-def _emit(args: argparse.Namespace) -> int:
-    emitted = [_emit_arch(args, arch, args.output / arch) for arch in _archs(args)]
-    if args.json:
-        options.print_json("codegen", {"archs": emitted})
-    return 0
-
-
-def _emit_arch(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
-    """Emit the kernels of one arch; return what ``--json`` says of it, and print the same without it."""
-    chunk_size = args.chunk_size or DEFAULT_CHUNK_SIZE
-    asked = _request_digest(args, arch, chunk_size)
-    if asked and not args.verbose and emitted_folder.is_current(folder, asked):
-        if not args.json:
-            print(f"{arch}: nothing changed in {folder}")
-        return {"arch": arch, "folder": folder, "changed": False}
-    from tileseer.reference.named import check_flags
-
+def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
+    """Emit the kernels of one arch; return what ``--json`` prints of it."""
     check_flags(args.include_flagged)
-    items = _listed(args, arch)
-    chosen = [item.kernel.built_as for item in items if item.is_built(args.include_flagged)]
-    built = {kernel.name: kernel for kernel in chosen}
-    left_out = [item for item in items if not item.is_built(args.include_flagged)]
+    kernels = _requested_kernels(args, arch)
+    left_out = [kernel for kernel in kernels if not kernel.is_built(args.include_flagged)]
     if request.given(args) and left_out:
         raise UserError("\n".join(_refusals(left_out)))
+    chosen = [kernel.kernel.built_as for kernel in kernels if kernel.is_built(args.include_flagged)]
+    built = {kernel.name: kernel for kernel in chosen}
     if not built:
-        raise UserError(f"{_asked(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = (
-        of_arch(arch).part("emit").emitter(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or "")
-    )
-    kernels = [built[stem] for stem in sorted(built) if not emitter.lack(built[stem], arch)]
-    if not kernels:
-        raise UserError(f"{_asked(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
-    processes = args.processes or len(os.sched_getaffinity(0))
-    written = emitted_folder.emit(folder, kernels, arch, emitter, chunk_size, processes)
-    if asked:
-        emitted_folder.remember(folder, asked)
-    if args.verbose:
-        sys.stdout.writelines(f"{stem}\n" for stem in sorted(kernel.name for kernel in kernels))
-    if not args.json:
-        print(
-            f"{arch}: {len(kernels)} kernels, {len(left_out)} left out by a flag, "
-            f"{len(built) - len(kernels)} not in the API level; {written.files} files in {folder}, "
-            f"{written.changed} written, {written.removed} removed"
-        )
+        raise UserError(f"{_title(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
+    emitter = entry(EMITTERS, of_arch(arch))(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or "")
+    emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
+    if not emitted:
+        raise UserError(f"{_title(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
+    written = emitted_folder.emit_folder(folder, emitted, arch, emitter, args.chunk_size or DEFAULT_CHUNK_SIZE)
     return {
-        "arch": arch, "folder": folder, "changed": bool(written.changed or written.removed), "kernels": len(kernels),
-        "left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(kernels),
+        "arch": arch, "folder": folder, "changed": bool(written.changed or written.removed), "kernels": len(emitted),
+        "left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(emitted),
         "files": written.files, "files_written": written.changed, "files_removed": written.removed,
     }  # fmt: skip
 
 
-def _refusals(items: Sequence[Enumerated]) -> Iterator[str]:
-    """Yield one line a flag and reason, however many kernels have it."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for item in items:
-        for flag in item.flags:
-            found.setdefault((flag.name, flag.reason), []).append(item.name)
-    for (flag_name, reason), names in found.items():
+def _emission_line(result: dict[str, Any]) -> str:
+    return (
+        "{arch}: {kernels} kernels, {left_out_by_a_flag} left out by a flag, {not_in_the_api_level} not in the API "
+        "level; {files} files in {folder}, {files_written} written, {files_removed} removed"
+    ).format(**result)
+
+
+def _refusals(kernels: Sequence[ListedKernel]) -> Iterator[str]:
+    """Yield one line for each flag and reason, however many kernels have it."""
+    names_of: dict[tuple[str, str], list[str]] = {}
+    for kernel in kernels:
+        for flag in kernel.flags:
+            names_of.setdefault((flag.name, flag.reason), []).append(kernel.name)
+    for (flag_name, reason), names in names_of.items():
         others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         yield f"{names[0]}{others}: {flag_name}: {reason} (--include-flagged {flag_name} asks for it)"
-
-
-def _request_digest(args: argparse.Namespace, arch: str, chunk_size: int) -> str:
-    """Digest of all that the emitted files follow from; empty where files of a checkout are read."""
-    if args.rule_set in BUILDER_SETS:
-        return ""
-    inputs = [
-        *PACKAGE.rglob("*.py"),
-        *find(args.templates).rglob("*.j2"),
-        *([Path(args.rule_set)] if args.rule_set and Path(args.rule_set).is_file() else []),
-        *find(args.config / "rule_sets").glob("*.yaml"),
-        find(args.config / "arch_specs.json"),
-        find(args.config / "ck_api.yaml"),
-    ]
-    asked = {
-        "arch": arch, "chunk_size": chunk_size, "rule_set": args.rule_set, "variant": args.variant, "ndim": args.ndim,
-        "datatype": args.datatype, "arch_filtered": args.arch_filtered, "flagged": sorted(args.include_flagged),
-        "filter": args.filter, "fields": request.given(args), "ck_api": args.ck_api,
-    }  # fmt: skip
-    return f"{emitted_folder.digest_of_files(inputs)} {asked}"

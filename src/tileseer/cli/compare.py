@@ -2,21 +2,18 @@
 
 import argparse
 from collections.abc import Iterator
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
 from tileseer.cli import options
-from tileseer.client import comparison
-from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.model import model_files
+from tileseer.learn import model_files
+from tileseer.serve import comparison
 
 EXAMPLES = (
-    "tileseer compare before.parquet after.parquet --html changes.html",
+    "tileseer compare before.parquet after.parquet",
     "tileseer compare old/gfx950 new/gfx950 --measured results/datasets/gfx950/forward_bf16.parquet --json",
 )
 _LEFT_OUT = ("network", "layer")
@@ -32,15 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="for models: the dataset whose validation problems both pick for, and whose times judge the picks",
     )  # fmt: skip
     parser.add_argument("--top", type=int, default=10, help="rows of each table in the terminal (default: 10)")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with all rows")
     parser.epilog = "Exit status: 0 no difference, 1 a difference, 2 a mistake, 3 B is significantly slower than A."
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison; return 0 without a difference and 1 with one, as diff does; 3 where B is slower."""
     found = _compare(args)
-    if args.html:
-        write_text(args.html, page(found))
     status = 3 if found.is_slower else 1 if found.differs else 0
     return options.answer(args, found.record(), _report(found, args.top), status)
 
@@ -53,27 +47,17 @@ def _compare(args: argparse.Namespace) -> comparison.Comparison:
     if all(are_models):
         if args.measured is None:
             raise UserError("two model directories: add --measured DATASET, whose problems and times judge their picks")
-        return comparison.models(args.a, args.b, args.measured)
+        return comparison.compare_models(args.a, args.b, args.measured)
     if any(are_models):
         raise UserError(f"{args.a} and {args.b}: one is a model directory, the other is not; give two of a kind")
     if args.measured is not None:
         raise UserError("--measured is for model directories; two datasets bring their own times")
-    return comparison.datasets(args.a, args.b)
+    return comparison.compare_datasets(args.a, args.b)
 
 
 def lines(found: comparison.Comparison) -> list[tuple[str, str]]:
     """The figures as (name, text)."""
     return [(name.replace("_", " "), _text(value)) for name, value in found.figures.items()]
-
-
-def page(found: comparison.Comparison) -> str:
-    """Self-contained HTML page of a comparison."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    source = resources.files("tileseer.pages").joinpath("compare.html.j2").read_text(encoding="utf-8")
-    tables = [(title, _rows(table)) for title, table in _tables(found)]
-    return environment.from_string(source).render(
-        what=found.what, a=found.a, b=found.b, lines=lines(found), tables=tables
-    )
 
 
 def _tables(found: comparison.Comparison) -> list[tuple[str, pd.DataFrame]]:

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from tileseer.cli import options
-from tileseer.conv import layers
 from tileseer.core.atomic import write_text
+from tileseer.problems import layers
 
 EXAMPLES = (
     "tileseer crawl --torch torchvision.models:resnet50 --input 8x3x224x224 --output my_model.csv",
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print("no convolution that can stand in a table of layers; nothing was written", file=sys.stderr)
         return 1
-    write_text(args.output, layers.to_text(found))
+    write_text(args.output, layers.layers_csv(found))
     total = sum(layer.occurrences for layer in found)
     network = found[0].network
     content = {

@@ -1,22 +1,53 @@
-"""``tileseer doctor``: tools and devices of this machine, and how to get what is missing."""
+"""``tileseer doctor``: compilers, GPUs and packages of this machine, and how to get what is missing."""
 
 import argparse
-from dataclasses import asdict
+import importlib
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from tileseer.cli import options
-from tileseer.client import doctor, doctor_report
+from tileseer.compile import compiler
+from tileseer.compile import source_trees as trees
+from tileseer.config.config import Config, check
+from tileseer.core import code_digest, slurm
+from tileseer.core.cache import open_cache
+from tileseer.core.errors import UserError
+from tileseer.core.locks import holder_of, lock_folder
 from tileseer.core.places import find
-from tileseer.core.tables import parsed
-from tileseer.settings.config import Config, check
+from tileseer.core.tables import read_yaml
+from tileseer.kernels.library import LIBRARIES as HEADERS
+from tileseer.kernels.library import rocm_folders
+from tileseer.measure.harness.telemetry import LIBRARIES, boards, refuse_other_gpus
+from tileseer.measure.harness.visible import VARIABLES, amd_gpus
 
-CONFIG = "config.yaml"
-API = "ck_api.yaml"
 EXAMPLES = (
     "tileseer doctor",
     "tileseer doctor --configfile config/hip.yaml --json",
-    "tileseer doctor --configfile config/hip.yaml --report report.json",
 )
+PACKAGES = ("lightgbm", "pyarrow", "snakemake", "msgpack", "pyelftools")
+KFD = Path("/dev/kfd")
+NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+SLURM_TIMEOUT_S = 10
+_MIB = 2**20
+CK, CUTLASS = HEADERS["hipcc"], HEADERS["nvcc"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Whether one thing that the workflow can use is there."""
+
+    subject: str
+    status: str
+    """ok, missing (something else works without it) or needed (the configuration asks for it)."""
+    result: str
+    """What is there."""
+    fix: str = ""
+    """What to do; empty where nothing is wrong."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,26 +56,161 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--configfile", type=Path, metavar="FILE", help="configuration to judge by (default: config.yaml of --config)"
     )
-    parser.add_argument(
-        "--report", type=Path, metavar="FILE",
-        help="also write all of it, the settings and the ends of the newest logs below logs/ into one file to send, "
-        "without names of people, machines and folders",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the findings; exit status 1 if something that the configuration asks for is missing."""
-    path = args.configfile or args.config / CONFIG
-    config = check(parsed(path), str(path)) if args.configfile or path.exists() else Config()
-    found = doctor.findings(config, find(args.config / API))
-    width = max(len(finding.subject) for finding in found)
+    path = args.configfile or args.config / "config.yaml"
+    config = check(read_yaml(path), str(path)) if args.configfile or path.exists() else Config()
+    findings = find_all(config, find(args.config / "ck_api.yaml"))
+    width = max(len(finding.subject) for finding in findings)
     lines = []
-    for finding in found:
-        lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.found}")
+    for finding in findings:
+        lines.append(f"{finding.status:7}  {finding.subject:{width}}  {finding.result}")
         if finding.fix:
             lines.append(f"{'':{9 + width}}  -> {finding.fix}")
-    if args.report:
-        doctor_report.write(args.report, found, config, Path())
-        lines.append(f"written: {args.report}; read it before you send it")
-    needed = any(finding.status == "needed" for finding in found)
-    return options.answer(args, {"findings": [asdict(finding) for finding in found]}, lines, needed)
+    is_needed = any(finding.status == "needed" for finding in findings)
+    return options.answer(args, {"findings": [asdict(finding) for finding in findings]}, lines, is_needed)
+
+
+def find_all(config: Config, api_table: Path) -> list[Finding]:
+    """Everything that was looked for, in the order in which a build needs it."""
+    device = config.benchmark.device
+    compiles, cuda = (config.compile.toolchain == name for name in ("hipcc", "nvcc"))
+    looks: list[tuple[str, bool, Callable[[], str]]] = [
+        ("system", True, lambda: f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"),
+        ("machine", True, lambda: _machine(config)),
+        *((name, False, partial(_package, name)) for name in PACKAGES),
+        ("HIP compiler", compiles, lambda: _compiler(config, compiler.HIPCC)),
+        (CK.what, compiles, lambda: str(CK.find(config.ck.root))),
+        ("CK API level", compiles, lambda: trees.ck_level(config.ck, api_table, True)),
+        ("CUDA compiler", cuda, lambda: _compiler(config, compiler.NVCC)),
+        (CUTLASS.what, cuda, lambda: str(CUTLASS.find(config.cutlass.root))),
+        ("ROCm", False, _rocm),
+        ("AMD GPU", device == "hip", _amd_gpu),
+        ("NVIDIA GPU", device == "cuda", _nvidia_gpu),
+        ("visible GPUs", device in VARIABLES, partial(_visible, config)),
+        ("telemetry", False, partial(_telemetry, config)),
+        ("GPU lock", True, lambda: _lock(config)),
+        ("cache", True, lambda: _cache(config)),
+        ("SLURM", False, _slurm),
+    ]
+    findings = {look[0]: _tried(*look) for look in looks}
+    if findings[CK.what].status != "ok":
+        del findings["CK API level"]
+    return list(findings.values())
+
+
+def _tried(subject: str, needed: bool, look: Callable[[], str]) -> Finding:
+    """The result of a look; its ``UserError`` says what is wrong and, after the last semicolon, what to do."""
+    try:
+        return Finding(subject, "ok", look())
+    except UserError as error:
+        fault, _, fix = str(error).rpartition("; ")
+        return Finding(subject, "needed" if needed else "missing", fault, fix)
+
+
+def _machine(config: Config) -> str:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // _MIB
+    disk = shutil.disk_usage(".").free // _MIB
+    sizes = f"{os.cpu_count()} cores, {memory} MiB of memory, {disk} MiB free on this disk"
+    if config.compile.toolchain != "none" and memory < config.compile.memory_mib:
+        raise UserError(f"{sizes}; compile.memory_mib is {config.compile.memory_mib}: lower it")
+    return sizes
+
+
+def _package(name: str) -> str:
+    if version := code_digest.version_of(name):
+        return version
+    raise UserError("not installed; make environment, or pip install 'tileseer[workflow]'")
+
+
+def _compiler(config: Config, vendor: compiler.Vendor) -> str:
+    # Without a toolchain, compile.compiler is hipcc, as everywhere.
+    chosen = compiler.VENDORS.get(config.compile.toolchain, compiler.HIPCC)
+    installed = compiler.find_of(vendor, config.compile.compiler if vendor.program == chosen.program else None)
+    lines = installed.version.splitlines()
+    release = next((line for line in lines if "release" in line), lines[0])
+    return f"{installed.path} ({installed.origin}): {release}"
+
+
+def _amd_gpu() -> str:
+    gpus = ", ".join(f"{gpu.arch} at {gpu.pci}" for gpu in amd_gpus())
+    if not KFD.exists() or not gpus:
+        raise UserError(
+            f"none: {KFD} or its GPU nodes are missing; for benchmark.device: hip, load the amdgpu driver, and give a "
+            "container --device /dev/kfd --device /dev/dri"
+        )
+    if not os.access(KFD, os.R_OK | os.W_OK):
+        raise UserError(
+            f"{gpus}, but {KFD} is not yours to open; join the group render (a container: --group-add render)"
+        )
+    return gpus
+
+
+def _rocm() -> str:
+    for folder in rocm_folders():
+        version = folder / ".info/version"
+        if version.is_file():
+            return f"{version.read_text().strip()} in {folder}"
+    places = ", ".join(map(str, rocm_folders()))
+    raise UserError(f"no install in {places}; set ROCM_PATH, or run `make toolchain` where nothing is measured")
+
+
+def _visible(config: Config) -> str:
+    """What the workflow would measure on: GPUs of the configured arch, as far as the environment shows them."""
+    device = config.benchmark.device
+    set_ = " ".join(f"{name}={os.environ[name]}" for name in VARIABLES.get(device, ()) if name in os.environ)
+    if device not in VARIABLES:
+        return f"benchmark.device is {device}: none is used"
+    refuse_other_gpus(device, config.arch)
+    visible = boards(device, warn=False)
+    if not visible:
+        raise UserError(f"no {device} GPU is visible; see the lines above")
+    return f"{len(visible)} for {config.arch}" + (f" ({set_})" if set_ else "")
+
+
+def _telemetry(config: Config) -> str:
+    imported, faults = [], {}
+    for device, (module, how) in LIBRARIES.items():
+        try:
+            importlib.import_module(module)
+            imported.append(module)
+        except Exception as error:  # As amdsmi raises what it likes.
+            faults[device] = f"{module} cannot be imported ({error}); install {how}"
+    needed = faults.get(config.benchmark.device)
+    if needed or not imported:
+        raise UserError(needed or next(iter(faults.values())))
+    return ", ".join(imported)
+
+
+def _slurm() -> str:
+    if not shutil.which("sbatch"):
+        raise UserError(
+            "no sbatch; only --workflow-profile profiles/slurm needs it: start that where jobs are submitted"
+        )
+    partitions = slurm.words_of("sinfo", "--noheader", "--format=%P", timeout_s=SLURM_TIMEOUT_S)
+    if partitions is None:
+        raise UserError("sbatch is there, but sinfo does not answer; ask the site whether the controller is up")
+    return f"partitions {' '.join(partitions)}"
+
+
+def _nvidia_gpu() -> str:
+    count = len(list(NVIDIA_GPUS.glob("*")))
+    if not count:
+        raise UserError("none; for benchmark.device: cuda, load the nvidia driver")
+    return str(count)
+
+
+def _lock(config: Config) -> str:
+    folder = lock_folder(config.lock.folder)
+    holders = {path.stem: holder_of(path) for path in sorted(folder.glob("tileseer-*.lock"))}
+    held = "; ".join(f"{name} held by {holder}" for name, holder in holders.items() if holder) or "free"
+    if not os.access(folder if folder.is_dir() else folder.parent, os.W_OK):
+        raise UserError(f"{folder} cannot be written; set lock.folder to a folder that all its users can write")
+    return f"{folder}: {held}"
+
+
+def _cache(config: Config) -> str:
+    stats = open_cache(config.cache.folder, config.cache.max_gib).stats()
+    return f"{stats.folder}: {stats.entries} entries, {stats.bytes // _MIB} MiB"

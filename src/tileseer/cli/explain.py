@@ -8,13 +8,13 @@ from operator import attrgetter
 from pathlib import Path
 
 from tileseer.cli import options
-from tileseer.conv.operation import DTYPES, VARIANTS
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.reference import explanation, named, request
-from tileseer.reference.explanation import Verdict
-from tileseer.reference.request import NDIMS
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile.upstream import explanation, named, request
+from tileseer.kernels.ck_tile.upstream.explanation import RuleVerdict
+from tileseer.kernels.ck_tile.upstream.request import NDIMS
 
 DEFAULT_NDIM = 2
 
@@ -69,11 +69,11 @@ def _explain_pick(args: argparse.Namespace) -> int:
     """
     # LightGBM and pandas take a second; the other mode needs neither.
     from tileseer.cli import pick_text
-    from tileseer.client import explain_pick
+    from tileseer.serve import explain_pick
 
     problem = options.problem(args)
-    found = explain_pick.explanation(args.models, problem, args.top, args.against, args.dataset)
-    return options.answer(args, found.model_dump(), pick_text.lines(found))
+    explained = explain_pick.explain_pick(args.models, problem, args.top, args.against, args.dataset)
+    return options.answer(args, explained.model_dump(), pick_text.lines(explained))
 
 
 def _explain_config(args: argparse.Namespace) -> int:
@@ -100,10 +100,10 @@ def _kernel(args: argparse.Namespace) -> named.AnyKernel:
     if not args.variant or not args.datatype:
         raise UserError("which kernel? give its name, or --variant, --dtype and the fields that matter")
     values = request.kernel_fields(fields)
-    return named.single(values, [args.variant], [args.ndim or DEFAULT_NDIM], [args.datatype])[0]
+    return named.kernels_of_fields(values, [args.variant], [args.ndim or DEFAULT_NDIM], [args.datatype])[0]
 
 
-def _lines(verdicts: list[Verdict]) -> Iterator[str]:
+def _lines(verdicts: list[RuleVerdict]) -> Iterator[str]:
     width = max(len(verdict.rule) for verdict in verdicts)
     for group, rows in groupby(verdicts, key=attrgetter("group")):
         yield f"{group}:"

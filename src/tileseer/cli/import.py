@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 
 from tileseer.cli import options
+from tileseer.config.config import Config
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db, solver_recording
-from tileseer.families.registry import of_arch
-from tileseer.gpu import hardware
-from tileseer.settings.config import Config
+from tileseer.gpus import hardware
+from tileseer.kernels.registry import of_arch
 
 EXAMPLES = ("tileseer import find-db gfx942130.HIP.fdb.txt.bz2 --arch gfx942 --output config/recorded/mine",)
 
@@ -32,13 +32,13 @@ def run(args: argparse.Namespace) -> int:
     device = args.device or products.get(arch) or products.get(gpu)
     if device is None:
         raise UserError(f"--arch: no product of {args.config}/hardware.yaml stands for {gpu}; name one with --device")
-    found = hardware.get(args.config / "hardware.yaml", device)
+    found = hardware.read_hardware(args.config / "hardware.yaml", device)
     if found.arch != gpu:
         raise UserError(f"--device: {device} is a {found.arch}, but --arch says {gpu}")
-    solvers = of_arch(arch).part("kernel").KERNEL.choices["solver"]
-    database = find_db.read(args.files, gpu, frozenset(solvers))
+    solvers = of_arch(arch).kernel.choices["solver"]
+    database = find_db.read_find_dbs(args.files, gpu, frozenset(solvers))
     told = {"source": f"MIOpen find-db: {solver_recording.digests(args.files)}"}
-    recording = solver_recording.write(args.output, database, arch, device, told)
+    recording = solver_recording.write_solver_recording(args.output, database, arch, device, told)
     problems = len({problem for problem, _ in database.times})
     refused = database.reasons()
     content = {

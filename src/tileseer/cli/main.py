@@ -20,17 +20,14 @@ COMMANDS = {
     "crawl": "find the convolutions of a network and write them as a table of problems",
     "doctor": "list the compilers, libraries and GPUs of this machine, and how to get what is missing",
     "explain": "explain why a model picks a kernel, or which rules a kernel breaks",
-    "history": "list what was published, and how good it was",
     "import": "make a recording of what others measured, from a database of MIOpen",
     "init": "make a folder from which the workflow of this package runs",
     "new-arch": "add a GPU target to the table of arch facts, copied from a known one",
-    "provenance": "show the origin of a published model: commit, settings, packages, compiler, device, inputs",
+    "provenance": "show the origin of a published model, or how good each publication was",
     "run": "run the workflow and show what it does",
     "score": "score any kernels on any problems with a published model",
     "select": "rank the kernels of a published model for one convolution",
     "ship": "choose the fewest kernels that lose little, with their price, and write their sources",
-    "stale": "tell which picks new times make stale, or which pairs to measure again first",
-    "status": "show the progress of a workflow and the time left",
     "verify": "check that models, datasets, recordings or results are intact, or that kernels compute correctly",
 }
 """Subcommand to the line that ``--help`` shows; the module is ``tileseer.cli.NAME``, with - as _.
@@ -43,19 +40,19 @@ A module has ``configure(parser)``, ``run(args)`` and ``EXAMPLES``, calls that t
 def main(argv: list[str] | None = None) -> int | None:
     """Run one subcommand; return its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
-    # Only the wanted module is imported: LightGBM and pandas take a second that --help does not need.
-    wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
-    known = parser([name for name in COMMANDS if name == wanted])
+    # Only the module of the subcommand is imported: LightGBM and pandas take a second that --help does not need.
+    word = next((argument for argument in arguments if not argument.startswith("-")), None)
+    command_line = parser([name for name in COMMANDS if name == word])
     if not arguments:
-        known.print_help()
+        command_line.print_help()
         return 0
-    args, more = known.parse_known_args(arguments)
-    found = module(args.command)
-    if not getattr(found, "TAKES_MORE", False):
-        if more:
-            options.refuse_unknown(known, args, more)
-        return cast("int | None", found.run(args))
-    return cast("int | None", found.run(args, more))
+    args, rest = command_line.parse_known_args(arguments)
+    command = module(args.command)
+    if getattr(command, "TAKES_MORE", False):
+        return cast("int | None", command.run(args, rest))
+    if rest:
+        command_line.error(f"unknown argument {rest[0]}")
+    return cast("int | None", command.run(args))
 
 
 def parser(complete: Collection[str]) -> argparse.ArgumentParser:
@@ -69,11 +66,11 @@ def parser(complete: Collection[str]) -> argparse.ArgumentParser:
             allow_abbrev=False,
         )  # fmt: skip
         if name in complete:
-            found = module(name)
-            found.configure(subparser)
+            command = module(name)
+            command.configure(subparser)
             for call in options.calls(subparser):
                 call.add_argument("--json", action="store_true", help="print one JSON object instead of text")
-            subparser.epilog = options.epilog(subparser.epilog, found.EXAMPLES)
+            subparser.epilog = options.epilog(subparser.epilog, command.EXAMPLES)
     return top
 
 

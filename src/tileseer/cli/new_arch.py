@@ -6,7 +6,7 @@ from pathlib import Path
 from tileseer.cli import options
 from tileseer.core.atomic import write_text
 from tileseer.core.places import find
-from tileseer.gpu import arch_template
+from tileseer.gpus import arch_template
 
 TABLE = "arch_specs.json"
 EXAMPLES = (

@@ -1,7 +1,6 @@
 """Options and output that the subcommands share: one meaning for each option, one form of ``--json``."""
 
 import argparse
-import difflib
 import json
 import math
 import sys
@@ -10,45 +9,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tileseer.conv import foreign_lines
-from tileseer.conv.operation import DTYPES, VARIANTS
-from tileseer.conv.problem import DIMS, Problem
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.problems import driver_lines
+from tileseer.problems.problem import DIMS, Problem
 
-JSON_FORMAT = 1
+JSON_FORMAT = 2
 """Goes up when a field of ``--json`` changes its meaning or goes away; new fields do not change it."""
 EXAMPLE = "N=8,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
 _WIDTH = 100
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports a mistake in the arguments in one line, like every other mistake, with the word that was meant."""
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant(str(value), known)}")
+    """Reports a mistake in the arguments in one line, like every other mistake."""
 
     def error(self, message: str) -> NoReturn:
         """Print ``message`` and end with exit status 2."""
         self.exit(2, f"error: {message}; see {self.prog} --help\n")
-
-
-def meant(word: str, known: Sequence[str]) -> str:
-    """What to add to a message about a word that is not known: the nearest one, or all."""
-    near = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]}?" if near else f" (choose from {', '.join(known)})"
-
-
-def refuse_unknown(parser: argparse.ArgumentParser, args: argparse.Namespace, words: Sequence[str]) -> NoReturn:
-    """End with the first word that the called subcommand does not know."""
-    path = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
-    for name in path:
-        modes = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-        parser = modes.choices[name]
-    word = words[0].partition("=")[0]
-    near = difflib.get_close_matches(word, [*parser._option_string_actions], 1)
-    parser.error(f"unknown argument {words[0]}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def calls(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -95,18 +72,18 @@ def problem(args: argparse.Namespace) -> Problem:
     variant: str | None = None
     dtype: str | None = None
     dims: dict[str, int] = {}
-    if args.problem and foreign_lines.is_line(args.problem):
-        variant, dtype, dims = foreign_lines.parse(args.problem)
+    if args.problem and driver_lines.is_line(args.problem):
+        variant, dtype, dims = driver_lines.parse_line(args.problem)
     elif args.problem:
         dims = parse_dims(args.problem)
     dims |= {name: getattr(args, name) for name in DIMS if getattr(args, name) is not None}
     if not dims:
         raise UserError(f"no problem given: use --problem {EXAMPLE} or --N 8 --C 64 ...")
     args.variant, args.dtype = args.variant or variant or "forward", args.dtype or dtype or "bf16"
-    found = Problem.from_dims(args.variant, args.dtype, **dims)
+    requested = Problem.from_dims(args.variant, args.dtype, **dims)
     if args.replay:
-        print("\n".join(["replay:", *foreign_lines.lines(found).values()]), file=sys.stderr)
-    return found
+        print("\n".join(["replay:", *driver_lines.lines_of(requested).values()]), file=sys.stderr)
+    return requested
 
 
 def parse_dims(text: str) -> dict[str, int]:
@@ -137,7 +114,7 @@ def print_json(command: str, content: Mapping[str, Any]) -> None:
     taken = {"command", "format"} & set(content)
     if taken:
         raise ValueError(f"{sorted(taken)} are fields of every object")
-    print(json.dumps({"command": command, "format": JSON_FORMAT, **_known(content)}, indent=2, allow_nan=False))
+    print(json.dumps({"command": command, "format": JSON_FORMAT, **_json_value(content)}, indent=2, allow_nan=False))
 
 
 def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable[str], status: int = 0) -> int:
@@ -146,7 +123,7 @@ def answer(args: argparse.Namespace, content: Mapping[str, Any], lines: Iterable
         words = [args.command, *(getattr(args, name) for name in ("action", "mode") if hasattr(args, name))]
         print_json(" ".join(words), content)
     else:
-        print("\n".join(lines))
+        sys.stdout.writelines(f"{line}\n" for line in lines)
     return int(status)
 
 
@@ -163,11 +140,11 @@ def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
     return ["  ".join(row).rstrip() for row in aligned]
 
 
-def _known(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _known(part) for name, part in value.items()}
+        return {str(name): _json_value(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(part) for part in value]
+        return [_json_value(part) for part in value]
     if hasattr(value, "item"):
         value = value.item()
     if isinstance(value, Path):

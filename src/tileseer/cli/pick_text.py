@@ -3,8 +3,8 @@
 from dataclasses import asdict
 
 from tileseer.cli.options import table_lines
-from tileseer.client.explain_pick import Explanation
-from tileseer.conv.problem import Problem
+from tileseer.problems.problem import Problem
+from tileseer.serve.explain_pick import Explanation
 
 _USUAL = asdict(Problem.from_dims("forward", "bf16", N=1))
 _HEADS = {

@@ -1,4 +1,4 @@
-"""``tileseer provenance``: the origin of a published model."""
+"""``tileseer provenance``: the origin of a published model, and what was published before it."""
 
 import argparse
 from collections.abc import Iterator
@@ -7,14 +7,20 @@ from typing import Any
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
-from tileseer.publish import provenance, ro_crate
-from tileseer.publish.provenance import Provenance
+from tileseer.serve import history, provenance, ro_crate
+from tileseer.serve.provenance import Provenance
 
 EXAMPLES = (
     "tileseer provenance results/models/gfx950",
     "tileseer provenance results/models/gfx950 --json",
+    "tileseer provenance results/models/gfx950 --history",
     "tileseer provenance results/models/gfx950 --ro-crate crate --date 2026-11-21 --licence https://spdx.org/licenses/MIT",
 )
+
+HISTORY_COLUMNS = (
+    "time", "times", "commit", "config", "data", "operation", "mean, %", "change", "median, %", "P10, %",
+    "without a model, %", "best possible, %",
+)  # fmt: skip
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json")
     parser.add_argument(
         "--ro-crate", type=Path, metavar="DIR", help="write the models with this as an RO-Crate 1.1 into a new folder"
+    )
+    parser.add_argument(
+        "--history", action="store_true", help="list all publications of this arch: efficiencies on unseen problems"
     )
     parser.add_argument("--date", metavar="DAY", help="with --ro-crate: day of publication (default: of the commit)")
     parser.add_argument("--licence", metavar="URL", help="with --ro-crate: the licence of the models")
@@ -33,9 +42,11 @@ def run(args: argparse.Namespace) -> int:
     if (args.date or args.licence) and not args.ro_crate:
         raise UserError("--date and --licence are for --ro-crate")
     if args.ro_crate:
-        written = ro_crate.write(args.models, args.ro_crate, args.date, args.licence)
+        written = ro_crate.write_crate(args.models, args.ro_crate, args.date, args.licence)
         return options.answer(args, {"written": written}, [str(written)])
-    made = provenance.read(args.models)
+    if args.history:
+        return _history(args)
+    made = provenance.read_provenance(args.models)
     return options.answer(args, {"provenance": made.model_dump(mode="json")}, _lines(made))
 
 
@@ -62,6 +73,32 @@ def _lines(made: Provenance) -> Iterator[str]:
             yield from (f"  recorded {line}" for line in _flat(told.recording.model_dump(exclude_defaults=True)))
     yield from (f"file       {digest}  {path}" for path, digest in made.files.items())
     yield "configuration: --json"
+
+
+def _history(args: argparse.Namespace) -> int:
+    """Print a row for each publication of the arch of a model directory and operation, the oldest first."""
+    models = args.models.resolve()
+    path = models.parents[1] / "history.jsonl"
+    published = [one for one in history.read_history(path) if one.arch == models.name]
+    if not published:
+        raise UserError(f"{path}: it has no publication of {models.name}; run tileseer run")
+    lines = options.table_lines(HISTORY_COLUMNS, list(_history_rows(published)))
+    return options.answer(args, {"published": [one.model_dump() for one in published]}, lines)
+
+
+def _history_rows(published: list[history.Published]) -> Iterator[list[str]]:
+    means: dict[str, float] = {}
+    for one in published:
+        commit = "-" if one.commit is None else one.commit[:9] + ("+" if one.changed_files else "")
+        for name, figures in one.operations.items():
+            change = f"{figures.mean - means[name]:+.2f}" if name in means else "-"
+            means[name] = figures.mean
+            rest = (figures.median, figures.p10, figures.without_model, figures.best_possible)
+            digests = (one.config_sha256[:8], one.data_sha256.get(name, "-")[:8])
+            yield [
+                one.time, one.device_kind, commit, *digests, name, f"{figures.mean:.2f}", change,
+                *(f"{value:.2f}" for value in rest),
+            ]  # fmt: skip
 
 
 def _flat(told: dict[str, Any], where: str = "") -> Iterator[str]:

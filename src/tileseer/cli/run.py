@@ -1,24 +1,26 @@
-"""``tileseer run``: run the workflow and show what it does, one line a job at work."""
+"""``tileseer run``: run the workflow and say what was made, how good it is and what to do next."""
 
 import argparse
 import importlib.util
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tileseer.cli import options
-from tileseer.cli.run_view import View
-from tileseer.core import documents, events
-from tileseer.core.errors import UserError, printed
-from tileseer.publish import history
-from tileseer.validation import verdict
-from tileseer.validation.schema import Validation
+from tileseer.config.config import Config
+from tileseer.core import documents
+from tileseer.core.errors import UserError
+from tileseer.core.tables import read_yaml
+from tileseer.learn import verdict
+from tileseer.learn.validation_report import Validation
+from tileseer.serve import history
 
 EXAMPLES = (
     "tileseer run",
@@ -28,9 +30,6 @@ EXAMPLES = (
 )
 TAKES_MORE = True
 """What the parser does not know is Snakemake's."""
-LOOK_EVERY_S = 0.2
-LAST_LINES = 20
-QUIET = ("--quiet", "rules", "host", "--nocolor")
 OWN_CORES = ("-c", "--cores", "-j", "--jobs", "--profile", "--workflow-profile", "-e", "--executor")
 """Flags after which this command does not choose how many jobs run side by side."""
 ARCH = re.compile(r"results/(?:models|reports)/(\w+)")
@@ -48,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """Call Snakemake, show its jobs, and end with what was made, how good it is and what to do next."""
+    """Call Snakemake with its view ``tileseer``; at the end of a run, tell what there is of each arch."""
     if importlib.util.find_spec("snakemake") is None:
         raise UserError("the packages of the workflow are missing: pip install 'tileseer[workflow]'")
     if not (Path("Snakefile").exists() or {"-s", "--snakefile"} & set(words)):
@@ -58,77 +57,55 @@ def run(args: argparse.Namespace, words: Sequence[str]) -> int:
         raise UserError(f"--arch {args.arch} and {words[0]}: give one of them, an arch or a target")
     chosen = any(word.startswith(flag) for word in words for flag in OWN_CORES)
     cores = () if chosen else ("--cores", "all")
-    command = [sys.executable, "-m", "snakemake", *QUIET, *cores, *targets, *words]
     # The jobs call `python`: this one, also where its environment is not active.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=os.environ | {"PATH": path})
-        view = View(Path(".snakemake", events.FILE.format(process.pid)))
-        with view:
-            try:
-                while process.poll() is None:
-                    view.look()
-                    time.sleep(LOOK_EVERY_S)
-            except KeyboardInterrupt:
-                # Snakemake got the signal as well: it ends its jobs and removes what is half made.
-                process.wait()
-                raise
-            view.look()
-        if view.planned is None and not _nothing_to_do(err):
-            # A dry run, a graph, a mistake in the configuration: what Snakemake says is the answer.
-            _copy(out, sys.stdout)
-            _copy(err, sys.stderr)
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "out").open("w+b") as out:
+        view = ["--logger", "tileseer", "--logger-tileseer-summary", f"{folder}/summary.json"]
+        command = [sys.executable, "-m", "snakemake", *view, *cores, *targets, *words]
+        process = subprocess.Popen(command, stdout=out, env=os.environ | {"PATH": path})
+        try:
+            process.wait()
+        except KeyboardInterrupt:
+            # Snakemake got the signal as well: it ends its jobs and removes what is half made.
+            process.wait()
+            raise
+        written = Path(folder, "summary.json")
+        summary = json.loads(written.read_text()) if written.exists() else {"is_run": False}
+        if not summary.pop("is_run"):
+            # A dry run or a graph: what Snakemake prints is the answer. In a run its jobs print what their logs hold.
+            out.seek(0)
+            shutil.copyfileobj(out, sys.stdout.buffer)
+            sys.stdout.flush()
             return process.returncode
-        if process.returncode:
-            return _failed(view, err, process.returncode)
-    return _ended(args, view, [*targets, *words])
+    return process.returncode or _ended(args, summary, [*targets, *words])
 
 
-def _nothing_to_do(err: IO[bytes]) -> bool:
-    err.seek(0)
-    return b"Nothing to be done" in err.read()
-
-
-def _copy(source: IO[bytes], to: IO[str]) -> None:
-    source.seek(0)
-    to.write(source.read().decode(errors="replace"))
-    to.flush()
-
-
-def _failed(view: View, err: IO[bytes], status: int) -> int:
-    """Show the last lines of every job that did not end well, and say how many these are."""
-    failed = view.unfinished()
-    for job in failed:
-        path = Path(job.log)
-        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
-        shown = [f"    {line}" for line in lines[-LAST_LINES:]] or ["    it wrote nothing; was it killed?"]
-        print("\n".join([f"{job.name} failed; the end of {job.log}:", *map(printed, shown)]), file=sys.stderr)
-    if failed:
-        names = ", ".join(job.name for job in failed)
-        print(f"error: {len(failed)} jobs failed: {names}; mend it and run again: what is made stays", file=sys.stderr)
-    else:
-        _copy(err, sys.stderr)
-    return status
-
-
-def _ended(args: argparse.Namespace, view: View, words: Sequence[str]) -> int:
-    archs = list(dict.fromkeys(found for word in words for found in ARCH.findall(word)))
+def _ended(args: argparse.Namespace, counts: dict[str, int], words: Sequence[str]) -> int:
+    archs = list(dict.fromkeys(arch for word in words for arch in ARCH.findall(word)))
     if not archs and (not words or words[0].startswith("-")):
-        archs = [view.arch]
+        archs = [_configured_arch(words)]
     made: list[dict[str, Any]] = [_made(arch) for arch in archs]
     lines = [line for one in made for line in _lines(one)]
-    content = {"computed": view.count("computed"), "restored": view.count("restored"), "made": made}
-    counts = f"{content['computed']:,} jobs computed, {content['restored']:,} restored unchanged"
-    return options.answer(args, content, lines or [f"made: {' '.join(words)} ({counts})"])
+    return options.answer(args, {**counts, "made": made}, lines or [f"made: {' '.join(words)}"])
+
+
+def _configured_arch(words: Sequence[str]) -> str:
+    """The arch of the configuration: that of ``--config``, of ``--configfile``, or of config/config.yaml."""
+    for word in words:
+        if word.startswith("arch="):
+            return word.removeprefix("arch=")
+    files = [Path(word) for word in words if word.endswith((".yaml", ".yml"))]
+    archs = [read_yaml(path).get("arch") for path in (*reversed(files), Path("config/config.yaml")) if path.exists()]
+    return next(filter(None, archs), Config().arch)
 
 
 def _made(arch: str) -> dict[str, Any]:
     """What there is of an arch; None where it is not there."""
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
     reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
-    validated = [documents.read(path, Validation) for path in reports]
+    validated = [documents.read_document(path, Validation) for path in reports]
     figures = {report.operation: history.figures(report) for report in validated}
-    published = [one for one in history.read(Path("results/history.jsonl")) if one.arch == arch]
+    published = [one for one in history.read_history(Path("results/history.jsonl")) if one.arch == arch]
     return {
         "arch": arch,
         "models": models if models.exists() else None,
@@ -137,7 +114,7 @@ def _made(arch: str) -> dict[str, Any]:
             report.operation: figures[report.operation].model_dump() | {"verdict": verdict.words(report)}
             for report in validated
         },
-        "since": history.since(published, figures),
+        "since": history.changes_since_last(published, figures),
         "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",
     }
 

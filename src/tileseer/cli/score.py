@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.cli import options
-from tileseer.client import scoring
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.model import index as published
+from tileseer.learn import index as published
+from tileseer.serve import scoring
 
 EXAMPLES = (
     "tileseer score --model results/models/gfx950 --problems problems.csv --kernels kernels.txt --out scores.parquet",
@@ -21,7 +21,7 @@ EXAMPLES = (
 
 
 WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
-    ".parquet": parquet.write,
+    ".parquet": parquet.write_table,
     ".csv": lambda table, path: write_text(path, table.to_pandas().to_csv(index=False)),
 }
 """How a table is written, by the suffix of its file."""
@@ -53,10 +53,10 @@ def run(args: argparse.Namespace) -> int:
     if args.out.exists() and args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a file")
     if args.kernels:
-        pairs, remarks = scoring.every_pair(args.problems, args.kernels, index.arch)
+        pairs, remarks = scoring.pair_all(args.problems, args.kernels, index.arch)
     else:
-        pairs, remarks = scoring.listed_pairs(args.problems, index.arch)
-    table, more = scoring.score(args.model, pairs, args.threads)
+        pairs, remarks = scoring.read_pairs(args.problems, index.arch)
+    table, more = scoring.score_pairs(args.model, pairs, args.threads)
     WRITERS[args.out.suffix](table, args.out)
     remarks += more
     for remark in remarks:

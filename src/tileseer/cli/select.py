@@ -4,13 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from tileseer.cli import options
-from tileseer.client.published import published, read_picker
-from tileseer.conv.problem import DIMS
-from tileseer.serving import kernel_list
-from tileseer.serving.picker import NO_CANDIDATE
+from tileseer.problems.problem import DIMS
+from tileseer.serve.selector import Selector
 
 EXAMPLES = (
     f"tileseer select results/models/gfx950 --problem {options.EXAMPLE} --top 3",
@@ -41,42 +37,37 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the ranking and where the model's times came from; return 1 if nothing supports the problem."""
     problem = options.problem(args)
-    operation = f"{args.variant}_{args.dtype}"
-    listed, folder = published(args.models, operation)
-    picker = read_picker(folder, listed, operation)
-    dims = np.array([getattr(problem, name) for name in DIMS])
+    selector = Selector.read(args.models, f"{problem.variant}_{problem.dtype}")
+    ranked = selector.rank(problem)
+    if not ranked:
+        print(
+            f"no candidate supports the problem; the pool has {len(selector.candidates)}. Which rules refuse them: "
+            "tileseer explain pick, with the same options",
+            file=sys.stderr,
+        )
     if args.confidence is None:
-        ranked = picker.ranked(dims)[: args.top]
+        shown = ranked[: args.top]
     else:
-        # Imported here: pandas and LightGBM take half a second, and a ranking does without.
-        from tileseer.client.selection import Selector
+        # Imported here: pandas takes half a second, and a ranking does without.
+        from tileseer.serve.guarantee import near_best_set
 
-        ranked = Selector.load(args.models, operation).guaranteed(problem, args.confidence).to_dict("records")
-    others = kernel_list.other_names(folder)
-    ranked = [row | {"aliases": others.get(row["kernel"], [])} for row in ranked]
-    measured = NO_CANDIDATE if args.no_known else int(picker.known(dims[None])[0])
-    fastest = None if measured == NO_CANDIDATE else picker.candidates[measured]
-    origin = {name: getattr(picker.about, name) for name in ("operation", "arch", "device", "device_kind", "source")}
+        shown = near_best_set(ranked, problem.ndim, args.confidence, selector.folder)
+    shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
+    fastest = None if args.no_known else selector.fastest_measured(problem)
+    origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})
     content = {
         **origin,
         "problem": {name: getattr(problem, name) for name in DIMS},
         "fastest_measured": fastest,
-        "candidates": ranked,
+        "candidates": shown,
     }
     lines = ["{operation} on {arch} ({device}), device kind: {device_kind}".format(**origin)]
     if origin["source"] is not None:
         lines.append(f"times of others: {origin['source']}")
     if fastest is not None:
         lines.append(f"fastest measured on exactly this problem ({origin['device_kind']}): {fastest}")
-    if not ranked:
-        from tileseer.client.selection import Selector
-
-        refused = Selector.load(args.models, operation).refusals(problem)
-        why = "; ".join(f"{count} candidates: {reason}" for reason, count in refused.items())
-        print(f"no candidate supports the problem; the pool has {len(picker.candidates)}. {why}", file=sys.stderr)
-    lines += options.table_lines(
-        list(FORMS), [[form.format(row[name]) for name, form in FORMS.items()] for row in ranked]
-    )
-    shown = {row["kernel"]: row["aliases"] for row in ranked if row["aliases"]}
-    lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in shown.items()]
+    rows = [[form.format(row[name]) for name, form in FORMS.items()] for row in shown]
+    lines += options.table_lines(list(FORMS), rows)
+    by_kernel = {row["kernel"]: row["aliases"] for row in shown if row["aliases"]}
+    lines += [f"same machine code as {kernel}: {', '.join(names)}" for kernel, names in by_kernel.items()]
     return options.answer(args, content, lines, not ranked)

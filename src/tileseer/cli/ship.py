@@ -1,4 +1,4 @@
-"""``tileseer ship``: the smallest set of kernels that loses little, with its price, its proof and its sources."""
+"""``tileseer ship``: the smallest set of kernels that loses little, with its price and its sources."""
 
 import argparse
 import math
@@ -7,23 +7,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tileseer.benchmark import budget
 from tileseer.cli import options
-from tileseer.client import shipped_folder, shipping
+from tileseer.config.benchmark import SECONDS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
-from tileseer.core.tables import text_of
-from tileseer.dataset import schema
-from tileseer.model import index as published
-from tileseer.model.model import Model
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import index as published
+from tileseer.learn.model import Model
+from tileseer.serve import shipped_folder, shipping
 
 EXAMPLES = (
     "tileseer ship results/models/gfx950 --max-loss 1%",
     "tileseer ship results/models/gfx950 --operation forward_bf16 --max-kernels 40 --output kernels-gfx950",
-    "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny --against old-kernels.txt",
+    "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny",
 )
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
-_COLUMNS = ("kernels", "loss", "least_loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
+_COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,20 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     limits.add_argument(
         "--max-compile",
-        type=partial(_with_unit, budget.UNITS, "2h"),
+        type=partial(_with_unit, SECONDS, "2h"),
         metavar="TIME",
         help="CPU time to compile, for example 2h",
     )
-    weights = parser.add_argument_group(
-        "what counts (default: all training problems alike)"
-    ).add_mutually_exclusive_group()
+    weights = parser.add_argument_group("what counts (default: all training problems alike)")
     weights.add_argument("--networks", metavar="LIST", help="the calls of these networks, by the time they take")
-    weights.add_argument("--weights", type=Path, metavar="CSV", help="dimensions of problems and a column weight")
-    parser.add_argument(
+    weights.add_argument(
         "--layers", type=Path, metavar="CSV",
         help="table of layers that --networks names (default: config/problems/layers.csv)",
     )  # fmt: skip
-    parser.add_argument("--against", type=Path, metavar="LIST", help="an old set, a name a line: what to add and drop")
     parser.add_argument("--output", type=Path, metavar="DIR", help="write sources, build list and selectors of the set")
     parser.add_argument(
         "--ck-api", default="", metavar="LEVEL", help="level of the CK Tile API of the sources (default: the newest)"
@@ -76,12 +71,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--layers {args.layers}: say with --networks which of its networks count")
     if args.output:
         shipped_folder.refuse_used(args.output)
-    limits = shipping.Limits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
-    old = text_of(args.against).split() if args.against else []
+    limits = shipping.SetLimits(args.max_loss, args.max_kernels, args.max_bytes, args.max_compile)
     pools = {operation: _pool(args, listed.arch, operation) for operation in operations}
-    strange = sorted(set(old).difference(*(pool.number for pool in pools.values())))
-    if strange:
-        raise UserError(f"{args.against}: {strange[0]} is no kernel of {', '.join(operations)} of {listed.arch}")
     content = {}
     lines = [f"{listed.arch}, {listed.device_kind} times"]
     for operation, pool in pools.items():
@@ -91,10 +82,7 @@ def run(args: argparse.Namespace) -> int:
             "pool": len(pool.names),
             "kernels": [pool.names[column] for column in chosen],
             "curve": pool.curve(len(chosen)),
-            "baselines": pool.baselines(len(chosen)),
         }
-        if old:
-            found["against"] = pool.against(old, chosen)
         if args.output:
             whole = Model.read(args.models / listed.operations[operation].folder)
             own = shipping.cut(whole, found["kernels"])
@@ -112,34 +100,23 @@ def run(args: argparse.Namespace) -> int:
     return options.answer(args, about, lines)
 
 
-def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.Pool:
+def _pool(args: argparse.Namespace, arch: str, operation: str) -> shipping.KernelPool:
     """The kernels of one operation, from the results that the models lie in."""
     results = args.models.resolve().parents[1]
     dataset = results / "datasets" / arch / f"{operation}.parquet"
     if not dataset.is_file():
         raise UserError(f"{dataset}: there is no such file; MODEL_DIR has to lie in the results that it was made in")
-    weights = None
+    measurements, weight = Dataset.read(dataset), None
     if args.networks:
-        weights = shipping.Weights.of_networks(
-            find(args.layers or Path("config/problems/layers.csv")), args.networks.split(",")
-        )
-    elif args.weights:
-        weights = shipping.Weights.of_table(args.weights)
-    return shipping.Pool.of(schema.load(dataset), results, weights)
+        layers = find(args.layers or Path("config/problems/layers.csv"))
+        weight = shipping.network_weights(measurements, layers, args.networks.split(","))
+    return shipping.KernelPool.of(measurements, results, weight)
 
 
 def _lines(operation: str, found: Mapping[str, Any]) -> list[str]:
-    """The set, the curve and the other ways to choose, as text."""
-    rows = [("", figures) for figures in found["curve"]]
-    rows += [
-        (f"{name}, {figures['kernels']} of {figures['listed']}" if "listed" in figures else name, figures)
-        for name, figures in found["baselines"].items()
-    ]
-    cells = [[name, *(_cell(figures.get(column)) for column in _COLUMNS)] for name, figures in rows]
-    lines = [shipping.line(operation, found["set"], found["pool"]), *options.table_lines(["", *_COLUMNS], cells)]
-    for word in ("add", "drop"):
-        changes = found.get("against", {}).get(word, {})
-        lines += [f"{word} {name}: worth {worth:.2f} %" for name, worth in changes.items()]
+    """The set, and the sets of other sizes, as text."""
+    cells = [[_cell(figures.get(column)) for column in _COLUMNS] for figures in found["curve"]]
+    lines = [shipping.set_line(operation, found["set"], found["pool"]), *options.table_lines(_COLUMNS, cells)]
     if found.get("model"):
         losses = ", ".join(f"{name} {figures['loss']:.2f} %" for name, figures in found["model"].items())
         lines.append(f"loss of the model's picks on unseen problems: {losses}")

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.conv.operation import Operation
 from tileseer.core import draws, tables
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
-from tileseer.devices import emulated
-from tileseer.families.gemm_kernel import GemmKernel
-from tileseer.families.registry import of_arch
+from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.kernels.registry import of_arch
+from tileseer.measure.device import refuse_without_decoder
+from tileseer.problems.operation import Operation
 
 EXAMPLES = (
     "tileseer verify results",
@@ -51,9 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split-k", type=options.positive, default=1, help="of a library's kernels (default: 1)")
     options.add_problem(parser)
     parser.epilog = (
-        "Files are checked by seals, hashes, columns and feature lists; a dataset of a folder of results is put "
-        "together again from its journals. A kernel's output is compared, in a poisoned buffer, with a reference "
-        "computed on the same device. Exit status 1: something is wrong. " + str(parser.epilog)
+        "Files are checked by seals, hashes, columns and feature lists. A kernel's output is compared, in a poisoned "
+        "buffer, with a reference computed on the same device. Exit status 1: something is wrong. " + str(parser.epilog)
     )
 
 
@@ -75,17 +74,17 @@ def _files(args: argparse.Namespace) -> tuple[None, list[Checked]]:
     if args.driver:
         raise UserError(f"--driver is for libraries of kernels ({', '.join(LIBRARIES)}); {args.path} is none")
     # What reads models takes a second to import.
-    from tileseer.client import verification
+    from tileseer.serve import verification
 
-    return None, [(check.ok, check.subject, asdict(check)) for check in verification.check(args.path, args.config)]
+    return None, [(check.ok, check.subject, asdict(check)) for check in verification.check_path(args.path, args.config)]
 
 
 def _emulated(args: argparse.Namespace) -> int:
     """Print a line a kernel of a list, executed on the emulated GPU; return 1 if one is not right."""
-    emulated.refuse_without_decoder()
-    from tileseer.client import emulation
+    refuse_without_decoder()
     from tileseer.compile import native
-    from tileseer.gpu import hardware
+    from tileseer.gpus import hardware
+    from tileseer.serve import emulation
 
     if args.path is None and args.sample is None:
         raise UserError("--emulate: which kernels? give a list of names, or --sample N for N of the default pool")
@@ -96,7 +95,7 @@ def _emulated(args: argparse.Namespace) -> int:
     kernels = [_executable(name, args.arch) for name in names]
     workshop = emulation.Workshop(
         args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
-        hardware.of_arch(find(args.config / "hardware.yaml"), args.arch),
+        hardware.product_of_arch(find(args.config / "hardware.yaml"), args.arch),
         {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     found = []
@@ -127,12 +126,13 @@ def _list(path: Path) -> list[str]:
 
 def _pool(args: argparse.Namespace) -> list[str]:
     """Names of the candidates of a run with the config of the folder of tables."""
-    from tileseer.configs import stage
-    from tileseer.gpu.arch import ArchSpecs
-    from tileseer.settings.config import OPERATIONS, check
+    from tileseer.config.config import check
+    from tileseer.config.operations import OPERATIONS
+    from tileseer.gpus.arch import ArchSpecs
+    from tileseer.kernels import configs as stage
 
     path, folder = find(args.config / "config.yaml"), find(args.config / "rule_sets")
-    config, specs = check(tables.parsed(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
+    config, specs = check(tables.read_yaml(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
     asked = config.configs.model_copy(update={"rule_set": str(find(Path(config.configs.rule_set)))})
     names = []
     for word in config.operations or OPERATIONS:
@@ -142,16 +142,16 @@ def _pool(args: argparse.Namespace) -> list[str]:
 
 
 def _executable(name: str, arch: str) -> GemmKernel:
-    kernel = of_arch(arch).part("kernel").parse(name)
+    kernel = of_arch(arch).kernel.parse(name)
     if not isinstance(kernel, GemmKernel):
         raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
     return kernel
 
 
 def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
-    from tileseer.devices.harness import library_check
+    from tileseer.measure.harness import library_check
 
     if args.driver is None:
         raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/gpu.md)")
-    device, found = library_check.verify(args.driver, args.path, options.problem(args), args.split_k)
+    device, found = library_check.check_library(args.driver, args.path, options.problem(args), args.split_k)
     return device, [(row.status == "ok", row.kernel, asdict(row)) for row in found]

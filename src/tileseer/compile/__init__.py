@@ -1,1 +1,1 @@
-"""The compile stage: toolchains, builds, aliases, libraries, and what machine code says."""
+"""Toolchains, builds, machine code and linked libraries of kernels."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tileseer.core import parquet
-from tileseer.families import candidates
+from tileseer.kernels import candidates
 
 SCHEMA = parquet.schema(
     [("kernel", pa.string()), ("kernel_id", pa.string()), ("alias_of", pa.string()), ("alias_of_id", pa.string())]
@@ -40,21 +40,23 @@ def table(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table
     """Aliases (``SCHEMA``) among the kernels of all chunks, from their build tables and their supported pairs."""
     built = pa.concat_tables(builds).select(["kernel", "kernel_id", "build_status", "code_hash"]).to_pandas()
     built = built[(built["build_status"] == "ok") & (built["code_hash"] != "")].drop(columns="build_status")
+    if built.empty:
+        return SCHEMA.empty_table()
     kernels = candidates.with_fields(built.assign(split_k=1)).sort_values("kernel", ignore_index=True)
     same = ["code_hash", *(field for field in LAUNCH_FIELDS if field in kernels)]
     kernels = kernels[kernels.duplicated(same, keep=False)]
     kernels = kernels.assign(runs=kernels["kernel_id"].map(_runs(supported, kernels["kernel_id"])))
     first = kernels.groupby([*same, "runs"], sort=False)[["kernel", "kernel_id"]].transform("first")
-    found = kernels[["kernel", "kernel_id"]].assign(alias_of=first["kernel"], alias_of_id=first["kernel_id"])
-    found = found[found["kernel"] != found["alias_of"]]
-    return pa.Table.from_pandas(found, SCHEMA, preserve_index=False).replace_schema_metadata(None)
+    aliased = kernels[["kernel", "kernel_id"]].assign(alias_of=first["kernel"], alias_of_id=first["kernel_id"])
+    aliased = aliased[aliased["kernel"] != aliased["alias_of"]]
+    return pa.Table.from_pandas(aliased, SCHEMA, preserve_index=False).replace_schema_metadata(None)
 
 
-def read(path: Path | None) -> pa.Table:
+def read_aliases(path: Path | None) -> pa.Table:
     """A table of aliases from its file; empty without one, ``UserError`` when it is another one."""
     if path is None:
         return SCHEMA.empty_table()
-    return parquet.read(path, SCHEMA)
+    return parquet.read_table(path, SCHEMA)
 
 
 def own(pairs: pa.Table, known: pa.Table) -> pa.Array:
@@ -84,12 +86,12 @@ def _ids(pairs: pa.Table) -> pa.Array:
 
 def _runs(supported: Sequence[pa.Table], kernel_ids: pd.Series) -> pd.Series:
     """Digest of the pairs that each kernel can run, by kernel id."""
-    wanted = pa.array(kernel_ids, pa.string())
-    found = []
+    known_ids = pa.array(kernel_ids, pa.string())
+    parts = []
     for part in supported:
-        rows = part.filter(pc.is_in(_ids(part), value_set=wanted))
+        rows = part.filter(pc.is_in(_ids(part), value_set=known_ids))
         texts = (rows[name].cast(pa.string()) for name in ("split_k", "problem_key"))
-        found.append(pd.DataFrame({"id": _ids(rows), "pair": pc.binary_join_element_wise(*texts, "/").to_pandas()}))
-    pairs = pd.concat(found).sort_values(["id", "pair"]).groupby("id")["pair"]
+        parts.append(pd.DataFrame({"id": _ids(rows), "pair": pc.binary_join_element_wise(*texts, "/").to_pandas()}))
+    pairs = pd.concat(parts).sort_values(["id", "pair"]).groupby("id")["pair"]
     digests = pairs.agg(lambda rows: hashlib.sha256("\n".join(rows).encode()).hexdigest())
     return digests.reindex(kernel_ids.unique(), fill_value="")

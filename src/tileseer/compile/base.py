@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tileseer.families.gemm_kernel import Kernel
+from tileseer.kernels.gemm_kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class CompileResult:
 
     status: str
     """ok, compile_error, compile_timeout, compile_memory, unsupported_by_ck, resource_limit (no launch fits on this
-    GPU, whatever the problem), or pruned (built, and beyond ``build.Limits``)."""
+    GPU, whatever the problem), or pruned (built, and beyond a limit of ``build``)."""
     reason: str
     """Why it is not ``ok``, one line; else empty."""
     resources: Resources

@@ -19,11 +19,11 @@ from pydantic import TypeAdapter
 from tileseer.compile import compiler, cost
 from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.compile.instructions import step_cycles
-from tileseer.compile.machine_code import Code
+from tileseer.compile.machine_code import KernelCode
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
-from tileseer.families.gemm_kernel import GemmKernel, Kernel
-from tileseer.gpu.hardware import Hardware
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.gemm_kernel import GemmKernel, Kernel
 
 _STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
 """Of the outcomes that are no compile_error."""
@@ -51,7 +51,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     """Name and version of what is kept of a kernel."""
 
     @abstractmethod
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run; the list is empty unless it ends well."""
 
     def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
@@ -179,8 +179,8 @@ def first_error(log: str) -> str:
 
 def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
     # An address in the compiler's memory is another one each time.
-    told = _ADDRESS.sub("0x", first_error(run.log))
-    reason = _REASONS.get(run.outcome, "{}").format(told).replace(unit.kernel.name, "KERNEL")
+    message = _ADDRESS.sub("0x", first_error(run.log))
+    reason = _REASONS.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
     return CompileResult(
         status=_STATUS.get(run.outcome, "compile_error"), reason=reason,
         resources=Resources("code_object"), log=run.log, seconds=run.seconds, peak_mib=run.peak_mib,

@@ -11,8 +11,8 @@ from tileseer.compile import instructions
 from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.families.gemm_kernel import Kernel
-from tileseer.families.registration import LACK, header_file
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.registration import LACK, header_file
 
 MAX_VGPR_SPILLS = 128
 """Built kernels with more vector registers that go through memory are pruned: not measured, kept with the reason."""
@@ -59,10 +59,18 @@ SCHEMA = parquet.schema(
 CU; ``resources_from`` estimated|code_object; the other columns are explained in docs/data.md. Kernels with the same
 ``code_hash`` have the same machine code (``aliases``)."""
 
+LIBRARY = "library"
+"""Key in the metadata of a build table whose kernels a library offers: its name and version, ``cudnn 91900``."""
+
 COSTS = pa.schema(
     [("kernel", pa.string()), ("seconds", pa.float64()), ("peak_mib", pa.float64()), ("repeatable", pa.bool_())]
 )
 """What the builds took, CPU seconds and MiB. A table of its own that no stage reads: it differs from run to run."""
+
+
+def library_of(build: pa.Table) -> str:
+    """Library and version that offers the kernels of a build table; empty for kernels that were compiled."""
+    return (build.schema.metadata or {}).get(LIBRARY.encode(), b"").decode()
 
 
 def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) -> str:
@@ -85,16 +93,16 @@ def units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, wh
 
     A kernel that its library has no form for has the reason instead of a header.
     """
-    found = []
+    compile_units = []
     for kernel in kernels:
         if lack := headers.get(f"{kernel.name}{LACK}", b"").decode().strip():
-            found.append(CompileUnit(kernel, arch, b"", lack))
+            compile_units.append(CompileUnit(kernel, arch, b"", lack))
             continue
         header = headers.get(header_file(kernel))
         if header is None:
             raise UserError(f"{where}: no header for {kernel.name}; delete the bundle and run again")
-        found.append(CompileUnit(kernel, arch, header))
-    return found
+        compile_units.append(CompileUnit(kernel, arch, header))
+    return compile_units
 
 
 def build(
@@ -143,13 +151,13 @@ def _of_instructions(
     code: dict[str, int] | None, loop: dict[str, int] | None, cycles: dict[str, float] | None
 ) -> dict[str, Any]:
     """Columns of what the assembly says; none for a kernel without, or without a main loop."""
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if code:
         kinds = instructions.of_kinds(code) | {"total": sum(code.values())}
-        found |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
+        columns |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
     if loop and cycles:
         kinds = instructions.of_kinds(loop)
-        found |= {"loop_mfma": instructions.matrix_shapes(loop), "loop_k_steps": cycles["k_steps"]}
-        found |= {f"loop_{kind}": kinds[kind] for kind in _IN_LOOP}
-        found |= {f"step_{kind}_cycles": cycles[kind] for kind in _CYCLES}
-    return found
+        columns |= {"loop_mfma": instructions.matrix_shapes(loop), "loop_k_steps": cycles["k_steps"]}
+        columns |= {f"loop_{kind}": kinds[kind] for kind in _IN_LOOP}
+        columns |= {f"step_{kind}_cycles": cycles[kind] for kind in _CYCLES}
+    return columns

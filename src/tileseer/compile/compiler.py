@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.compile.trees import HeaderTree
+from tileseer.compile.source_trees import HeaderTree
+from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
-from tileseer.families.library import brought, folders, rocm_folders
-from tileseer.settings.compile import CompileSettings
+from tileseer.kernels.library import brought, folders, rocm_folders
 
 _NO_SPACE = "No space left on device"
 _NO_MEMORY = ("out of memory", "std::bad_alloc", "Cannot allocate memory", "failed to allocate")
@@ -58,6 +58,10 @@ class Vendor:
     """Where it would be, in the order of search, and what that is called."""
 
 
+LARGEST_SCRIPT = 1 << 20
+"""Bytes; a compiler itself is larger."""
+
+
 @dataclass(frozen=True)
 class Compiler:
     """A compiler that answered."""
@@ -68,6 +72,10 @@ class Compiler:
     version: str
     """What it prints of itself, without the folder it lies in."""
     vendor: Vendor
+
+    def script(self) -> bytes:
+        """Its text if it is a script around a compiler: that prints the same version, and may do more."""
+        return self.path.read_bytes() if self.path.stat().st_size <= LARGEST_SCRIPT else b""
 
     def run(self, arguments: Sequence[str | Path], folder: Path, timeout: float, memory_mib: int) -> Run:
         """Run it in ``folder``. ``UserError``: it cannot be started, or the disk is full.
@@ -164,14 +172,14 @@ def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
 
 
 def _on_path(program: str) -> list[tuple[Path, str]]:
-    found = shutil.which(program)
-    return [(Path(found), "PATH")] if found else []
+    path = shutil.which(program)
+    return [(Path(path), "PATH")] if path else []
 
 
 def _cuda_packages() -> list[tuple[Path, str]]:
     # NVIDIA's wheels share one namespace package, with a folder a major version.
-    found = importlib.util.find_spec("nvidia")
-    roots = found.submodule_search_locations if found else None
+    spec = importlib.util.find_spec("nvidia")
+    roots = spec.submodule_search_locations if spec else None
     folders = sorted(path for root in roots or () for path in Path(root).glob("cu[0-9]*"))
     return [(folder / "bin/nvcc", "PyPI package nvidia-cuda-nvcc") for folder in folders]
 

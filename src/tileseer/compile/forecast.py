@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tileseer.compile.cost import estimate
-from tileseer.configs import plan, stage
-from tileseer.conv.operation import Operation
-from tileseer.gpu.arch import ArchSpecs
-from tileseer.settings.config import Config
+from tileseer.config.config import Config
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import configs as stage
+from tileseer.kernels import plan
+from tileseer.problems.operation import Operation
 
 
 def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) -> str:
@@ -21,9 +22,10 @@ def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) ->
         chunks[job["arch"], job["operation"]].add(int(job["chunk"]))
     specs = ArchSpecs.load(Path(settings.arch_specs))
     sizes: list[int] = []
-    for (arch, operation), wanted in sorted(chunks.items()):
-        found = stage.enumerated(arch, Operation.parse(operation), specs, tables, settings.configs, settings.ck.root)
-        held = Counter(plan.chunk_of(kernel.name, settings.configs.chunks) for kernel in found.kernels)
-        sizes += [held[chunk] for chunk in wanted]
+    for (arch, operation), numbers in sorted(chunks.items()):
+        variant = Operation.parse(operation)
+        kernels = stage.enumerated(arch, variant, specs, tables, settings.configs, settings.ck.root).kernels
+        held = Counter(plan.chunk_of(kernel.name, settings.configs.chunks) for kernel in kernels)
+        sizes += [held[chunk] for chunk in numbers]
     units = sum(-(-size // settings.compile.batch) for size in sizes)
     return f"compile: at most {estimate(sum(sizes), units)}; what the cache holds is not compiled"

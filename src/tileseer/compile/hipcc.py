@@ -9,10 +9,10 @@ from typing import ClassVar
 from tileseer.compile import compiler, instructions, machine_code, reading
 from tileseer.compile.base import CompileUnit, Resources
 from tileseer.compile.batches import BatchToolchain
-from tileseer.compile.machine_code import Code
+from tileseer.compile.machine_code import KernelCode
 from tileseer.core.errors import UserError
-from tileseer.families.registration import header_file
-from tileseer.families.registry import of_arch
+from tileseer.kernels.ck_tile.build import device_source, instance_of
+from tileseer.kernels.registration import header_file
 
 FLAGS = (
     "-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0",
@@ -47,17 +47,17 @@ class HipccToolchain(BatchToolchain):
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
         """Kernels in the notes of an error: the templates that fail are instantiated for them."""
         names = {header_file(unit.kernel): index for index, unit in enumerate(units)}
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for text in _ERROR.split(log)[1:]:
             for header, probe in _NOTE.findall(text):
                 index = int(probe) if probe else names.get(header)
                 if index is not None:
-                    found.setdefault(index, text)
+                    texts.setdefault(index, text)
         if match := _BACKEND.search(log):
-            found.setdefault(int(match[1]), log)
-        return found
+            texts.setdefault(int(match[1]), log)
+        return texts
 
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run, to assembly and from there to a code object."""
         arch = units[0].arch
         with compiler.workspace(_files(units)) as folder:
@@ -110,36 +110,35 @@ class FrontEnd(HipccToolchain):
     result_format = "hipcc-front-end-1"
     passes = FRONT_END
 
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run, to the compiler's own language before its optimizer."""
         with compiler.workspace(_files(units)) as folder:
             run = self.device_pass(units[0].arch, folder, len(units))
-        return run, [Code(Resources("code_object"), "") for _ in units] if run.outcome == "ok" else []
+        return run, [KernelCode(Resources("code_object"), "") for _ in units] if run.outcome == "ok" else []
 
 
 def _files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     headers = [unit.header.decode() for unit in units]
-    text = of_arch(units[0].arch).part("build").device_source([unit.kernel for unit in units], headers)
+    text = device_source([unit.kernel for unit in units], headers)
     return {header_file(unit.kernel): unit.header for unit in units} | {"unit.cpp": text.encode()}
 
 
-def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[Code]:
+def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[KernelCode]:
     """Code and instructions of each probe of a compiled unit; ``ValueError`` if one is not there."""
     if not (folder / "unit.co").exists():
         raise ValueError("there is no code object")
     listings = instructions.listings((folder / "unit.s").read_text())
-    part = of_arch(units[0].arch).part("build")
-    found = {}
+    codes = {}
     for symbol, code in machine_code.amd_kernels((folder / "unit.co").read_bytes()).items():
         # The probe's type in the mangled name: its length, then its name.
         match = re.search(r"\d+probe_(\d+)5Probe", symbol)
         if match and symbol in listings:
             index, listing = int(match[1]), listings[symbol]
-            instance = part.instance(units[index].header.decode())
-            found[index] = replace(
+            instance = instance_of(units[index].header.decode())
+            codes[index] = replace(
                 code,
                 resources=replace(code.resources, instructions=listing.code, loop=listing.loop, instance=instance),
             )
-    if missing := set(range(len(units))) - set(found):
+    if missing := set(range(len(units))) - set(codes):
         raise ValueError(f"the code object lacks {len(missing)} of {len(units)} kernels")
-    return [found[index] for index in range(len(units))]
+    return [codes[index] for index in range(len(units))]

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tileseer.families.gemm_kernel import GemmKernel
-from tileseer.gpu.hardware import Hardware
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.gemm_kernel import GemmKernel
 
 KINDS = (
     ("mfma", re.compile(r"v_s?(mfmac?|wmmac?)_")),
@@ -50,7 +50,7 @@ class Listing:
 
 def listings(assembly: str) -> dict[str, Listing]:
     """Instructions of the functions of an assembly listing, by symbol."""
-    found: dict[str, defaultdict[str, Counter[str]]] = {}
+    functions: dict[str, defaultdict[str, Counter[str]]] = {}
     loops: defaultdict[str, Counter[str]] | None = None
     block = loop = ""
     for line in assembly.splitlines():
@@ -59,14 +59,14 @@ def listings(assembly: str) -> dict[str, Listing]:
         elif _END.match(line):
             loops = None
         elif match := _LABEL.match(line):
-            loops, loop = found.setdefault(match[1], defaultdict(Counter)), ""
+            loops, loop = functions.setdefault(match[1], defaultdict(Counter)), ""
         elif loops is not None and (match := _INSTRUCTION.match(line)):
             loops[loop][match[1]] += 1
         if match := _IN_LOOP.search(line):
             loop = match[1]
         elif _LOOP_HEADER.search(line):
             loop = block
-    return {symbol: _listing(loops) for symbol, loops in found.items()}
+    return {symbol: _listing(loops) for symbol, loops in functions.items()}
 
 
 def _listing(loops: Mapping[str, Counter[str]]) -> Listing:
@@ -137,15 +137,15 @@ def _flop_per_cycle(opcode: str, gpu: Hardware) -> float:
 
 
 def _shape(opcode: str) -> re.Match[str]:
-    found = _MATRIX.search(opcode)
-    if found is None:
+    match = _MATRIX.search(opcode)
+    if match is None:
         raise ValueError(f"{opcode}: a matrix instruction without a shape")
-    return found
+    return match
 
 
 def _lds_bytes(opcode: str) -> float:
     """Bytes of a lane."""
-    found = _LDS_ACCESS.search(opcode)
-    if found is None:
+    match = _LDS_ACCESS.search(opcode)
+    if match is None:
         raise ValueError(f"{opcode}: an LDS access without a size")
-    return int(found["bits"]) / 8 * (2 if found["two"] else 1)
+    return int(match["bits"]) / 8 * (2 if match["two"] else 1)

@@ -11,10 +11,11 @@ from pathlib import Path
 from tileseer.compile import compiler, machine_code, native, reading
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
-from tileseer.compile.trees import HeaderTree
+from tileseer.compile.source_trees import HeaderTree
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
-from tileseer.families import registration
+from tileseer.gpus.hardware import target as gpu_target
+from tileseer.kernels import registration
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-1", "driver-1"
 COMMON = ("-O3", "-std=c++17")
@@ -40,7 +41,7 @@ def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
 
 
 def _source(units: Sequence[CompileUnit]) -> bytes:
-    return registration.source([unit.kernel for unit in units]).encode()
+    return registration.registration_source([unit.kernel for unit in units]).encode()
 
 
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:
@@ -122,8 +123,10 @@ class Libraries(Builder):
 
     def driver(self, arch: str) -> bytes:
         """The measuring driver; it is built once for a compiler, an arch and its sources."""
-        key = caches.key(_DRIVER_FORMAT, self.compiler.version, arch, native.sources_digest(self.native))
-        return self.cache.made_once(key, lambda: self._driver(arch))
+        gpu = gpu_target(arch)
+        script = self.compiler.script()
+        key = caches.key(_DRIVER_FORMAT, self.compiler.version, script, gpu, native.sources_digest(self.native))
+        return self.cache.made_once(key, lambda: self._driver(gpu))
 
     def _driver(self, arch: str) -> bytes:
         with compiler.workspace({}) as folder:

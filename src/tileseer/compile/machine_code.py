@@ -1,21 +1,23 @@
 """Compiled code as files hold it: code objects of AMD GPUs, cubins of NVIDIA GPUs, whole and damaged ELF files.
 
-A symbol of a kernel's name bounds its code in a code object of AMD (``gpu.code_object``).
+In a code object of AMD a symbol of a kernel's name bounds its code. The emulator has a reader of its own: if this was
+the same one, a change of the emulator would compile all kernels again.
 """
 
 import hashlib
+import io
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgpack
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
+from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from tileseer.compile.base import Resources
-from tileseer.gpu import code_object
-from tileseer.gpu.code_object import open_elf
 
 _DESCRIPTOR_BYTES = 64
 _ENTRY_OFFSET = slice(16, 24)
@@ -30,12 +32,24 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 @dataclass(frozen=True)
-class Code:
+class KernelCode:
     """The machine code of one kernel."""
 
     resources: Resources
     hash: str
     """16 hex digits of what is executed, without where it lies."""
+
+
+@contextmanager
+def open_elf(content: bytes, what: str) -> Iterator[ELFFile]:
+    """Yield an ELF file to read; whatever fails in the block is a ``ValueError`` that says that it is no ``what``.
+
+    What pyelftools raises for a damaged file is whatever its parser stumbles over.
+    """
+    try:
+        yield ELFFile(io.BytesIO(content))
+    except Exception as error:
+        raise ValueError(f"this is no {what}: {error!r}") from error
 
 
 def fault(content: bytes, names: Sequence[str] = ()) -> str:
@@ -54,11 +68,16 @@ def fault(content: bytes, names: Sequence[str] = ()) -> str:
     return f"it does not hold {missing[0]}" if missing else ""
 
 
-def amd_kernels(content: bytes) -> dict[str, Code]:
+def amd_kernels(content: bytes) -> dict[str, KernelCode]:
     """Kernels of a code object by symbol; ``ValueError`` if ``content`` is none."""
     with open_elf(content, "AMDGPU code object") as elf:
-        symbols = code_object.symbols(elf)
-        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in code_object.metadata(elf)}
+        symbols = {
+            symbol.name: (symbol["st_value"], symbol["st_size"])
+            for section in elf.iter_sections()
+            if isinstance(section, SymbolTableSection)
+            for symbol in section.iter_symbols()
+        }
+        return {row[".name"]: _amd_kernel(row, elf, symbols) for row in _amd_metadata(elf)}
 
 
 def ptxas_usages(log: str) -> dict[str, Resources]:
@@ -66,7 +85,7 @@ def ptxas_usages(log: str) -> dict[str, Resources]:
 
     Spills are registers a thread that are stored; loops count once.
     """
-    found: dict[str, Resources] = {}
+    usages: dict[str, Resources] = {}
     entries = set(_ENTRY.findall(log))
     symbol, stack = "", (0, 0)
     for line in log.splitlines():
@@ -76,11 +95,11 @@ def ptxas_usages(log: str) -> dict[str, Resources]:
             stack = int(match[1]), int(match[2]) // _REGISTER_BYTES
         elif (match := _REGISTERS.search(line)) and symbol in entries:
             shared = _SHARED.search(line)
-            found[symbol] = Resources(
+            usages[symbol] = Resources(
                 "code_object", vgprs=float(match[1]), lds_bytes=int(shared[1]) if shared else 0,
                 scratch_bytes=stack[0], vgpr_spills=stack[1],
             )  # fmt: skip
-    return found
+    return usages
 
 
 def cubin_code(content: bytes) -> dict[str, tuple[int, str]]:
@@ -98,16 +117,34 @@ def numbers(content: bytes, symbol: str, count: int) -> tuple[int, ...]:
     """Ints of a constant array in an object file; ``ValueError`` if it is not there."""
     with open_elf(content, f"object file with {symbol}") as elf:
         for table in elf.iter_sections():
-            if isinstance(table, SymbolTableSection) and (found := table.get_symbol_by_name(symbol)):
-                data = elf.get_section(found[0]["st_shndx"]).data()
-                return struct.unpack_from(f"<{count}i", data, found[0]["st_value"])
+            if isinstance(table, SymbolTableSection) and (matches := table.get_symbol_by_name(symbol)):
+                data = elf.get_section(matches[0]["st_shndx"]).data()
+                return struct.unpack_from(f"<{count}i", data, matches[0]["st_value"])
     raise ValueError(f"the object file has no symbol {symbol}")
 
 
-def _amd_kernel(row: dict[str, Any], elf: ELFFile, symbols: dict[str, tuple[int, int]]) -> Code:
+def _amd_metadata(elf: ELFFile) -> list[dict[str, Any]]:
+    """What the note of a code object says of each kernel."""
+    for section in elf.iter_sections():
+        for note in section.iter_notes() if isinstance(section, NoteSection) else ():
+            if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA"):
+                return msgpack.unpackb(note["n_descdata"])["amdhsa.kernels"]
+    raise KeyError("NT_AMDGPU_METADATA")
+
+
+def _bytes_at(elf: ELFFile, address: int, size: int) -> bytes:
+    """Content of a loaded file at an address."""
+    for section in elf.iter_sections():
+        start = section["sh_addr"]
+        if section["sh_type"] == "SHT_PROGBITS" and start <= address < start + section["sh_size"]:
+            return section.data()[address - start : address - start + size]
+    raise KeyError(f"address {address:#x}")
+
+
+def _amd_kernel(row: dict[str, Any], elf: ELFFile, symbols: dict[str, tuple[int, int]]) -> KernelCode:
     address, size = symbols[row[".name"]]
-    code = code_object.bytes_at(elf, address, size)
-    descriptor = bytearray(code_object.bytes_at(elf, symbols[row[".symbol"]][0], _DESCRIPTOR_BYTES))
+    code = _bytes_at(elf, address, size)
+    descriptor = bytearray(_bytes_at(elf, symbols[row[".symbol"]][0], _DESCRIPTOR_BYTES))
     descriptor[_ENTRY_OFFSET] = bytes(8)
     agprs = row.get(".agpr_count", 0)
     resources = Resources(
@@ -122,4 +159,4 @@ def _amd_kernel(row: dict[str, Any], elf: ELFFile, symbols: dict[str, tuple[int,
         threads=row[".max_flat_workgroup_size"],
         code_bytes=size,
     )
-    return Code(resources, hashlib.sha256(code + bytes(descriptor)).hexdigest()[:16])
+    return KernelCode(resources, hashlib.sha256(code + bytes(descriptor)).hexdigest()[:16])

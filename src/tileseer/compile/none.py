@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tileseer.compile.base import CompileResult, CompileUnit, Resources
-from tileseer.families.coefficients import Coefficients
-from tileseer.families.registry import of_kernels
-from tileseer.gpu.hardware import Hardware
+from tileseer.costmodel.coefficients import Coefficients
+from tileseer.costmodel.resources import RESOURCES
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.registry import entry, of_kernels
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class NoToolchain:
         """One estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
         kernels = [unit.kernel for unit in units]
         family = of_kernels([kernel.name for kernel in kernels])
-        table = family.part("kernel").frame(kernels)
-        found = family.part("resources").estimate(table, self.hardware, self.coefficients)
-        rows = zip(*(found[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)
+        estimate = entry(RESOURCES, family)
+        estimates = estimate(family.kernel.frame(kernels), self.hardware, self.coefficients)
+        rows = zip(*(estimates[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)
         results = []
         for fault, vgprs, lds_bytes, occupancy in rows:
             needs = Resources("estimated", _known(vgprs), int(lds_bytes), _known(occupancy))

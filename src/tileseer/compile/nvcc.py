@@ -7,7 +7,7 @@ from functools import cached_property
 from tileseer.compile import compiler, libraries, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
-from tileseer.compile.machine_code import Code
+from tileseer.compile.machine_code import KernelCode
 from tileseer.core import cache as caches
 
 VERBOSE = ("--keep", "-Xptxas", "--verbose")
@@ -54,7 +54,7 @@ class NvccToolchain(BatchToolchain):
         """Kernels that the log names."""
         return {index for index, unit in enumerate(units) if unit.kernel.name in log}
 
-    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[Code]]:
+    def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run; keep the object."""
         with compiler.workspace(libraries.object_files(units)) as folder:
             run = self.call([*VERBOSE, *self._libraries.object_command(units)], folder, len(units))
@@ -63,22 +63,22 @@ class NvccToolchain(BatchToolchain):
             try:
                 content = libraries.whole_object(folder, units)
                 (cubin,) = (path.read_bytes() for path in folder.glob("*.cubin"))
-                found = _kernels(units, content, cubin, run.log)
+                kernels = _kernels(units, content, cubin, run.log)
             except (ValueError, KeyError) as error:
                 return replace(run, outcome="broken", log=f"object and cubin do not hold the kernels: {error}"), []
         # The library stage links it as it is.
         self.cache.put(self._libraries.object_key(units), content)
-        return run, found
+        return run, kernels
 
 
-def _kernels(units: Sequence[CompileUnit], content: bytes, cubin: bytes, log: str) -> list[Code]:
+def _kernels(units: Sequence[CompileUnit], content: bytes, cubin: bytes, log: str) -> list[KernelCode]:
     usages, codes = machine_code.ptxas_usages(log), machine_code.cubin_code(cubin)
-    found = []
+    kernels = []
     for name in (unit.kernel.name for unit in units):
         # The kernel's type in the mangled name: its namespace is the kernel's name, with its length before it.
         (symbol,) = (symbol for symbol in codes if f"{len(name)}{name}6Kernel" in symbol)
         usage, (size, code_hash) = usages[symbol], codes[symbol]
         threads, shared = machine_code.numbers(content, f"{name}_block", 2)
         lds_bytes = (usage.lds_bytes or 0) + shared
-        found.append(Code(replace(usage, threads=threads, lds_bytes=lds_bytes, code_bytes=size), code_hash))
-    return found
+        kernels.append(KernelCode(replace(usage, threads=threads, lds_bytes=lds_bytes, code_bytes=size), code_hash))
+    return kernels

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from tileseer.compile import compiler, trees
+from tileseer.compile import compiler
+from tileseer.compile import source_trees as trees
 from tileseer.compile.compiler import Builder
 
 _CLANG = ("-dependency-file", "headers", "-sys-header-deps", "-MT", "unit")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from tileseer.compile import compiler
 from tileseer.compile.compiler import Compiler
-from tileseer.compile.trees import HeaderTree, commit, tree_of
+from tileseer.compile.source_trees import HeaderTree, commit, tree_of
+from tileseer.config.compile import LIBRARIES, CacheSettings, CompileSettings
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
-from tileseer.core.stage import Settings
-from tileseer.families.registry import of_arch
-from tileseer.settings.compile import LIBRARIES, CacheSettings, CompileSettings
+from tileseer.core.script import Settings
+from tileseer.kernels.registry import of_arch
 
 PYTHON_MIB = 512
 """Memory of a compile job itself, for its tables and the workflow's modules."""
@@ -19,12 +19,22 @@ PYTHON_MIB = 512
 
 def parts(settings: Settings, arch: str, native: Path) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
     """What a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
-    asked, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
-    right = of_arch(arch).toolchain
-    if asked.toolchain != right:
-        raise UserError(f"compile.toolchain: {asked.toolchain} builds nothing for {arch}; write {right}")
+    requested, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
+    family = of_arch(arch)
+    if family.offered:
+        # Nothing but the measuring driver is built, which needs no library's headers.
+        program = driver_compiler(requested)
+        return program, HeaderTree(native), requested, open_cache(cache.folder, cache.max_gib), native
+    right = family.toolchain
+    if requested.toolchain != right:
+        raise UserError(f"compile.toolchain: {requested.toolchain} builds nothing for {arch}; write {right}")
     roots = {name: section.of(settings, name).root for name, section in LIBRARIES.items()}
-    return compiler.find(asked), tree_of(right, roots), asked, open_cache(cache.folder, cache.max_gib), native
+    return compiler.find(requested), tree_of(right, roots), requested, open_cache(cache.folder, cache.max_gib), native
+
+
+def driver_compiler(settings: CompileSettings) -> Compiler:
+    """Compiler of the measuring driver where a library offers the kernels, so that ``toolchain`` names none."""
+    return compiler.find(settings.model_copy(update={"toolchain": "nvcc"}))
 
 
 def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> str:
@@ -36,7 +46,8 @@ def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> s
     if settings.toolchain == "none":
         return "none"
     tree = tree_of(settings.toolchain, roots).whole_digest()
-    return hashlib.sha256(f"{compiler.find(settings).version}\n{tree}".encode()).hexdigest()[:16]
+    used = compiler.find(settings)
+    return hashlib.sha256(f"{used.version}\n{tree}\n".encode() + used.script()).hexdigest()[:16]
 
 
 def describe(settings: CompileSettings, roots: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -1,1 +1,4 @@
-"""Foundations that know nothing of convolutions: errors, whole files, seals, tables, draws, caches, locks."""
+"""Files that are written whole, errors, Parquet and JSON files, templates, locks, the stage store.
+
+It knows nothing of convolutions, kernels or GPUs.
+"""

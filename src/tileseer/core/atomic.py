@@ -35,7 +35,7 @@ def replacing(path: str | Path, sealed: bool = False) -> Iterator[Path]:
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)
             if sealed:
-                seal.write(target, temporary)
+                seal.write_seal(target, temporary)
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -45,8 +45,8 @@ def _remove_left(target: Path) -> None:
     """Remove what killed writers of ``target`` have left: files of this user that nobody has written to for long."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
         with suppress(FileNotFoundError):
-            found = path.lstat()
-            if found.st_uid == os.getuid() and found.st_mtime < time.time() - LEFT_S:
+            state = path.lstat()
+            if state.st_uid == os.getuid() and state.st_mtime < time.time() - LEFT_S:
                 path.unlink()
 
 

@@ -4,10 +4,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tileseer.core.tables import Table
+from tileseer.core.tables import StrictModel
 
 
-class Source(Table):
+class Source(StrictModel):
     """A checkout; everything is None if the folder is none, or if git is missing."""
 
     commit: str | None = None
@@ -22,7 +22,7 @@ def source_of(folder: Path, parts: Sequence[str] = (".",)) -> Source:
     try:
         commit, date = _git(folder, "log", "-1", "--format=%H %cs").split()
         changed = _git(folder, "status", "--porcelain", "-z", "--no-renames", "--", *parts).split("\0")
-    # No git, no checkout, or one whose owner git does not trust: there is no commit to tell.
+    # No git, no checkout, or one whose owner git does not trust: there is no commit to name.
     except (OSError, subprocess.CalledProcessError):
         return Source()
     return Source(commit=commit, date=date, uncommitted=sorted(line[3:] for line in changed if line))

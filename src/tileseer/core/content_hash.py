@@ -1,4 +1,4 @@
-"""Random numbers by content: the same row gets the same number wherever it stands.
+"""Random numbers by content: the same row gets the same number in whatever place.
 
 The generator is a 64-bit mixer, the finalizer of SplitMix64 (Steele et al. 2014). Nothing depends on the order, the
 number or the chunking of rows.

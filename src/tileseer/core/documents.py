@@ -1,4 +1,4 @@
-"""JSON files that cross rooms: each has one declared type, used by who writes it and by who reads it."""
+"""JSON files that cross rooms: each has one declared type, used by its writer and its readers."""
 
 import json
 from pathlib import Path
@@ -9,14 +9,14 @@ from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 from tileseer.core import seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, checked
+from tileseer.core.tables import StrictModel, validate_table
 
 Content = TypeVar("Content", bound=BaseModel)
 Scalar = str | int | float | bool | None
 """A value of a free-form table, such as a setting."""
 
 
-class Document(Table):
+class Document(StrictModel):
     """A JSON object with known fields, written in their order.
 
     A field whose default is None is left out while it is None; a field without a default is written as null.
@@ -28,12 +28,12 @@ class Document(Table):
         return {n: v for n, v in handler(self).items() if v is not None or fields[n].default is not None}
 
 
-def read(path: Path, kind: type[Content]) -> Content:
+def read_document(path: Path, kind: type[Content]) -> Content:
     """Content of a JSON file as ``kind``; ``UserError`` where it is missing, damaged or of another form."""
-    return checked(read_json(path), kind, str(path))
+    return validate_table(read_json(path), kind, str(path))
 
 
-def write(path: Path, content: BaseModel, sealed: bool = True) -> None:
+def write_document(path: Path, content: BaseModel, sealed: bool = True) -> None:
     """Write a document as JSON, whole or not at all."""
     write_text(path, json_text(content.model_dump(mode="json")), sealed=sealed)
 
@@ -47,7 +47,7 @@ def read_json(path: Path) -> Any:
     """Content of a JSON file, unchecked; ``UserError`` if it is missing or damaged."""
     if path.parent.is_file():
         raise UserError(f"{path.parent}: is a file; give the folder that holds {path.name}")
-    seal.check(path)
+    seal.check_seal(path)
     try:
         text = path.read_text(encoding="utf-8")
         content = json.loads(text)

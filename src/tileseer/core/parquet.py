@@ -15,14 +15,14 @@ KEYS = ("kernel", "kernel_id", "candidate", "split_k", "problem_key")
 """Columns by which tables are joined."""
 
 
-def write(table: pa.Table, path: Path) -> None:
+def write_table(table: pa.Table, path: Path) -> None:
     """Write ``table`` atomically."""
     with replacing(path, sealed=True) as temporary:
         pq.write_table(table, temporary, compression="zstd", version="2.6")
 
 
 @contextmanager
-def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+def table_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """Yield a writer for a table that does not fit into memory; the file appears when all of it is written."""
     with (
         replacing(path, sealed=True) as temporary,
@@ -31,7 +31,7 @@ def writing(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         yield writer
 
 
-def read(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | None = None) -> pa.Table:
+def read_table(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | None = None) -> pa.Table:
     """Read a table of an earlier stage.
 
     A missing or damaged file, or one without a column of ``expected`` or with an empty cell where it allows none, is a
@@ -40,7 +40,7 @@ def read(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | 
     if not path.is_file():
         # Arrow takes a missing file for a damaged one, and a folder for a table of all that is in it.
         raise UserError(f"{path}: {'a folder, no file' if path.is_dir() else 'there is no such file'}")
-    seal.check(path)
+    seal.check_seal(path)
     try:
         table = pq.read_table(path, columns=columns)
     except UnicodeEncodeError as error:
@@ -53,10 +53,10 @@ def read(path: Path, expected: pa.Schema | None = None, *, columns: list[str] | 
     for field in expected or ():
         if field.name not in table.schema.names:
             raise UserError(f"{path}: there is no column {field.name}: another table, or damaged; make it again")
-        found, wanted = _value_type(table.schema.field(field.name)), _value_type(field)
-        if found != wanted:
+        actual, required = _value_type(table.schema.field(field.name)), _value_type(field)
+        if actual != required:
             raise UserError(
-                f"{path}: column {field.name} holds {found}, not {wanted}: another table, or damaged; make it again"
+                f"{path}: column {field.name} holds {actual}, not {required}: another table, or damaged; make it again"
             )
     refuse_empty(table, [*KEYS, *(field.name for field in expected or () if not field.nullable)], path)
     return table

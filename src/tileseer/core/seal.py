@@ -11,41 +11,41 @@ from pathlib import Path
 from tileseer.core.errors import UserError
 
 
-def path_of(path: Path) -> Path:
+def seal_path(path: Path) -> Path:
     """Path of the seal of a file."""
     return path.with_name(f".{path.name}.sha256")
 
 
-def write(path: Path, content: Path) -> None:
+def write_seal(path: Path, content: Path) -> None:
     """Write the seal of ``path``, whose content is at ``content`` until it is renamed.
 
     A kill between the two leaves a job that Snakemake runs again.
     """
-    target = path_of(path)
+    target = seal_path(path)
     temporary = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(digest(content) + "\n")
+        temporary.write_text(file_digest(content) + "\n")
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def check(path: Path) -> None:
+def check_seal(path: Path) -> None:
     """Refuse a file that is not what was written: a ``UserError`` says how to make it again."""
     try:
-        expected = path_of(path).read_text(errors="replace").strip()
-        found = digest(path)
+        expected = seal_path(path).read_text(errors="replace").strip()
+        actual = file_digest(path)
     except FileNotFoundError:
         # No seal, or no file, which the reader reports.
         return
-    if found != expected:
+    if actual != expected:
         raise UserError(
             f"{path}: the file was changed or damaged after it was written: its SHA-256 is not that of "
-            f"{path_of(path).name} beside it; delete both and run again"
+            f"{seal_path(path).name} beside it; delete both and run again"
         )
 
 
-def digest(path: Path) -> str:
+def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -2,13 +2,13 @@
 
 ::
 
-    key   = digest(stage, settings file with the digest of its code, options, contents of its inputs)
-    value = digests of its outputs, and how much of its state they vouch for; the outputs are entries of their own
+    key   = digest(stage's file with settings and code, options, contents of inputs)
+    value = digests of the outputs, and how much of the journals they cover; the outputs are entries of their own
 
 It is kept in the shared cache (``tileseer.core.cache``), which is bounded, checks every entry that it reads, and takes
-concurrent writers. Outputs are put back as copies. A stage with state of its own, a journal, is no function of its
-inputs alone: its outputs are put back only where the journal still begins with every byte that they vouch for. A
-journal only grows, and what follows changes nothing that was counted before.
+concurrent writers. Outputs are put back as copies. A stage with a journal is no function of its inputs alone: its
+outputs are put back only where the journal still begins with every byte that was there when they were made. A journal
+only grows, and a later line changes nothing that was counted before.
 
 Only the standard library is imported: most jobs of a run end here.
 """
@@ -16,13 +16,17 @@ Only the standard library is imported: most jobs of a run end here.
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tileseer.core import seal
 from tileseer.core.atomic import naming
 from tileseer.core.cache import Cache, key
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class Unfinished(str):
@@ -35,7 +39,7 @@ def digest(path: Path) -> str:
         lines = (f"{name} {digest(path / name)}\n" for name in _files(path))
         return hashlib.sha256("".join(lines).encode()).hexdigest()
     try:
-        return seal.digest(path)
+        return seal.file_digest(path)
     except FileNotFoundError:
         return "absent"
 
@@ -46,30 +50,27 @@ class StageStore:
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
 
-    def restore(self, key: str, outputs: Mapping[str, Path], states: Sequence[Path]) -> bool:
+    def restore(self, key: str, outputs: Mapping[str, Path], journals: Sequence[Path]) -> bool:
         """Put back what is kept under ``key``; False, with nothing written, if that is not all there."""
-        entry = self._cache.get(key)
-        if entry is None:
+        entry = _Entry.parse(self._cache.get(key))
+        if entry is None or entry.outputs.keys() - outputs.keys() or len(entry.journals) != len(journals):
             return False
-        kept = json.loads(entry)
-        if kept["outputs"].keys() - outputs.keys() or len(kept["states"]) != len(states):
+        held = zip(journals, entry.journals, strict=True)
+        if any(_beginning(path, size) != (size, made) for path, (size, made) in held):
             return False
-        held = zip(states, kept["states"], strict=True)
-        if any(_beginning(path, size) != [size, made] for path, (size, made) in held):
-            return False
-        contents = {made: self._cache.get(_blob(made)) for files in kept["outputs"].values() for _, made, _ in files}
+        contents = {made: self._content(made) for files in entry.outputs.values() for _, made, _ in files}
         if None in contents.values():
             return False
-        for name, files in kept["outputs"].items():
+        for name, files in entry.outputs.items():
             _put_back(outputs[name], [(file, contents[made] or b"", made, sealed) for file, made, sealed in files])
         return True
 
-    def keep(self, key: str, outputs: Mapping[str, Path], states: Sequence[Path]) -> None:
-        """Keep the outputs that exist, for the state as it is now."""
+    def keep(self, key: str, outputs: Mapping[str, Path], journals: Sequence[Path]) -> None:
+        """Keep the outputs that exist, for the journals as they are now."""
         made = {name: [*self._kept(path)] for name, path in outputs.items() if path.exists()}
         if all(file for files in made.values() for file in files):
-            held = [_beginning(path) for path in states]
-            self._cache.put(key, json.dumps({"outputs": made, "states": held}).encode(), replace=True)
+            entry = {"outputs": made, "journals": [_beginning(path) for path in journals]}
+            self._cache.put(key, json.dumps(entry).encode(), replace=True)
 
     def _kept(self, path: Path) -> Iterator[tuple[str, str, bool] | None]:
         """Keep each file of an output; yield its name in the folder, its digest, and whether it has a seal."""
@@ -77,7 +78,39 @@ class StageStore:
             content = (path / name).read_bytes()
             made = hashlib.sha256(content).hexdigest()
             kept = self._cache.put(_blob(made), content)
-            yield (name, made, seal.path_of(path / name).exists()) if kept else None
+            yield (name, made, seal.seal_path(path / name).exists()) if kept else None
+
+    def _content(self, made: str) -> bytes | None:
+        """Content with a digest; None if it is not there, or is another one."""
+        content = self._cache.get(_blob(made))
+        return content if content is not None and hashlib.sha256(content).hexdigest() == made else None
+
+
+class _Entry:
+    """An entry of the store: others may write to the cache, so every field is checked."""
+
+    def __init__(self, content: Any) -> None:
+        self.outputs: dict[str, list[tuple[str, str, bool]]] = {
+            name: [_checked_file(*file) for file in files] for name, files in content["outputs"].items()
+        }
+        self.journals = [(int(size), str(made)) for size, made in content["journals"]]
+
+    @classmethod
+    def parse(cls, entry: bytes | None) -> "_Entry | None":
+        """The entry; None if there is none, or it has another form."""
+        try:
+            return None if entry is None else cls(json.loads(entry))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+
+def _checked_file(name: str, made: str, sealed: bool) -> tuple[str, str, bool]:
+    """``ValueError`` for a name that leads out of the output, or a digest that is none."""
+    parts = PurePosixPath(name).parts
+    plain = name == "" or ("/".join(parts) == name and not any(part.startswith((".", "/")) for part in parts))
+    if not plain or "\0" in name or not _DIGEST.fullmatch(made) or not isinstance(sealed, bool):
+        raise ValueError(name)
+    return name, made, sealed
 
 
 def _blob(content: str) -> str:
@@ -93,13 +126,13 @@ def _files(folder: Path) -> list[str]:
     return sorted(found)
 
 
-def _beginning(path: Path, size: int = -1) -> list[int | str]:
+def _beginning(path: Path, size: int = -1) -> tuple[int, str]:
     """Size and SHA-256 of a file, or of its first ``size`` bytes, as far as it has them."""
     content = b""
     if path.exists():
         with path.open("rb") as stream:
             content = stream.read(size)
-    return [len(content), hashlib.sha256(content).hexdigest()]
+    return len(content), hashlib.sha256(content).hexdigest()
 
 
 def _put_back(path: Path, files: list[tuple[str, bytes, str, bool]]) -> None:
@@ -113,7 +146,7 @@ def _put_back(path: Path, files: list[tuple[str, bytes, str, bool]]) -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
                 if sealed:
-                    seal.path_of(file if name else path).write_text(made + "\n")
+                    seal.seal_path(file if name else path).write_text(made + "\n")
             if path.is_dir():
                 shutil.rmtree(path)
             os.replace(part, path)

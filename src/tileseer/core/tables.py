@@ -22,22 +22,35 @@ _REASONS = {
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
 }
 DEEPEST_YAML, LARGEST_YAML = 100, 1_000_000
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The parser in C, where PyYAML was built with it, is ten times as fast."""
 
 
-class Table(BaseModel):
+class _Loader(_FAST_LOADER):  # type: ignore[misc]
+    """Refuses a key that is written twice, of which YAML readers keep the last one in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
+            if key.value in seen:
+                reason = f"the key {shown(key.value)} is written twice: remove one of the two"
+                raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
+            seen.add(key.value)
+        return dict(super().construct_mapping(node, deep))
+
+
+class StrictModel(BaseModel):
     """A frozen record of a table; unknown fields and values of another type are mistakes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def read(path: str | Path, model: type[Model]) -> Model:
+def read_yaml_table(path: str | Path, model: type[Model]) -> Model:
     """Content of a YAML file as ``model``; ``UserError`` where it does not fit."""
-    return checked(parsed(Path(path)), model, str(path))
+    return validate_table(read_yaml(Path(path)), model, str(path))
 
 
-def checked(content: Any, model: type[Model], where: str) -> Model:
+def validate_table(content: Any, model: type[Model], where: str) -> Model:
     """``content`` as ``model``; the ``UserError`` has one line a fault: place, field, reason and value."""
     try:
         return model.model_validate(content, context={})
@@ -47,7 +60,7 @@ def checked(content: Any, model: type[Model], where: str) -> Model:
 
 
 def expected(what: str) -> WrapValidator:
-    """Validator that tells every mistake in a value, however deep, as "should be ``what``"."""
+    """Validator that reports every mistake in a value, however deep, as "should be ``what``"."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -117,12 +130,15 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
     return []
 
 
-def parsed(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:
     """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
-    text = text_of(path)
+    text = read_utf8(path)
     try:
         _refuse_bombs(text, path)
-        return yaml.load(text, Loader=_LOADER)
+        return yaml.load(text, Loader=_Loader)
+    except yaml.constructor.ConstructorError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        raise UserError(f"{path}:{line}: {error.problem}") from error
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path}: is not a YAML file: {reason}") from error
@@ -133,11 +149,11 @@ def _refuse_bombs(text: str, path: Path) -> None:
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = []
     size = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=_FAST_LOADER):
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append((event.anchor, size))
         elif isinstance(event, yaml.AliasEvent):
-            # One that stands within itself has no size yet.
+            # One that contains itself has no size yet.
             size += sizes.get(str(event.anchor), LARGEST_YAML)
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_nodes.pop()
@@ -153,9 +169,9 @@ def _refuse_bombs(text: str, path: Path) -> None:
             raise UserError(f"{where}: {reason}; flatten it")
 
 
-def text_of(path: Path, encoding: str = "utf-8") -> str:
+def read_utf8(path: Path, encoding: str = "utf-8") -> str:
     """Text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
-    seal.check(path)
+    seal.check_seal(path)
     try:
         return path.read_text(encoding=encoding)
     except OSError as error:
@@ -171,7 +187,7 @@ class _Object(list[tuple[str, Any]]):
 def strict_json(text: str, where: str) -> Any:
     """Content of hand-written JSON: keys sorted, those that begin with ``_`` dropped as comments.
 
-    A key that stands twice is a mistake; the standard reader would keep the last one in silence.
+    A key that is written twice is a mistake; the standard reader would keep the last one in silence.
     """
     try:
         return _plain(json.loads(text, object_pairs_hook=_Object), where, [])
@@ -191,6 +207,6 @@ def _plain(value: Any, where: str, place: list[str | int]) -> Any:
     members: dict[str, Any] = {}
     for key, member in value:
         if key in members:
-            raise UserError(f"{where}: {_place([*place, key])}: this key stands twice: remove one of the two")
+            raise UserError(f"{where}: {_place([*place, key])}: this key is written twice: remove one of the two")
         members[key] = _plain(member, where, [*place, key])
     return {key: members[key] for key in sorted(members) if not key.startswith("_")}

@@ -18,7 +18,7 @@ _CUT = "\x1f"
 
 
 def environment(folder: Path) -> jinja2.Environment:
-    """Environment of the C++ templates of a folder: a name that is not given is a mistake."""
+    """Environment of the C++ templates of a folder: a name without a value is a mistake."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         undefined=jinja2.StrictUndefined,
@@ -43,7 +43,7 @@ def mistakes_named(template: Path) -> Iterator[None]:
         raise UserError(f"{template}: cannot be filled in: {error.message}") from error
 
 
-def filled(template: Path, **values: object) -> str:
+def fill_template(template: Path, **values: object) -> str:
     """Text of a template with some values; a fault in it is a ``UserError``."""
     with mistakes_named(template):
         return environment(template.parent).get_template(template.name).render(values)
@@ -61,7 +61,7 @@ class Leaf(str):
     def _refuse(self, *_: object) -> bool:
         raise jinja2.TemplateRuntimeError(
             f"{self.strip(_CUT)} decides something here, but a template may only print it; "
-            "make it part of the form (src/tileseer/families/ck_tile/emit.py)"
+            "make it part of the form (src/tileseer/kernels/ck_tile/emit.py)"
         )
 
     __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse

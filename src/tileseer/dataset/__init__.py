@@ -1,1 +1,1 @@
-"""The dataset stage: schema, assembly, recordings, efficiency."""
+"""Rows of measurements: assembly from journals, recordings of others, efficiency, provenance."""

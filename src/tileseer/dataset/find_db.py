@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tileseer.conv.problem import Problem
 from tileseer.core.errors import UserError
-from tileseer.gpu.hardware import target
+from tileseer.gpus.hardware import target
+from tileseer.problems.problem import Problem
 
 VARIANTS = {"F": "forward", "B": "bwd_data", "W": "bwd_weight"}
 DTYPES = {"FP32": "fp32", "FP16": "fp16", "BF16": "bf16"}
@@ -61,23 +61,23 @@ class _RefusedError(Exception):
     """The reason for which a part of a line does not count."""
 
 
-def read(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
+def read_find_dbs(paths: Sequence[Path], arch: str, solvers: frozenset[str]) -> Database:
     """Times of ``solvers`` in find-dbs of one GPU; everything else is refused piece by piece.
 
     ``UserError``: a file that is damaged, of another GPU than ``arch``, or without any time.
     """
-    found = Database()
+    database = Database()
     for path in paths:
         if path.name.startswith("gfx") and not path.name.startswith(target(arch)):
-            told = f"its name says another GPU than --arch {target(arch)}; give the arch that was measured"
-            raise UserError(f"{path}: {told}")
-        before = len(found.times)
+            mismatch = f"its name says another GPU than --arch {target(arch)}; give the arch that was measured"
+            raise UserError(f"{path}: {mismatch}")
+        before = len(database.times)
         for number, line in enumerate(_lines(path), start=1):
-            _add(found, solvers, path.name, number, line)
-        if len(found.times) == before:
-            why = next((f"; line {one.line}: {one.reason}" for one in found.refused if one.file == path.name), "")
+            _add(database, solvers, path.name, number, line)
+        if len(database.times) == before:
+            why = next((f"; line {one.line}: {one.reason}" for one in database.refused if one.file == path.name), "")
             raise UserError(f"{path}: there is no measured time in it{why}; give a find-db (*.fdb.txt, *.ufdb.txt)")
-    return found
+    return database
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _lines(path: Path) -> Iterator[str]:
     yield from text.splitlines()
 
 
-def _add(found: Database, solvers: frozenset[str], file: str, number: int, line: str) -> None:
+def _add(database: Database, solvers: frozenset[str], file: str, number: int, line: str) -> None:
     """Add what one line says."""
     key, equals, values = line.partition("=")
     if not line.strip():
@@ -100,18 +100,18 @@ def _add(found: Database, solvers: frozenset[str], file: str, number: int, line:
             raise _RefusedError("no KEY=VALUES")
         problem = parse_key(key)
     except _RefusedError as error:
-        found.refused.append(Refused(file, number, str(error), line))
+        database.refused.append(Refused(file, number, str(error), line))
         return
     for value in filter(None, values.strip().split(";")):
         try:
             solver, milliseconds = parse_value(value)
             if solver not in solvers:
                 raise _RefusedError("unknown solver")
-            if (problem, solver) in found.times:
+            if (problem, solver) in database.times:
                 raise _RefusedError("a time of this problem and solver is there already")
-            found.times[problem, solver] = milliseconds
+            database.times[problem, solver] = milliseconds
         except _RefusedError as error:
-            found.refused.append(Refused(file, number, str(error), value))
+            database.refused.append(Refused(file, number, str(error), value))
 
 
 def parse_key(key: str) -> Problem:

@@ -6,8 +6,7 @@ own choice is the first of the list that runs and is right. A model replaces it 
 
 import numpy as np
 
-from tileseer.dataset import efficiency
-from tileseer.dataset.measurements import Measurements
+from tileseer.dataset.dataset import Dataset
 
 NONE = -1
 """No candidate."""
@@ -30,24 +29,23 @@ def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
     return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
 
 
-def of(measurements: Measurements) -> np.ndarray | None:
+def of(dataset: Dataset) -> np.ndarray | None:
     """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order."""
-    if measurements.rank is None or np.isnan(measurements.rank).all():
+    if dataset.rank is None or np.isnan(dataset.rank).all():
         return None
-    rows = np.flatnonzero((measurements.status == efficiency.OK) & ~np.isnan(measurements.rank))
-    rows = rows[np.lexsort((measurements.rank[rows], measurements.problem[rows]))]
-    first = rows[np.diff(measurements.problem[rows], prepend=-1) != 0]
-    own = np.full(len(measurements.problems), NONE)
-    own[measurements.problem[first]] = measurements.candidate[first]
+    rows = np.flatnonzero(dataset.ok & ~np.isnan(dataset.rank))
+    rows = rows[np.lexsort((dataset.rank[rows], dataset.problem[rows]))]
+    first = rows[np.diff(dataset.problem[rows], prepend=-1) != 0]
+    own = np.full(len(dataset.problems), NONE)
+    own[dataset.problem[first]] = dataset.candidate[first]
     return own
 
 
-def offered(measurements: Measurements) -> np.ndarray:
+def offered(dataset: Dataset) -> np.ndarray:
     """What the library offers for each problem and what was tried of it, bool [P, Q]."""
-    found = np.zeros((len(measurements.problems), len(measurements.candidates)), bool)
-    tried = efficiency.in_pool(measurements) & (measurements.status != efficiency.SKIPPED)
-    found[measurements.problem[tried], measurements.candidate[tried]] = True
-    return found
+    offers = np.zeros((len(dataset.problems), len(dataset.candidates)), bool)
+    offers[dataset.problem[dataset.tried], dataset.candidate[dataset.tried]] = True
+    return offers
 
 
 def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray:
@@ -64,29 +62,29 @@ def kept(scores: np.ndarray, own: np.ndarray, margins: np.ndarray) -> np.ndarray
     return scores
 
 
-def margins(measurements: Measurements, scores: np.ndarray, own: np.ndarray) -> list[float]:
+def margins(dataset: Dataset, scores: np.ndarray, own: np.ndarray) -> list[float]:
     """The margin of each of ``GROUPINGS``: of those with which few enough problems lose, the one that gains most.
 
     ``scores`` [P, Q] are of models that had not seen the problem; -inf where there is none. ``NEVER`` where nothing
     is gained, or nothing was measured.
     """
     # What never ran, or was wrong once, is in no model's pool.
-    scores = np.where(efficiency.proven(measurements), scores, -np.inf)
+    scores = np.where(dataset.proven, scores, -np.inf)
     rows = np.flatnonzero((own != NONE) & np.isfinite(scores).any(axis=1))
-    achieved = efficiency.grid(measurements, rows)
-    known, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
-    lead = np.where(known, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
+    achieved = dataset.grid(rows)
+    scored, at = np.isfinite(scores[rows, own[rows]]), np.arange(len(rows))
+    lead = np.where(scored, scores[rows].max(axis=1) - scores[rows, own[rows]], -np.inf)
     gain = np.log(np.maximum(achieved[at, scores[rows].argmax(axis=1)], FAILED) / achieved[at, own[rows]])
-    problems = measurements.problems.iloc[rows]
+    problems = dataset.problems.iloc[rows]
     kind = grouping(problems["G"].to_numpy(), problems["C"].to_numpy())
     return [_margin(lead[kind == place], gain[kind == place]) for place in range(len(GROUPINGS))]
 
 
 def _margin(lead: np.ndarray, gain: np.ndarray) -> float:
     """The margin of problems whose best candidate has this lead of the score, and this gain of ln(time)."""
-    found, most = NEVER, 0.0
+    best, most = NEVER, 0.0
     for margin in MARGINS if len(lead) else ():
         gained = np.where(lead > margin, gain, 0.0)
         if np.mean(gained < -np.log1p(LOSS)) <= LOSERS and gained.sum() > most:
-            found, most = margin, float(gained.sum())
-    return found
+            best, most = margin, float(gained.sum())
+    return best

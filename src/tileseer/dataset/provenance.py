@@ -8,14 +8,14 @@ import pyarrow as pa
 from pydantic import Field
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, checked
-from tileseer.devices.base import DeviceKind
+from tileseer.core.tables import StrictModel, validate_table
+from tileseer.measure.device import DeviceKind
 
 SCHEMA_VERSION = 4
 KEY = "tileseer"
 
 
-class BetweenRuns(Table):
+class BetweenRuns(StrictModel):
     """Difference between the times of two runs."""
 
     relative: Annotated[float, Field(gt=0)]
@@ -26,7 +26,7 @@ class BetweenRuns(Table):
     """The runs, and where their log is."""
 
 
-class Recording(Table):
+class Recording(StrictModel):
     """The content of ``recording.json``."""
 
     arch: str
@@ -47,7 +47,7 @@ class Recording(Table):
         return {"times": self.latency, **self.provenance}
 
 
-class DatasetProvenance(Table):
+class DatasetProvenance(StrictModel):
     """Origin of the rows of a dataset."""
 
     schema_version: int = SCHEMA_VERSION
@@ -57,6 +57,8 @@ class DatasetProvenance(Table):
     device_kind: DeviceKind
     measurement_id: str
     rows_by_status: dict[str, int]
+    library: str | None = None
+    """Library that offered the candidates of a measured dataset, and its version."""
     recording: Recording | None = None
     """Of a replayed recording."""
     between_runs: BetweenRuns | None = None
@@ -80,4 +82,4 @@ def of_table(table: pa.Table, path: Path) -> DatasetProvenance:
             f"{path}: schema version {version}, but {SCHEMA_VERSION} is read here; make it again: give the same "
             "command once more, or first `make clean`, which keeps what was measured"
         )
-    return checked(content, DatasetProvenance, f"{path}: provenance")
+    return validate_table(content, DatasetProvenance, f"{path}: provenance")

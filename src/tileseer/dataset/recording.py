@@ -21,20 +21,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.conv.implicit_gemm import implicit_gemm
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, frame, of_rows
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset_rows import typed
+from tileseer.costmodel.coefficients import Coefficients
+from tileseer.costmodel.resources import RESOURCES
 from tileseer.dataset.provenance import DatasetProvenance, Recording
-from tileseer.dataset.schema import BUILD, CODE, SCHEMA
-from tileseer.devices.base import SLOWEST_MS, STATUSES
-from tileseer.families import candidates as candidate_tables
-from tileseer.families.coefficients import Coefficients
-from tileseer.families.registry import of_kernels
-from tileseer.families.support_rules import check
-from tileseer.gpu.hardware import Hardware
+from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels import candidates as candidate_tables
+from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.support import SUPPORT, check_support
+from tileseer.measure.device import SLOWEST_MS, STATUSES
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, problem_frame, problems_of_rows
 
 FILE = "recording.json"
 PAIRS = pa.schema(
@@ -72,13 +72,13 @@ TIMES = pa.schema(
 
 def load(folder: Path) -> Recording:
     """Read the description of a recording; ``UserError`` if it is missing or damaged."""
-    return documents.read(folder / FILE, Recording)
+    return documents.read_document(folder / FILE, Recording)
 
 
 def dataset(
     folder: Path, operation: Operation, hardware: Hardware, coefficients: Coefficients | None = None
 ) -> pa.Table:
-    """Dataset (``dataset.SCHEMA``) of one operation of a recording, with its provenance.
+    """Dataset (``schema.SCHEMA``) of one operation of a recording, with its provenance.
 
     ``coefficients`` give the resources of kernels of which no compiler reported any.
     """
@@ -94,7 +94,7 @@ def dataset(
         )
     own = folder / str(operation)
     problems = _problems(own / "problems.parquet", operation)
-    kernels = parquet.read(own / "kernels.parquet").to_pandas()
+    kernels = parquet.read_table(own / "kernels.parquet").to_pandas()
     pairs = _pairs(own / "pairs.parquet")
     if not pairs["median_us"][pairs["status"] == "ok"].between(0, 1000 * SLOWEST_MS, "neither").all():
         raise UserError(f"{own / 'pairs.parquet'}: a time in it is none; fetch it again")
@@ -102,7 +102,7 @@ def dataset(
     if "registers" not in kernels:
         candidates = _estimated(candidates, hardware, coefficients)
     table = _rows(problems, candidates, _without_wrong_kernels(pairs), operation, hardware)
-    told = DatasetProvenance(
+    provenance = DatasetProvenance(
         arch=recording.arch,
         operation=str(operation),
         device=recording.device,
@@ -112,18 +112,18 @@ def dataset(
         recording=recording,
         between_runs=recording.between_runs.get(str(operation)),
     )
-    return table.replace_schema_metadata(told.metadata())
+    return table.replace_schema_metadata(provenance.metadata())
 
 
 def times(folder: Path) -> pd.DataFrame:
     """Measured pairs of all operations: ``operation``, ``candidate``, ``ms``, ``problem_key``, ``layer_family`` and the
     fields of the problem.
     """
-    found = []
+    parts = []
     for operation in load(folder).operations:
         own = folder / operation
         problems = _problems(own / "problems.parquet", Operation.parse(operation))
-        kernels = parquet.read(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
+        kernels = parquet.read_table(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
         pairs = _pairs(own / "pairs.parquet")
         pairs = pairs[pairs["status"] == "ok"]
         labels = [
@@ -132,8 +132,8 @@ def times(folder: Path) -> pd.DataFrame:
         ]
         rows = problems.iloc[pairs["problem"]].reset_index(drop=True)
         milliseconds = pairs["median_us"].to_numpy(np.float64) / 1000
-        found.append(rows.assign(operation=operation, candidate=labels, ms=milliseconds))
-    return pd.concat(found, ignore_index=True)
+        parts.append(rows.assign(operation=operation, candidate=labels, ms=milliseconds))
+    return pd.concat(parts, ignore_index=True)
 
 
 def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -144,9 +144,9 @@ def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:
 
 def _problems(path: Path, operation: Operation) -> pd.DataFrame:
     """Problems in the form of the problems stage; of those that are dimensions only, all are for training."""
-    table = parquet.read(path).to_pandas()
+    table = parquet.read_table(path).to_pandas()
     try:
-        made = frame(of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
+        made = problem_frame(problems_of_rows(operation.variant, operation.dtype, table[list(DIMS)].to_numpy()))
     except UserError as error:
         raise UserError(f"{path}: {error}; fetch it again") from error
     if "problem_key" not in table:
@@ -158,7 +158,7 @@ def _problems(path: Path, operation: Operation) -> pd.DataFrame:
 
 def _pairs(path: Path) -> pd.DataFrame:
     """Measured pairs with float64 for float32, by Arrow: damage leaves NaNs that NumPy only converts with a warning."""
-    table = parquet.read(path)
+    table = parquet.read_table(path)
     wide = [field.with_type(pa.float64()) if field.type == pa.float32() else field for field in table.schema]
     return table.cast(pa.schema(wide)).to_pandas()
 
@@ -191,11 +191,10 @@ def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.Dat
 def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients | None) -> pd.DataFrame:
     """Candidates with the resources that their family's formulas give, or none if it has no formulas."""
     family = of_kernels(candidates["kernel"].tolist())
-    if coefficients is None or not family.has("resources"):
+    if coefficients is None or family.name not in RESOURCES:
         return candidates.assign(resources_from="unknown", **dict.fromkeys(candidate_tables.RESOURCES, np.nan))
-    formulas = family.part("resources")
-    found = formulas.estimate(candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
-    return candidates.assign(resources_from="estimated", **found.astype({"vgprs": "float64"}))
+    resources = RESOURCES[family.name](candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
+    return candidates.assign(resources_from="estimated", **resources.astype({"vgprs": "float64"}))
 
 
 def _rows(
@@ -207,8 +206,8 @@ def _rows(
     """
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
     family = of_kernels(candidates["kernel"].tolist())
-    rules = family.part("support").RULES
-    verdicts = check(problems, candidates, operation.variant, hardware.wave_size)
+    rules = SUPPORT[family.name].rules
+    verdicts = check_support(problems, candidates, operation.variant, hardware)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]
     position = _position(problems, candidates, pairs)
     p, q = np.nonzero(same & (position >= 0) if family.offered else same)
@@ -242,7 +241,7 @@ def _rows(
         **dict.fromkeys(CODE, np.full(len(p), np.nan)),
     }
     table = pa.table({name: pa.array(columns[name], from_pandas=True) for name in SCHEMA.names})
-    return typed(table, np.ones(len(p), bool)).cast(SCHEMA)
+    return typed(table).cast(SCHEMA)
 
 
 def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFrame) -> np.ndarray:
@@ -250,8 +249,8 @@ def _position(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pd.DataFr
     problem = np.empty(len(problems), np.int64)
     problem[problems["number"].to_numpy()] = np.arange(len(problems))
     keys = pd.MultiIndex.from_frame(candidates[["number", "split_k"]])
-    wanted = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
-    candidate = keys.get_indexer(wanted)
+    measured = pd.MultiIndex.from_arrays([pairs["kernel"].astype("int64"), pairs["split_k"].astype("int64")])
+    candidate = keys.get_indexer(measured)
     if (candidate < 0).any() or not pairs["problem"].between(0, len(problems), "left").all():
         raise UserError("a pair of the recording names a kernel or problem missing from its tables; fetch it again")
     position = np.full((len(problems), len(candidates)), -1, np.int64)

@@ -1,21 +1,14 @@
-"""The dataset: one row a (candidate, problem) pair with what became of it; its schema, and how it is read."""
+"""The schema of a dataset file: one row per (candidate, problem) pair with what became of it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.conv.problem import DIMS
-from tileseer.conv.problem import FIELDS as PROBLEM_FIELDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import provenance
-from tileseer.dataset.measurements import Measurements
-from tileseer.devices.base import STATUSES
-from tileseer.families import candidates as candidate_tables
+from tileseer.problems.problem import DIMS
+from tileseer.problems.problem import FIELDS as PROBLEM_FIELDS
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 CODE = (
@@ -58,14 +51,9 @@ BUILD = ("kernel", "kernel_id", "resources_from", "vgprs", "lds_bytes", "occupan
 PROBLEM = ("problem_key", "layer_family", "split", "network", "layer", *PROBLEM_FIELDS)
 
 
-def load(path: Path) -> Measurements:
-    """Read a dataset file into memory, as problems, candidates and pairs."""
-    return of_table(read(path), path)
-
-
-def read(path: Path) -> pa.Table:
+def read_rows(path: Path) -> pa.Table:
     """The rows of a dataset file; a ``UserError`` if one is ``ok`` and has no time."""
-    table = parquet.read(path, SCHEMA)
+    table = parquet.read_table(path, SCHEMA)
     ok = pc.equal(table["status"].cast("string"), "ok")
     for name, what in (("latency_ms", "time"), ("tflops", "speed")):
         timed = table[name].filter(ok)
@@ -74,62 +62,18 @@ def read(path: Path) -> pa.Table:
     return table
 
 
-def of_table(table: pa.Table, path: Path) -> Measurements:
-    """The content of a dataset; ``path`` names it in errors."""
-    told = provenance.of_table(table, path)
-    table, aliases = _without_aliases(table)
-    problem, problems = _distinct(table, ["problem_key"], PROBLEM)
-    candidate, kernels = _distinct(table, ["kernel", "split_k"], (*BUILD, "split_k"))
-    status = pc.index_in(table["status"].cast("string"), value_set=pa.array(STATUSES))
-    between = told.between_runs.relative if told.between_runs else None
-    within = table["latency_cv"].to_numpy() / np.sqrt(np.maximum(table["samples"].to_numpy(), 1))
-    return Measurements(
-        arch=told.arch,
-        operation=told.operation,
-        device=told.device,
-        device_kind=told.device_kind,
-        problems=problems,
-        candidates=candidate_tables.with_fields(kernels).assign(
-            aliases=[aliases.get(name, "") for name in kernels["kernel"]]
-        ),
-        problem=problem,
-        candidate=candidate,
-        status=status.to_numpy().astype(np.uint8),
-        latency_ms=table["latency_ms"].to_numpy(),
-        tflops=table["tflops"].to_numpy(),
-        # Samples of one worker that agree with each other say nothing of the next worker.
-        relative_error=within if between is None else np.fmax(within, between),
-        source=told.recording.provenance.get("source") if told.recording else None,
-        library=told.recording.library if told.recording else None,
-        between_runs=between,
-        sentinel=table["sentinel"].to_numpy(),
-        rank=table["rank"].to_numpy().astype(np.float64) if table["rank"].null_count < table.num_rows else None,
-    )
+def typed(table: pa.Table, used: pa.ChunkedArray | None = None) -> pa.Table:
+    """Table in the types of ``SCHEMA``: names over an alphabetical dictionary of those that occur.
 
-
-def _without_aliases(table: pa.Table) -> tuple[pa.Table, dict[str, str]]:
-    """The rows of kernels that were measured themselves, and by kernel its other names, in their order."""
-    stand_in = table["alias_of"].cast(pa.string())
-    is_alias = pc.not_equal(stand_in, "")
-    if not pc.any(is_alias).as_py():
-        return table, {}
-    pairs = pa.table({"kernel": table["kernel"].cast(pa.string()), "alias_of": stand_in}).filter(is_alias)
-    names = pairs.to_pandas().drop_duplicates().sort_values("kernel").groupby("alias_of")["kernel"]
-    return table.filter(pc.invert(is_alias)), names.agg(candidate_tables.ALIASES.join).to_dict()
-
-
-def _distinct(table: pa.Table, keys: list[str], columns: Sequence[str]) -> tuple[np.ndarray, pd.DataFrame]:
-    """For each row the number of its distinct key, and one row of ``columns`` a key, in key order."""
-    frame = pd.DataFrame({key: table[key].combine_chunks().to_pandas().astype(object) for key in keys})
-    number = frame.groupby(keys, sort=True).ngroup().to_numpy().astype(np.int32)
-    first = np.unique(number, return_index=True)[1]
-    rows = table.select(list(dict.fromkeys(columns))).take(pa.array(first)).to_pandas()
-    for name, values in rows.items():
-        if isinstance(values.dtype, pd.CategoricalDtype):
-            rows[name] = values.astype(str)
-        elif name in (*DIMS, "ndim", "split_k", "lds_bytes") and not values.hasnans:
-            # A kernel that was not built has no LDS: its column stays a float.
-            rows[name] = values.astype("int64")
-        elif name in CODE:
-            rows[name] = values.astype("float64")
-    return number, rows
+    ``used``: numbers of the rows that occur; without it, all do.
+    """
+    columns = {}
+    occurring = table if used is None else table.take(pc.unique(used))
+    for name in table.column_names:
+        values, type_ = table[name].combine_chunks(), SCHEMA.field(name).type
+        if type_ == NAME:
+            words = pc.unique(occurring[name]).sort()
+            columns[name] = pa.DictionaryArray.from_arrays(pc.index_in(values, value_set=words), words)
+        else:
+            columns[name] = values.cast(type_)
+    return pa.table(columns)

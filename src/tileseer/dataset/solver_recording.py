@@ -9,14 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tileseer.conv.problem import DIMS, Problem
 from tileseer.core import documents
 from tileseer.core.atomic import building
 from tileseer.core.errors import UserError
 from tileseer.dataset.find_db import Database
 from tileseer.dataset.provenance import Recording
 from tileseer.dataset.recording import FILE, TIMES
-from tileseer.families.registry import of_arch
+from tileseer.kernels.registry import of_arch
+from tileseer.problems.problem import DIMS, Problem
 
 REFUSED = "refused.tsv"
 LATENCY = (
@@ -32,10 +32,12 @@ def digests(paths: Sequence[Path]) -> str:
     return ", ".join(f"{path.name} ({hashlib.sha256(path.read_bytes()).hexdigest()[:16]})" for path in paths)
 
 
-def write(folder: Path, database: Database, arch: str, device: str, told: Mapping[str, str]) -> Recording:
+def write_solver_recording(
+    folder: Path, database: Database, arch: str, device: str, provenance: Mapping[str, str]
+) -> Recording:
     """Write a recording of ``arch`` (gfx942_miopen) into a new folder, whole or not at all.
 
-    ``device``: product of config/hardware.yaml; ``told``: what the times depend on, in words.
+    ``device``: product of config/hardware.yaml; ``provenance``: what the times depend on, in words.
     """
     if folder.exists():
         raise UserError(f"{folder}: is there already; give a new folder, or remove it first")
@@ -44,7 +46,7 @@ def write(folder: Path, database: Database, arch: str, device: str, told: Mappin
         times = of_operation.setdefault(f"{problem.variant}_{problem.dtype}", {})
         times[problem, solver] = milliseconds
     recording = Recording(
-        arch=arch, device=device, operations=sorted(of_operation), latency=LATENCY, provenance=dict(told)
+        arch=arch, device=device, operations=sorted(of_operation), latency=LATENCY, provenance=dict(provenance)
     )
     with building(folder) as made:
         for operation, times in of_operation.items():
@@ -52,14 +54,14 @@ def write(folder: Path, database: Database, arch: str, device: str, told: Mappin
         if database.refused:
             lines = ["file\tline\treason\ttext", *("\t".join(map(str, one)) for one in database.refused)]
             (made / REFUSED).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        documents.write(made / FILE, recording, sealed=False)
+        documents.write_document(made / FILE, recording, sealed=False)
     return recording
 
 
 def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], arch: str) -> None:
     """Write the tables of one operation; the same times in any order give the same bytes."""
-    kind = of_arch(arch).part("kernel").KERNEL
-    solvers = {(problem, solver): kind(problem.variant, problem.dtype, problem.ndim, solver).name  # type: ignore[call-arg]
+    kind = of_arch(arch).kernel
+    solvers = {(problem, solver): kind(problem.variant, problem.dtype, problem.ndim, solver).name
                for problem, solver in times}  # fmt: skip
     names = sorted(set(solvers.values()))
     problems = sorted({problem for problem, _ in times}, key=lambda p: tuple(getattr(p, name) for name in DIMS))

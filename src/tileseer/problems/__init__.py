@@ -1,1 +1,1 @@
-"""The problems stage: what is trained on, and what is held out."""
+"""Convolutions: operation, problem, its sizes as a GEMM, layers of networks, problem sets, the crawl of networks."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tileseer.conv.layers import Layer
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, Problem
 from tileseer.core.errors import UserError
+from tileseer.problems.layers import Layer
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, Problem
 
 PERCENTILES = (5, 95)
 MAX_GFLOP = 1500.0
@@ -29,12 +29,12 @@ LEAST_LAYERS = 3
 ODD_SHARE = 0.15
 """Share of the points whose channels are not rounded."""
 TRIES = 64
-"""Sobol points tried for each one wanted, before a kind gives up: most fall out for their size."""
+"""Sobol points tried for each one requested, before a kind gives up: most fall out for their size."""
 AXES = ("N", "C/G", "K/G", "G", "H", "W/H", "D")
 
 
 @dataclass(frozen=True)
-class Kind:
+class LayerKind:
     """What two layers have in common apart from batch, channels and image."""
 
     grouping: str
@@ -58,12 +58,12 @@ class Kind:
         return " ".join([*words, *(["1D"] if self.flat else [])])
 
 
-def kind_of(dims: Sequence[int]) -> Kind:
-    """Kind of a convolution given by its 19 dimensions."""
+def kind_of(dims: Sequence[int]) -> LayerKind:
+    """Kind of the convolution with these 19 dimensions."""
     d = dict(zip(DIMS, dims, strict=True))
     grouping = "dense" if d["G"] == 1 else "depthwise" if d["G"] == d["C"] else "grouped"
     depth = (d["Di"], d["Z"], d["stride_d"], d["dilation_d"], d["pad_d"])
-    return Kind(
+    return LayerKind(
         grouping,
         flat=d["Hi"] == 1 and d["Wi"] > 1,
         deep=depth != (1, 1, 1, 1, 0),
@@ -81,9 +81,11 @@ def coordinates(dims: np.ndarray) -> np.ndarray:
     return np.log2(np.stack(axes, axis=1))
 
 
-def draw(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int) -> list[Problem]:
+def draw_design(
+    layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], size: int, seed: int
+) -> list[Problem]:
     """``size`` distinct problems, or fewer where a kind's space holds no more, by kind and point."""
-    kinds: dict[Kind, set[tuple[int, ...]]] = defaultdict(set)
+    kinds: dict[LayerKind, set[tuple[int, ...]]] = defaultdict(set)
     for layer in layers:
         kinds[kind_of(layer.dims)].add(layer.family)
     spaces = {
@@ -95,14 +97,14 @@ def draw(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int], si
         raise UserError("problems.design: no kind of convolution has enough layers in the train split to span a space")
     batches = np.array(sorted({layer.dims[0] for layer in layers}))
     problems: dict[str, Problem] = {}
-    wanted = _shares({kind: math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)
+    counts = _shares({kind: math.sqrt(len(dims)) for kind, dims in spaces.items()}, size)
     for kind in sorted(spaces, key=lambda kind: kind.name):
-        for problem in _fill(kind, spaces[kind], batches, wanted[kind], operation, seed):
+        for problem in _fill(kind, spaces[kind], batches, counts[kind], operation, seed):
             problems.setdefault(problem.key, problem)
     return list(problems.values())
 
 
-def _shares(weights: dict[Kind, float], size: int) -> dict[Kind, int]:
+def _shares(weights: dict[LayerKind, float], size: int) -> dict[LayerKind, int]:
     """Deal ``size`` in proportion to ``weights``, the largest remainders last, at least 1 where there is enough."""
     total = sum(weights.values())
     exact = {kind: size * weight / total for kind, weight in weights.items()}
@@ -114,10 +116,10 @@ def _shares(weights: dict[Kind, float], size: int) -> dict[Kind, int]:
 
 
 def _fill(
-    kind: Kind, dims: np.ndarray, batches: np.ndarray, wanted: int, operation: Operation, seed: int
+    kind: LayerKind, dims: np.ndarray, batches: np.ndarray, count: int, operation: Operation, seed: int
 ) -> list[Problem]:
-    """``wanted`` distinct problems of one kind, or fewer."""
-    if not wanted:
+    """``count`` distinct problems of one kind, or fewer."""
+    if not count:
         return []
     points = coordinates(dims)
     points[:, 0] = 0.0
@@ -128,18 +130,18 @@ def _fill(
     from scipy.stats import qmc  # Not above: it takes a second, and what draws no design needs none.
 
     sobol = qmc.Sobol(len(AXES) + 1, scramble=True, rng=np.random.default_rng(stream))
-    found: dict[str, Problem] = {}
-    for point in sobol.random(2 ** math.ceil(math.log2(wanted * TRIES))):
+    problems: dict[str, Problem] = {}
+    for point in sobol.random(2 ** math.ceil(math.log2(count * TRIES))):
         values = dict(zip(AXES, np.exp2(low + point[:-1] * (high - low)), strict=True))
         problem = _problem(kind, values, point[-1] < ODD_SHARE, operation)
         if problem is not None:
-            found.setdefault(problem.key, problem)
-        if len(found) == wanted:
+            problems.setdefault(problem.key, problem)
+        if len(problems) == count:
             break
-    return list(found.values())
+    return list(problems.values())
 
 
-def _problem(kind: Kind, values: dict[str, float], odd: bool, operation: Operation) -> Problem | None:
+def _problem(kind: LayerKind, values: dict[str, float], odd: bool, operation: Operation) -> Problem | None:
     """The problem at one point, or None where the filter does not fit or it is too large."""
     groups = 1 if kind.grouping == "dense" else _channels(values["G"], odd)
     per_group = 1 if kind.grouping == "depthwise" else _channels(values["C/G"], odd)
@@ -155,8 +157,8 @@ def _problem(kind: Kind, values: dict[str, float], odd: bool, operation: Operati
         "Wi": max(1, round(height * values["W/H"])),
     }
     full.update(zip(("Z", "Y", "X"), kind.filter, strict=True))
-    for name, given in (("stride", kind.stride), ("pad", kind.pad), ("dilation", kind.dilation)):
-        full.update(zip((f"{name}_{axis}" for axis in "dhw"), given, strict=True))
+    for name, values_of_axes in (("stride", kind.stride), ("pad", kind.pad), ("dilation", kind.dilation)):
+        full.update(zip((f"{name}_{axis}" for axis in "dhw"), values_of_axes, strict=True))
     try:
         problem = Problem.from_dims(operation.variant, operation.dtype, **full)
     except UserError:
@@ -176,7 +178,7 @@ def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.nd
     The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
     that is missing from training are infinitely far.
     """
-    by_kind: dict[Kind, list[list[int]]] = defaultdict(list)
+    by_kind: dict[LayerKind, list[list[int]]] = defaultdict(list)
     for problem in training:
         dims = [getattr(problem, name) for name in DIMS]
         by_kind[kind_of(dims)].append(dims)

@@ -22,19 +22,19 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
-from tileseer.conv.layers import Layer, Run, runs
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, INT32_MAX, Problem
 from tileseer.core.errors import UserError
-from tileseer.core.tables import Table, read
-from tileseer.problems.problem_table import Entry
+from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.problems.layers import Layer, NetworkRun, runs_of
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.problems.problem_table import ProblemEntry
 
 _AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 _DERIVED = ("C/G", "K/G")
 T = TypeVar("T")
 
 
-class GeneratorSection(Table):
+class GeneratorSection(StrictModel):
     """A family of problems."""
 
     name: str = Field(min_length=1)
@@ -48,7 +48,7 @@ class GeneratorSection(Table):
     """How many problems to draw; all of the product if not set."""
 
 
-class Limits(Table):
+class GeneratorLimits(StrictModel):
     """Problems beyond these are left out of the product before drawing."""
 
     max_gflop: float = Field(2000.0, gt=0, strict=False)
@@ -56,25 +56,27 @@ class Limits(Table):
     """Largest single tensor, counted at two bytes an element."""
 
 
-class Generator(Table):
+class Generator(StrictModel):
     """A generator file."""
 
-    limits: Limits = Limits()
+    limits: GeneratorLimits = GeneratorLimits()
     sections: list[GeneratorSection] = Field(min_length=1)
 
 
-def generate(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[Entry]:
+def generate_problems(path: Path, operation: Operation, ndims: tuple[int, ...], seed: int) -> list[ProblemEntry]:
     """Problems of a generator file for one operation, in file order, without repetition."""
-    generator = read(path, Generator)
-    entries: dict[str, Entry] = {}
+    generator = read_yaml_table(path, Generator)
+    entries: dict[str, ProblemEntry] = {}
     for section in generator.sections:
         for problem in _draw(section, generator.limits, operation, seed, f"{path}: section {section.name!r}"):
             if problem.ndim in ndims:
-                entries.setdefault(problem.key, Entry(problem, section.name, ""))
+                entries.setdefault(problem.key, ProblemEntry(problem, section.name, ""))
     return list(entries.values())
 
 
-def _draw(section: GeneratorSection, limits: Limits, operation: Operation, seed: int, where: str) -> Iterator[Problem]:
+def _draw(
+    section: GeneratorSection, limits: GeneratorLimits, operation: Operation, seed: int, where: str
+) -> Iterator[Problem]:
     axes = [_axis(key, values, where) for key, values in section.choices.items()]
     size = math.prod(len(axis) for axis in axes)
     numbers: Iterable[int] = range(size)
@@ -139,23 +141,23 @@ def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operati
         raise UserError(f"{where}: {error}") from error
 
 
-def of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[Entry]:
+def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[ProblemEntry]:
     """Distinct problems of layers whose run needs the direction, with the first network that has each."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ProblemEntry] = {}
     for layer in layers:
         if operation.variant in layer.directions:
             problem = layer.problem_for(operation)
             if problem.ndim in ndims:
-                entries.setdefault(problem.key, Entry(problem, layer.network, layer.layer))
+                entries.setdefault(problem.key, ProblemEntry(problem, layer.network, layer.layer))
     return list(entries.values())
 
 
 def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, size: int, seed: int) -> list[Layer]:
     """About ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
-    wanted = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
-    wanted.sort(key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims)))
+    usable = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
+    usable.sort(key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims)))
     chosen: dict[tuple[int, ...], Layer] = {}
-    for layer in _in_turn([(layer.network_family or layer.network, layer) for layer in wanted], seed):
+    for layer in _in_turn([(layer.network_family or layer.network, layer) for layer in usable], seed):
         if len(chosen) >= size:
             break
         chosen.setdefault(layer.family, layer)
@@ -164,21 +166,21 @@ def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, siz
 
 def sample_runs(
     layers: Iterable[Layer], split: str, operation: Operation, ndims: Sequence[int], size: int, seed: int
-) -> list[Run]:
+) -> list[NetworkRun]:
     """Runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
 
-    Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network can be told.
+    Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network is known.
     A run that would go beyond ``size``, or take more than a tenth of it, is passed over. ``size`` 0 takes all.
     """
-    given = list(layers)
-    elsewhere = {(layer.network, layer.run) for layer in given if layer.split != split}
+    candidates = list(layers)
+    elsewhere = {(layer.network, layer.run) for layer in candidates if layer.split != split}
     whole = [
         run
-        for run in runs(given, operation.variant)
+        for run in runs_of(candidates, operation.variant)
         if (run.network, run.run) not in elsewhere and all(layer.problem.ndim in ndims for layer in run.layers)
     ]
     whole.sort(key=lambda run: _order(seed, "run", run.network, run.run))
-    chosen: list[Run] = []
+    chosen: list[NetworkRun] = []
     dims: set[tuple[int, ...]] = set()
     for run in _in_turn([(run.layers[0].network_family or run.network, run) for run in whole], seed):
         more = {layer.dims for layer in run.layers} - dims
@@ -193,17 +195,17 @@ def _order(seed: int, *words: str) -> str:
     return hashlib.sha256(":".join((str(seed), *words)).encode()).hexdigest()
 
 
-def _in_turn(given: Iterable[tuple[str, T]], seed: int) -> Iterator[T]:
+def _in_turn(items: Iterable[tuple[str, T]], seed: int) -> Iterator[T]:
     """The first item of each network family, then the second of each, and so on; families in a drawn order."""
     queues: dict[str, list[T]] = defaultdict(list)
-    for family, item in given:
+    for family, item in items:
         queues[family].append(item)
     ordered = [queues[family] for family in sorted(queues, key=lambda family: _order(seed, family))]
     for place in range(max(map(len, ordered), default=0)):
         yield from (queue[place] for queue in ordered if place < len(queue))
 
 
-def hold_out(training: list[Entry], validation: list[Entry]) -> list[Entry]:
+def hold_out(training: list[ProblemEntry], validation: list[ProblemEntry]) -> list[ProblemEntry]:
     """Training problems whose layer family does not occur in validation.
 
     The same layer at another batch size is no unseen problem, so whole families are held out.

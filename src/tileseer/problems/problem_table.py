@@ -5,10 +5,10 @@ from dataclasses import astuple, dataclass
 
 import pyarrow as pa
 
-from tileseer.conv.layers import Run
-from tileseer.conv.operation import Operation
-from tileseer.conv.problem import DIMS, FIELDS, Problem
 from tileseer.core import parquet
+from tileseer.problems.layers import NetworkRun
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, FIELDS, Problem
 
 SPLITS = ("train", "validation")
 SCHEMA = parquet.schema(
@@ -40,7 +40,7 @@ and how far the nearest training problem is (``design.distances``, in octaves, i
 
 
 @dataclass(frozen=True)
-class Entry:
+class ProblemEntry:
     """A problem with where it comes from: a generator section, the design, or a network and its layer."""
 
     problem: Problem
@@ -48,7 +48,7 @@ class Entry:
     layer: str
 
 
-def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
+def problem_table(training: Iterable[ProblemEntry], validation: Iterable[ProblemEntry]) -> pa.Table:
     """One row a problem, training first, each split in key order."""
     rows = [
         (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem))
@@ -58,7 +58,7 @@ def table(training: Iterable[Entry], validation: Iterable[Entry]) -> pa.Table:
     return _table(rows, SCHEMA)
 
 
-def uses(runs: Iterable[Run], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
+def use_table(runs: Iterable[NetworkRun], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
     """One row a layer of each run; ``nearest`` gives the distance of each problem key."""
     layers = [(layer.problem_for(operation).key, run, layer) for run in runs for layer in run.layers]
     rows = [

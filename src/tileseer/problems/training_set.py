@@ -4,27 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tileseer.conv import layers
-from tileseer.conv.layers import Run
-from tileseer.conv.operation import DTYPES, VARIANTS, Operation
-from tileseer.conv.problem import Problem
-from tileseer.core import row_filter
+from tileseer.config.inputs import ProblemsSettings
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
-from tileseer.problems import design, problem_sets
-from tileseer.problems.problem_table import Entry
-from tileseer.settings.inputs import ProblemsSettings
+from tileseer.core.row_filter import parse_filter, vocabulary
+from tileseer.problems import design, layers, problem_sets
+from tileseer.problems.layers import NetworkRun
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import Problem
+from tileseer.problems.problem_table import ProblemEntry
 
-KINDS = row_filter.kinds(Problem, {"variant": VARIANTS, "dtype": DTYPES})
+FIELDS = vocabulary(Problem, {"variant": VARIANTS, "dtype": DTYPES})
 """What a filter of problems may read."""
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ProblemSplit:
     """The problems of one operation; no layer family is in both ``training`` and ``validation``."""
 
-    training: list[Entry]
-    validation: list[Entry]
-    runs: list[Run]
+    training: list[ProblemEntry]
+    validation: list[ProblemEntry]
+    runs: list[NetworkRun]
     """The runs whose layers are the validation problems."""
     held_out: int
     """Training problems that were left out, because validation has their layer family."""
@@ -32,9 +32,9 @@ class Chosen:
     """Key of a validation problem to the distance of the nearest training problem (``design.distances``)."""
 
 
-def enough(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> Chosen:
+def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
     """Choose the problems of ``operation``; a ``UserError`` if validation has too few."""
-    chosen = collect(settings, operation, ndims)
+    chosen = collect_problems(settings, operation, ndims)
     if len(chosen.validation) < settings.min_validation:
         raise UserError(
             f"{settings.validation}: {len(chosen.validation)} problems for {operation}, fewer than the "
@@ -44,20 +44,20 @@ def enough(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int
     return chosen
 
 
-def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> Chosen:
+def collect_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
     """Read the tables that ``settings`` name and choose the problems of ``operation``.
 
     Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
     gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
     among the runs.
     """
-    tables = {name: layers.read(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
+    tables = {name: layers.read_layers(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
     for name, table in tables.items():
         layers.assert_splits(table, name)
-    asked = row_filter.parse(settings.filter, KINDS, "problems.filter") if settings.filter else None
+    condition = parse_filter(settings.filter, FIELDS, "problems.filter") if settings.filter else None
 
-    def wanted(entry: Entry) -> bool:
-        return asked is None or asked.keeps(vars(entry.problem))
+    def kept_by_filter(entry: ProblemEntry) -> bool:
+        return condition is None or condition.keeps(vars(entry.problem))
 
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
@@ -67,32 +67,37 @@ def collect(settings: ProblemsSettings, operation: Operation, ndims: Sequence[in
     )  # fmt: skip
     validation = [
         entry
-        for entry in problem_sets.of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
-        if entry.problem.layer_family not in taken and wanted(entry)
+        for entry in problem_sets.problems_of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
+        if entry.problem.layer_family not in taken and kept_by_filter(entry)
     ]
     kept = {entry.problem.key for entry in validation}
     chosen_runs = [run for run in chosen_runs if all(e.problem_for(operation).key in kept for e in run.layers)]
     train = [layer for layer in tables[settings.networks] if layer.split == "train"]
-    filling = design.draw(train, operation, ndims, settings.design, settings.seed)
+    filling = design.draw_design(train, operation, ndims, settings.design, settings.seed)
     some = problem_sets.sample_layers(train, "train", operation, settings.training_layers, settings.seed)
-    drawn = [*(Entry(problem, "design", "") for problem in filling), *problem_sets.of_layers(some, operation, ndims)]
-    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if wanted(entry)}
+    drawn = [
+        *(ProblemEntry(problem, "design", "") for problem in filling),
+        *problem_sets.problems_of_layers(some, operation, ndims),
+    ]
+    training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if kept_by_filter(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
     nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
-    return Chosen(rest, validation, chosen_runs, len(training) - len(rest), nearest)
+    return ProblemSplit(rest, validation, chosen_runs, len(training) - len(rest), nearest)
 
 
-def _listed(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> tuple[list[Entry], list[Entry]]:
+def _listed(
+    settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
+) -> tuple[list[ProblemEntry], list[ProblemEntry]]:
     """Problems of the files under ``problems.training``: of tables of layers, and of generators."""
-    own: list[Entry] = []
-    generated: list[Entry] = []
+    own: list[ProblemEntry] = []
+    generated: list[ProblemEntry] = []
     for name in settings.training:
         path = Path(name)
         if path.suffix == ".csv":
-            own += problem_sets.of_layers(layers.read(path), operation, ndims)
+            own += problem_sets.problems_of_layers(layers.read_layers(path), operation, ndims)
         elif path.suffix in (".yaml", ".yml"):
-            generated += problem_sets.generate(path, operation, tuple(ndims), settings.seed)
+            generated += problem_sets.generate_problems(path, operation, tuple(ndims), settings.seed)
         else:
             raise UserError(f"problems.training: {name} is neither a .yaml generator nor a .csv table of layers")
     return own, generated

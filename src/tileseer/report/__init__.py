@@ -1,1 +1,1 @@
-"""The report stage: one HTML page, complete in itself."""
+"""The page that shows what came out."""

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
-from tileseer.families.registry import of_arch
-from tileseer.gpu.hardware import target
+from tileseer.gpus.hardware import target
+from tileseer.kernels.registry import of_arch
+from tileseer.learn import verdict as verdicts
+from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import tables
 from tileseer.report.measured import BY_A_COMPILER, LABEL, Measured, classes, records, short
 from tileseer.report.results import OperationResult, Results
-from tileseer.report.tables import Cell, Copied, Row, Table, each_operation, together
-from tileseer.validation import verdict as verdicts
-from tileseer.validation.schema import Distance, Stratum, WorstPick
+from tileseer.report.tables import Cell, Copied, PageTable, Row, each_operation, together
 
 FEW = 3
 """Worst networks in the verdict, kernels of a class, parts of each kind."""
@@ -53,15 +53,15 @@ def ship(results: Results) -> Iterable[Row]:
         known = result.measured
         costs: Row = {}
         # What comes with its library is not compiled.
-        if of_arch(kernels.arch).has("emit"):
+        if of_arch(kernels.arch).toolchain:
             code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
             measured = code.reindex(kernels.pruned)
             is_known = bool(measured.notna().all())
             size = float(measured.sum()) if is_known else ESTIMATED_BYTES * kernels.pruned_size
-            costs = {
-                "machine code, MB": f"{size / 1e6:.2f} ({'measured' if is_known else 'estimated'})",
-                "CPU minutes to compile": f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)",
-            }
+            costs = {"machine code, MB": f"{size / 1e6:.2f} ({'measured' if is_known else 'estimated'})"}
+            # Of kernels that were compiled, `tileseer ship` has what their builds took.
+            if not is_known:
+                costs["CPU minutes to compile"] = f"{ESTIMATED_SECONDS * kernels.pruned_size / 60:.0f} (estimated)"
         of_unseen = kernels.oracle_within_pruned.get("validation")
         yield {
             "operation": kernels.operation, "kernels": f"{kernels.pruned_size} of {kernels.pool_size}",
@@ -141,7 +141,7 @@ def resources(result: OperationResult) -> Iterable[Row]:
                 }  # fmt: skip
 
 
-def best(results: Results) -> list[Table]:
+def best(results: Results) -> list[PageTable]:
     """The fastest candidate of every shape of every operation, in one table, and the model's pick beside it."""
     rows = [row for result in results.operations if result.measured for row in _best(result, result.measured, results)]
     found = tables.table_of(f"The fastest candidate of each shape, {results.label}", rows)

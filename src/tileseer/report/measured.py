@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tileseer.conv.implicit_gemm import implicit_gemm
-from tileseer.conv.problem import DIMS
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
-from tileseer.dataset.measurements import Measurements
-from tileseer.devices.base import STATUSES
-from tileseer.gpu.hardware import Hardware
-from tileseer.validation.ranking import dims_text, has_validation_split
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn.ranking import dims_text, has_validation_split
+from tileseer.measure.device import STATUSES
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.problem import DIMS
 
 NO_FAILURE = ("ok", "unsupported", "skipped")
 """Statuses of pairs that ran or that were not run."""
@@ -70,12 +69,12 @@ class Measured:
         return best / best.sum(axis=1, keepdims=True)
 
 
-def of(measurements: Measurements, hardware: Hardware) -> Measured:
+def measured_of(measurements: Dataset, hardware: Hardware) -> Measured:
     """What ``measurements`` show of the problems that are judged. ``UserError`` when none of them has a time."""
     held_out = np.arange(len(measurements.problems))
     if has_validation_split(measurements):
         held_out = held_out[(measurements.problems["split"] == "validation").to_numpy()]
-    speed = efficiency.spread_out(measurements, held_out, np.nan_to_num(measurements.tflops), 0.0)
+    speed = measurements.spread_out(held_out, np.nan_to_num(measurements.tflops), 0.0)
     rows, speed = held_out[speed.max(axis=1, initial=0.0) > 0], speed[speed.max(axis=1, initial=0.0) > 0]
     if not len(rows):
         raise UserError(f"{measurements.operation}: no validation problem has a measured time")
@@ -154,9 +153,7 @@ def classes(shapes: pd.DataFrame) -> Iterator[tuple[str, str, np.ndarray]]:
                 yield kind, name, of_class
 
 
-def _shapes(
-    measurements: Measurements, rows: np.ndarray, speed: np.ndarray, peak: float, memory: float
-) -> pd.DataFrame:
+def _shapes(measurements: Dataset, rows: np.ndarray, speed: np.ndarray, peak: float, memory: float) -> pd.DataFrame:
     problems = measurements.problems.iloc[rows].reset_index(drop=True)
     gemm = implicit_gemm(problems, measurements.operation.rpartition("_")[0])
     tflops = speed.max(axis=1)
@@ -181,12 +178,12 @@ def _shapes(
     )
 
 
-def _candidates(measurements: Measurements) -> pd.DataFrame:
+def _candidates(measurements: Dataset) -> pd.DataFrame:
     known = measurements.candidates
     failures = [number for number, name in enumerate(STATUSES) if name not in NO_FAILURE]
     counted = {
         "pairs": np.ones(len(measurements.candidate), bool),
-        "supported": efficiency.in_pool(measurements),
+        "supported": measurements.in_pool,
         "failed": np.isin(measurements.status, failures),
     }
     return pd.concat([known[["candidate", "kernel"]], labels(known)], axis=1).assign(
@@ -198,8 +195,8 @@ def _candidates(measurements: Measurements) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def _health(measurements: Measurements) -> dict[str, Any]:
-    ok = measurements.status == efficiency.OK
+def _health(measurements: Dataset) -> dict[str, Any]:
+    ok = measurements.ok
     counts = np.bincount(measurements.status, minlength=len(STATUSES))
     error, sentinel = (
         values[ok & np.isfinite(values)] if values is not None else np.empty(0)

@@ -15,7 +15,7 @@ SCRIPTS = ("sortable.min.js", "report.js")
 
 
 @dataclass(frozen=True)
-class Section:
+class PageSection:
     """What is shown below a headline, whose words stand in the template; ``folded`` tables are seen on demand.
 
     A section without a panel and a table is left out: its data is not there.
@@ -28,27 +28,27 @@ class Section:
 
 
 SECTIONS = (
-    Section("verdict", (decisions.verdict,), folded=(tables.metrics, tables.bounds, tables.reality)),
-    Section("ship", (decisions.ship,), folded=(decisions.shipped,)),
-    Section("wins", (decisions.wins,), (figures.wins,), (decisions.pipelines, decisions.resources)),
-    Section("shapes", (decisions.best,), (figures.roofline,)),
-    Section(
+    PageSection("verdict", (decisions.verdict,), folded=(tables.metrics, tables.bounds, tables.reality)),
+    PageSection("ship", (decisions.ship,), folded=(decisions.shipped,)),
+    PageSection("wins", (decisions.wins,), (figures.wins,), (decisions.pipelines, decisions.resources)),
+    PageSection("shapes", (decisions.best,), (figures.roofline,)),
+    PageSection(
         "losses",
         (decisions.following, decisions.losses),
         (figures.networks, figures.end_to_end),
         (decisions.worst, tables.networks, tables.runs),
     ),
-    Section(
+    PageSection(
         "baselines",
         draw=(figures.choosers, figures.distribution),
         folded=(tables.rivals, tables.choosers, tables.baselines),
     ),
-    Section(
+    PageSection(
         "learning",
         draw=(figures.learning_curve, figures.transfer),
         folded=(tables.learning_curve, tables.active_measuring, tables.transfer, tables.cross_validation),
     ),
-    Section("sources", (decisions.health, tables.provenance, tables.recorded)),
+    PageSection("sources", (decisions.health, tables.provenance, tables.recorded)),
 )
 """The page in reading order. A new figure is a function in ``figures``, an entry here and its words in the template."""
 
@@ -74,7 +74,7 @@ DEVICE_NOTES: dict[str, tuple[str, ...]] = {
 """By ``DEVICE_KINDS``: the label of times of this kind, and what a reader has to know about them."""
 
 
-def render(results: Results, template: Path) -> str:
+def render_page(results: Results, template: Path) -> str:
     """The page as HTML that loads nothing; the same results and template give the same text.
 
     ``SCRIPTS`` lie beside the template. ``UserError`` when one is missing or broken.
@@ -105,7 +105,7 @@ def number(value: int | float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
 
 
-def _shown(section: Section, results: Results) -> dict[str, object]:
+def _shown(section: PageSection, results: Results) -> dict[str, object]:
     panels = [figures.drawn(panel) for draw in section.draw for panel in draw(results)]
     folded = [table.folded() for tabulate in section.folded for table in tabulate(results)]
     return {

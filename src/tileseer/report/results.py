@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pandas as pd
 
-from tileseer.conv.operation import VARIANTS, Operation
+from tileseer.config.operations import VARIANTS
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import recording, schema
-from tileseer.gpu.hardware import Hardware
-from tileseer.model import model_files
-from tileseer.model.schema import Fold, Folds, Importances, Manifest, Summary, same_origin
+from tileseer.dataset import recording
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn import model_files
+from tileseer.learn.model_schema import Fold, Folds, Importances, Manifest, Summary, same_origin
+from tileseer.learn.validation_report import Validation
+from tileseer.problems.operation import Operation
 from tileseer.report import measured
 from tileseer.report.measured import Measured
-from tileseer.serving.schema import Kernels
-from tileseer.validation.schema import Validation
+from tileseer.serve.serving_files import Kernels
 
 ONE_DEVICE = "one report shows one device"
 RIVALS = {
@@ -94,7 +96,7 @@ class Results:
         return f"{self.arch} ({self.device_kind})"
 
 
-def load(
+def read_results(
     validations: Sequence[Path],
     trainings: Sequence[Path],
     datasets: Sequence[Path] = (),
@@ -108,10 +110,10 @@ def load(
     when a file is missing or has another form, when a report and a training have no partner, or when they differ in
     arch, device or device kind.
     """
-    reports = [(path, documents.read(path, Validation)) for path in validations]
+    reports = [(path, documents.read_document(path, Validation)) for path in validations]
     trained = {}
     for folder in trainings:
-        manifest = documents.read(folder / model_files.MANIFEST, Manifest)
+        manifest = documents.read_document(folder / model_files.MANIFEST, Manifest)
         trained[manifest.operation] = folder, manifest
     operations = [report.operation for _, report in reports]
     if len(set(operations)) < len(operations) or set(operations) != set(trained) or len(trained) < len(trainings):
@@ -128,15 +130,15 @@ def load(
     shown = _measured(datasets, {name: folder for name, (folder, _) in trained.items()}, first)
     lists = {}
     for path in served:
-        kernels = documents.read(path, Kernels)
+        kernels = documents.read_document(path, Kernels)
         same_origin(path, kernels, first, first_path, ONE_DEVICE)
         lists[kernels.operation] = kernels
     results = [
         OperationResult(
             validation,
             manifest,
-            documents.read(folder / model_files.CV_METRICS, Folds).root,
-            documents.read(folder / model_files.IMPORTANCES, Importances).root,
+            documents.read_document(folder / model_files.CV_METRICS, Folds).root,
+            documents.read_document(folder / model_files.IMPORTANCES, Importances).root,
             shown.get(validation.operation),
             lists.get(validation.operation),
             _library_times(recorded, validation.operation),
@@ -152,15 +154,15 @@ def load(
 def _measured(datasets: Sequence[Path], folders: Mapping[str, Path], first: Validation) -> dict[str, Measured]:
     found: dict[str, Measured] = {}
     for path in datasets:
-        measurements = schema.load(path)
+        measurements = Dataset.read(path)
         operation = measurements.operation
         if operation not in folders or operation in found:
             raise UserError(
                 f"{path}: operation is {operation!r}; give at most one dataset for each of {', '.join(folders)}"
             )
         same_origin(path, measurements, first, "the validation report", ONE_DEVICE)
-        found[operation] = measured.of(
-            measurements, documents.read(folders[operation] / model_files.HARDWARE, Hardware)
+        found[operation] = measured.measured_of(
+            measurements, documents.read_document(folders[operation] / model_files.HARDWARE, Hardware)
         )
     return found
 
@@ -182,7 +184,7 @@ def _rivals(recorded: Path | None, operation: str) -> pd.DataFrame | None:
     """Times of ``RIVALS`` by problem key; None where a recording has none."""
     if recorded is None or not (recorded / operation / "rivals.parquet").is_file():
         return None
-    rivals, problems = (parquet.read(recorded / operation / f"{name}.parquet") for name in ("rivals", "problems"))
+    rivals, problems = (parquet.read_table(recorded / operation / f"{name}.parquet") for name in ("rivals", "problems"))
     keys = problems["problem_key"].to_numpy()[rivals["problem"].to_numpy()]
     return rivals.select(list(RIVALS)).to_pandas().set_index(pd.Index(keys, name="problem_key"))
 

@@ -6,10 +6,10 @@ from functools import wraps
 
 import numpy as np
 
-from tileseer.model.schema import Summary
-from tileseer.problems.foreign_problems import DEFAULTS
+from tileseer.learn.model_schema import Summary
+from tileseer.learn.validation_report import Learnt, Selectors, Stratum, Validation
+from tileseer.problems.problem_csv import DEFAULTS
 from tileseer.report.results import RIVALS, OperationResult, Results
-from tileseer.validation.schema import Learnt, Selectors, Stratum, Validation
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ USUAL = frozenset(f"{name}={value}" for name, value in DEFAULTS.items() if name 
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table whose first column names its rows. Texts are left-aligned, numbers right-aligned."""
 
     caption: str
@@ -44,7 +44,7 @@ class Table:
     """Whether the reader can search, filter by the columns ``filters``, sort and save it; it scrolls in a box."""
     filters: tuple[str, ...] = ()
 
-    def folded(self) -> "Table":
+    def folded(self) -> "PageTable":
         """The table without columns that have one value, which its caption says instead, or none."""
         kept, said = [0], []
         for number in range(1, len(self.header)):
@@ -62,13 +62,13 @@ class Table:
         )
 
 
-Tabulate = Callable[[Results], list[Table]]
+Tabulate = Callable[[Results], list[PageTable]]
 
 
-def table_of(caption: str, rows: Iterable[Row]) -> list[Table]:
+def table_of(caption: str, rows: Iterable[Row]) -> list[PageTable]:
     """A table with the columns of its first row; none without rows."""
     rows = list(rows)
-    return [Table(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
+    return [PageTable(caption, tuple(rows[0]), tuple(tuple(row.values()) for row in rows))] if rows else []
 
 
 def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable[Row]]], Tabulate]:
@@ -76,7 +76,7 @@ def each_operation(title: str) -> Callable[[Callable[[OperationResult], Iterable
 
     def decorated(rows: Callable[[OperationResult], Iterable[Row]]) -> Tabulate:
         @wraps(rows)
-        def tables(results: Results) -> list[Table]:
+        def tables(results: Results) -> list[PageTable]:
             return [table for r in results.operations for table in table_of(f"{title}, {r.label}", rows(r))]
 
         return tables
@@ -89,7 +89,7 @@ def together(title: str) -> Callable[[Callable[[Results], Iterable[Row]]], Tabul
 
     def decorated(rows: Callable[[Results], Iterable[Row]]) -> Tabulate:
         @wraps(rows)
-        def tables(results: Results) -> list[Table]:
+        def tables(results: Results) -> list[PageTable]:
             return table_of(f"{title}, {results.label}", rows(results))
 
         return tables
@@ -174,14 +174,14 @@ def active_measuring(result: OperationResult) -> Iterable[Row]:
             }  # fmt: skip
 
 
-def transfer(results: Results) -> list[Table]:
+def transfer(results: Results) -> list[PageTable]:
     """What a prior gives with a part of the measured rows; nothing where the model has none."""
     header = (
         "training pairs", "of those measured, %", "mean with the prior, %", "its interval", "p10, %",
         "mean without it, %", "its interval", "p10, %", FLOOR,
     )  # fmt: skip
     return [
-        Table(
+        PageTable(
             f"Models of few measured pairs, prior of {t.prior.operation} {t.prior.arch} "
             f"({t.prior.device_kind}), judged on {t.n_problems:,} problems, {result.label}"
             + (

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tileseer.conv.layers import Layer
-from tileseer.conv.operation import VARIANTS
-from tileseer.conv.problem import DIMS, Problem
+from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.problems.layers import Layer
+from tileseer.problems.problem import DIMS, Problem
 
 LAYOUTS = {1: "NCL", 2: "NCHW", 3: "NCDHW"}
 MAX_TENSOR_BYTES = 2**31
@@ -44,8 +44,8 @@ class Observed:
     def directions(self) -> tuple[str, ...]:
         """The problems that the run solves: a transposed convolution is its partner's backward data."""
         first, other = ("bwd_data", "forward") if self.transposed else ("forward", "bwd_data")
-        wanted = {first, *(("bwd_weight",) if self.trained else ()), *((other,) if self.input_grad else ())}
-        return tuple(variant for variant in VARIANTS if variant in wanted)
+        directions = {first, *(("bwd_weight",) if self.trained else ()), *((other,) if self.input_grad else ())}
+        return tuple(variant for variant in VARIANTS if variant in directions)
 
     def dims(self) -> tuple[int, ...]:
         """The 19 dimensions; a transposed convolution gives those of the convolution that it reverses.
@@ -90,7 +90,7 @@ class Observed:
 
 def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
     """Distinct layers of a run in order of execution, and how many were left out for which reason."""
-    found: dict[tuple[object, ...], Layer] = {}
+    layers: dict[tuple[object, ...], Layer] = {}
     left_out: Counter[str] = Counter()
     for conv in observed:
         if fault := conv.fault():
@@ -100,6 +100,6 @@ def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list
             network, run, conv.layer, conv.dims(), directions=conv.directions, layout=LAYOUTS[len(conv.image)]
         )
         key = (layer.dims, layer.directions, layer.layout)
-        before = found.get(key)
-        found[key] = replace(before, occurrences=before.occurrences + 1) if before else layer
-    return list(found.values()), left_out
+        before = layers.get(key)
+        layers[key] = replace(before, occurrences=before.occurrences + 1) if before else layer
+    return list(layers.values()), left_out

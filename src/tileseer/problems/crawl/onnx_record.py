@@ -139,5 +139,5 @@ def _pads(
         return pads
     if mode != b"NOTSET":
         return None
-    given = attributes.get("pads") or [0] * (2 * len(filters))
-    return list(zip(given[: len(filters)], given[len(filters) :], strict=True))  # type: ignore[index]
+    sides = attributes.get("pads") or [0] * (2 * len(filters))
+    return list(zip(sides[: len(filters)], sides[len(filters) :], strict=True))  # type: ignore[index]

@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tileseer.conv.layers import Layer
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.crawl.observed import tabulate
+from tileseer.problems.layers import Layer
 
 _INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
 INSTALL = "install it with: pip install 'tileseer[crawl]'"

@@ -1,0 +1,140 @@
+"""Code objects of AMD GPUs: ELF files with machine code, a descriptor per kernel, and a note on its arguments.
+
+The layout is that of the LLVM user guide for the AMDGPU backend, code object V3 and later.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import NoteSection, SymbolTableSection
+
+if TYPE_CHECKING:
+    from amdgpu_emulator.device import Argument, Execution
+
+_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+
+
+@dataclass(frozen=True)
+class KernelDescriptor:
+    """One kernel of a code object; addresses are those of the file."""
+
+    name: str
+    entry: int
+    """Address of its first instruction."""
+    lds_bytes: int
+    scratch_bytes: int
+    """Private memory per lane."""
+    kernarg_bytes: int
+    arguments: tuple[dict[str, Any], ...]
+    """Rows of the metadata: ``.offset``, ``.size`` and ``.value_kind`` of each argument."""
+    rsrc2: int
+    """``COMPUTE_PGM_RSRC2``: the number of user SGPRs, and which workgroup and work-item ids the kernel reads."""
+    properties: int
+    """``KERNEL_CODE_PROPERTIES``: which user SGPRs are set."""
+
+    @property
+    def explicit_arguments(self) -> list[dict[str, Any]]:
+        """Rows of the arguments that the host passes; the runtime adds the others."""
+        return [row for row in self.arguments if not row[".value_kind"].startswith("hidden_")]
+
+
+@dataclass(frozen=True, eq=False)
+class CodeObject:
+    """Kernels by name, and the memory image that a loader makes of the file."""
+
+    arch: str
+    kernels: dict[str, KernelDescriptor]
+    image: bytes
+    text: tuple[int, int]
+    """First address of the machine code, and the one behind it."""
+
+    def launch(
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument], **options: Any
+    ) -> Execution:
+        """Execute a kernel on a GPU of its own; see ``EmulatedGpu.launch``."""
+        # Here, because the module of the GPU imports this one.
+        from amdgpu_emulator.device import EmulatedGpu
+
+        return EmulatedGpu().launch(self, kernel, grid, block, arguments, **options)
+
+
+def load(content: bytes | Path) -> CodeObject:
+    """Read a code object, alone or in the bundle that the compiler puts into a library; else ``ValueError``."""
+    if isinstance(content, Path):
+        content = content.read_bytes()
+    if content.startswith(_BUNDLE):
+        content = _of_bundle(content)
+    try:
+        return _code_object(ELFFile(io.BytesIO(content)))
+    except Exception as error:
+        # What pyelftools raises for a damaged file is whatever its parser stumbles over.
+        raise ValueError(f"this is no AMDGPU code object: {error!r}") from error
+
+
+def bundle_bytes(head: bytes) -> int:
+    """Size of a bundle of code objects, by its first bytes; ``ValueError`` if it is none."""
+    if not head.startswith(_BUNDLE):
+        raise ValueError("this is no bundle of code objects")
+    return max((end for _, _, end in _bundle_entries(head)), default=0)
+
+
+def _of_bundle(content: bytes) -> bytes:
+    parts = [content[begin:end] for target, begin, end in _bundle_entries(content) if b"amdgcn" in target]
+    if len(parts) != 1:
+        raise ValueError(f"the bundle has {len(parts)} code objects; build the library for one arch")
+    return parts[0]
+
+
+def _bundle_entries(head: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Target, begin and end of each part of a bundle."""
+    (count,) = struct.unpack_from("<Q", head, len(_BUNDLE))
+    at = len(_BUNDLE) + 8
+    for _ in range(count):
+        begin, size, length = struct.unpack_from("<QQQ", head, at)
+        yield head[at + 24 : at + 24 + length], begin, begin + size
+        at += 24 + length
+
+
+def _code_object(elf: ELFFile) -> CodeObject:
+    segments = [segment for segment in elf.iter_segments() if segment["p_type"] == "PT_LOAD"]
+    image = bytearray(max(segment["p_vaddr"] + segment["p_memsz"] for segment in segments))
+    for segment in segments:
+        image[segment["p_vaddr"] : segment["p_vaddr"] + segment["p_filesz"]] = segment.data()
+    (text,) = (section for section in elf.iter_sections() if section.name == ".text")
+    addresses = {
+        symbol.name: symbol["st_value"]
+        for section in elf.iter_sections()
+        if isinstance(section, SymbolTableSection)
+        for symbol in section.iter_symbols()
+    }
+    metadata = _metadata(elf)
+    kernels = [_descriptor(row, image, addresses[row[".symbol"]]) for row in metadata["amdhsa.kernels"]]
+    # The target is amdgcn-amd-amdhsa--gfx950, with features such as :xnack- behind it.
+    arch = str(metadata["amdhsa.target"]).rpartition("--")[2].partition(":")[0]
+    by_name = {kernel.name: kernel for kernel in kernels}
+    return CodeObject(arch, by_name, bytes(image), (text["sh_addr"], text["sh_addr"] + text["sh_size"]))
+
+
+def _descriptor(row: dict[str, Any], image: bytearray, address: int) -> KernelDescriptor:
+    lds, scratch, kernarg = struct.unpack_from("<III", image, address)
+    (entry,) = struct.unpack_from("<q", image, address + 16)
+    (rsrc2,) = struct.unpack_from("<I", image, address + 52)
+    (properties,) = struct.unpack_from("<H", image, address + 56)
+    arguments = tuple(row.get(".args", []))
+    return KernelDescriptor(row[".name"], address + entry, lds, scratch, kernarg, arguments, rsrc2, properties)
+
+
+def _metadata(elf: ELFFile) -> dict[str, Any]:
+    for section in elf.iter_sections():
+        for note in section.iter_notes() if isinstance(section, NoteSection) else ():
+            if note["n_name"] == "AMDGPU" and note["n_type"] in (32, "NT_AMDGPU_METADATA"):
+                return msgpack.unpackb(note["n_descdata"])
+    raise KeyError("NT_AMDGPU_METADATA")

@@ -1,0 +1,36 @@
+"""The encodings of AMD's instructions, decoded by tinygrad: the one module that knows it."""
+
+import re
+from typing import Any
+
+from amdgpu_emulator.faults import UnsupportedInstruction
+
+Instruction = Any
+"""A decoded instruction: ``op.name``, ``size()``, and the fields of its encoding by their names in AMD's manuals."""
+_LONGEST = 16
+"""Bytes of the longest instruction."""
+_ENCODING = re.compile(r"_(E32|E64|SDWA|DPP16?)$")
+_VOP3P, _OLD_BF16, _MOVED = b"\xd3", range(0x63, 0x68), 6
+"""The products of bf16 have other numbers on gfx90a (there ..._bf16_1k), in the same order."""
+_OLD_NAMES = {"V_DOT2C_F32_BF16": "V_MAC_F32", "V_FMAMK_F32": "V_MADMK_F32", "V_FMAAK_F32": "V_MADAK_F32"}
+"""What opcodes of later GPUs mean on gfx90a: a product and a sum, each rounded."""
+
+
+def decode(code: bytes, at: int, arch: str) -> Instruction:
+    """The instruction at an offset; ``UnsupportedInstruction`` if there is none."""
+    # Half a second to import: a code object can be read without it.
+    from tinygrad.renderer.amd import decode_inst
+
+    content = code[at : at + _LONGEST]
+    if arch == "gfx90a" and content[3:4] == _VOP3P and content[2] & 0x7F in _OLD_BF16:
+        content = content[:2] + bytes([content[2] - _MOVED]) + content[3:]
+    try:
+        return decode_inst(content, "cdna")
+    except (ValueError, AssertionError) as error:
+        raise UnsupportedInstruction(f"no instruction at {at:#x}: {code[at : at + 8].hex()} ({error})") from error
+
+
+def opcode(name: str, arch: str) -> str:
+    """Name of an opcode as it is meant on an arch, without the suffix of its encoding."""
+    name = _ENCODING.sub("", name)
+    return _OLD_NAMES.get(name, name) if arch == "gfx90a" else name

@@ -1,0 +1,113 @@
+"""An emulated GPU: global memory, and kernels that are launched on it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from amdgpu_emulator.code_object import CodeObject
+from amdgpu_emulator.dispatch import Dispatch
+from amdgpu_emulator.faults import EmulationFault
+from amdgpu_emulator.machine_code import MachineCode
+from amdgpu_emulator.memory import Array, GlobalMemory
+
+ARCHS = ("gfx90a", "gfx942", "gfx950")
+Argument = Array | np.generic | bytes
+"""An array is a buffer, of which the kernel gets the address; all else is passed by its bytes."""
+_KERNARG, _CODE, _BUFFERS, _STRIDE = 1 << 36, 1 << 40, 1 << 44, 1 << 36
+"""Addresses of what has none of its own. Between two of these allocations lies more than a 32-bit offset reaches."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What the waves of a launch have executed."""
+
+    opcodes: Counter[str]
+    """How often each opcode, in lower case."""
+    addresses: set[int]
+    """Where in the code object: every instruction that was reached."""
+
+
+class EmulatedGpu:
+    """Keeps its memory from launch to launch."""
+
+    def __init__(self) -> None:
+        self.memory = GlobalMemory()
+        self._loaded: dict[CodeObject, MachineCode] = {}
+
+    def launch(
+        self, code: CodeObject, kernel: str, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Argument],
+        *, dynamic_lds: int = 0, seed: int = 0,
+    ) -> Execution:  # fmt: skip
+        """Execute a kernel over ``grid`` workgroups of ``block`` threads, up to three numbers each.
+
+        An array among the explicit arguments is a buffer, mapped for this launch alone with unmapped memory around it.
+        ``dynamic_lds``: bytes of LDS beside the kernel's own. ``seed``: draws the order of workgroups and waves, and
+        when accesses to memory happen; with 0 waves go on in their order, and accesses happen as late as the kernel's
+        waits allow.
+
+        What a GPU would answer with a fault, and what is not emulated, is an ``EmulationFault``.
+        """
+        if kernel not in code.kernels:
+            raise ValueError(f"the code object has no kernel {kernel}, but {', '.join(code.kernels)}")
+        descriptor, machine_code = code.kernels[kernel], self._load(code)
+        dispatch = Dispatch(machine_code, descriptor, _KERNARG, _three(grid), _three(block), dynamic_lds)
+        values, mapped = [], [_KERNARG]
+        try:
+            for number, argument in enumerate(arguments):
+                if isinstance(argument, np.ndarray):
+                    mapped.append(_BUFFERS + number * _STRIDE)
+                    self.memory.map(mapped[-1], _bytes_of(argument, number), f"argument {number}")
+                    argument = mapped[-1].to_bytes(8, "little")
+                values.append(argument if isinstance(argument, bytes) else argument.tobytes())
+            self.memory.map(_KERNARG, _kernarg(dispatch, values), "the arguments of the kernel")
+            with np.errstate(all="ignore"):
+                dispatch.execute(self.memory, seed)
+        finally:
+            for address in mapped:
+                self.memory.unmap(address)
+        return Execution(machine_code.opcodes(dispatch.runs), machine_code.addresses(dispatch.runs))
+
+    def _load(self, code: CodeObject) -> MachineCode:
+        """Map the image of a code object, once."""
+        if code not in self._loaded:
+            if code.arch not in ARCHS:
+                raise EmulationFault(f"{code.arch} is not emulated; {', '.join(ARCHS)} are")
+            base = _CODE + len(self._loaded) * _STRIDE
+            self.memory.map(base, np.frombuffer(bytearray(code.image), np.uint8), "the code object")
+            self._loaded[code] = MachineCode(code.image, base, code.arch)
+        return self._loaded[code]
+
+
+def _bytes_of(argument: Array, number: int) -> Array:
+    if not argument.flags.c_contiguous:
+        raise ValueError(f"argument {number}: the array is not contiguous; pass a copy")
+    return argument.reshape(-1).view(np.uint8)
+
+
+def _three(sizes: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[: max(3, len(sizes))]
+    return x, y, z
+
+
+def _kernarg(dispatch: Dispatch, values: Sequence[bytes]) -> Array:
+    """The arguments as they lie in memory: those that the host passes, and the hidden ones of the runtime."""
+    kernel = dispatch.kernel
+    explicit = kernel.explicit_arguments
+    if len(explicit) != len(values):
+        raise ValueError(f"{kernel.name} takes {len(explicit)} arguments, not {len(values)}")
+    by_offset = {row[".offset"]: value for row, value in zip(explicit, values, strict=True)}
+    hidden = {
+        **{f"hidden_block_count_{axis}": count for axis, count in zip("xyz", dispatch.grid, strict=True)},
+        **{f"hidden_group_size_{axis}": count for axis, count in zip("xyz", dispatch.block, strict=True)},
+        "hidden_grid_dims": 3,
+    }
+    content = np.zeros(max(kernel.kernarg_bytes, 1), np.uint8)
+    for row in kernel.arguments:
+        begin, size = row[".offset"], row[".size"]
+        value = by_offset.get(begin, hidden.get(row[".value_kind"], 0).to_bytes(size, "little"))
+        if len(value) != size:
+            raise ValueError(f"{kernel.name}: the argument at offset {begin} has {size} bytes, not {len(value)}")
+        content[begin : begin + size] = np.frombuffer(value, np.uint8)
+    return content

@@ -1,0 +1,103 @@
+"""One launch: workgroups and their waves, in an order drawn from a seed."""
+
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from amdgpu_emulator.code_object import KernelDescriptor
+from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.machine_code import BARRIER, END, MachineCode
+from amdgpu_emulator.memory import Allocation, GlobalMemory
+from amdgpu_emulator.wave import LANES, Wave
+
+MOST_STOPS = 1_000_000
+"""Barriers and waits of one workgroup after which it is taken to run for ever."""
+_UNWRITTEN = 0xFF
+"""Each byte of registers, LDS and scratch before it is written: not a number in every float type."""
+_USER_SGPRS = ((1, 4), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (64, 1))
+"""Bits of the descriptor's properties, and how many registers each is: the scratch memory's buffer, dispatch, queue,
+arguments, dispatch id, scratch, size."""
+_KERNARG, _SCRATCH_BUFFER = 8, 1
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One kernel over a grid of workgroups."""
+
+    code: MachineCode
+    kernel: KernelDescriptor
+    kernarg: int
+    """Address of its arguments in memory."""
+    grid: tuple[int, int, int]
+    """Workgroups along x, y and z."""
+    block: tuple[int, int, int]
+    """Threads of a workgroup along x, y and z."""
+    dynamic_lds: int = 0
+    """Bytes of LDS beside the kernel's own."""
+    runs: Counter[int] = field(default_factory=Counter)
+    """How often waves have run each basic block."""
+
+    def execute(self, memory: GlobalMemory, seed: int) -> None:
+        """Execute all workgroups. With seed 0 waves go on in their order and accesses wait as long as they may."""
+        rng = np.random.default_rng(seed)
+        count = int(np.prod(self.grid))
+        for number in rng.permutation(count) if seed else range(count):
+            x, rest = int(number) % self.grid[0], int(number) // self.grid[0]
+            self._run_workgroup((x, rest % self.grid[1], rest // self.grid[1]), memory, rng if seed else None)
+
+    def _run_workgroup(
+        self, workgroup: tuple[int, int, int], memory: GlobalMemory, rng: np.random.Generator | None
+    ) -> None:
+        lds = _unwritten(self.kernel.lds_bytes + self.dynamic_lds, "the LDS of a workgroup")
+        waves = []
+        for number in range(-(-int(np.prod(self.block)) // LANES)):
+            eager = bool(rng is not None and rng.integers(2))
+            waves.append(self._start_wave(workgroup, number, memory, lds, eager))
+        ready, waiting = waves, list[Wave]()
+        for _ in range(MOST_STOPS):
+            if not ready:
+                if not waiting:
+                    return
+                ready, waiting = sorted(waiting, key=lambda w: w.number), []
+            index = 0 if rng is None else int(rng.integers(len(ready)))
+            stop = self.code.run(ready[index], self.runs)
+            if stop == BARRIER:
+                waiting.append(ready.pop(index))
+            elif stop == END:
+                # A barrier waits for the waves that still run.
+                ready.pop(index)
+        raise EmulationFault(f"workgroup {workgroup} does not end: {MOST_STOPS} barriers and waits")
+
+    def _start_wave(
+        self, workgroup: tuple[int, int, int], number: int, memory: GlobalMemory, lds: Allocation, eager: bool
+    ) -> Wave:
+        """A wave with its first registers: user SGPRs, workgroup and work-item ids."""
+        kernel, first = self.kernel, number * LANES
+        if kernel.properties & _SCRATCH_BUFFER and kernel.scratch_bytes:
+            raise UnsupportedInstruction("scratch through a buffer is not emulated")
+        w = Wave(number, memory, lds, _unwritten(kernel.scratch_bytes * LANES, "the scratch memory of a wave"), eager)
+        register = 0
+        for bit, registers in _USER_SGPRS:
+            if kernel.properties & bit:
+                if bit == _KERNARG:
+                    w.s[register : register + 2] = struct.unpack("<II", struct.pack("<Q", self.kernarg))
+                register += registers
+        # Arguments that could lie in registers from the start are loaded by the code before the entry for those.
+        register = kernel.rsrc2 >> 1 & 31
+        for axis in range(3):
+            if kernel.rsrc2 >> (7 + axis) & 1:
+                w.s[register] = workgroup[axis]
+                register += 1
+        thread = np.arange(first, first + LANES)
+        x, y, z = self.block
+        # The ids of a work item in one register, ten bits each.
+        w.v[0] = thread % x | thread // x % y << 10 | thread // (x * y) << 20
+        w.set_exec((1 << min(x * y * z - first, LANES)) - 1)
+        w.pc = self.code.base + kernel.entry
+        return w
+
+
+def _unwritten(size: int, name: str) -> Allocation:
+    return Allocation(np.full(size, _UNWRITTEN, np.uint8), name)

@@ -1,0 +1,46 @@
+"""One decoded instruction becomes a function of a wave; what the tables lack is ``UnsupportedInstruction``."""
+
+from amdgpu_emulator import (
+    lane_instructions,
+    lds_instructions,
+    matrix_instructions,
+    memory_instructions,
+    scalar_instructions,
+    vector_instructions,
+)
+from amdgpu_emulator.decoder import Instruction
+from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.wave import Step
+
+_MEMORY = {
+    "DS": lds_instructions.translate_lds,
+    "FLAT": memory_instructions.translate_global,
+    "GLOBAL": memory_instructions.translate_global,
+    "MUBUF": memory_instructions.translate_buffer,
+    "SCRATCH": memory_instructions.translate_scratch,
+    "SMEM": memory_instructions.translate_scalar_load,
+}
+_NOTHING = frozenset(
+    ("S_NOP", "S_SETPRIO", "S_SLEEP", "S_ICACHE_INV", "S_DCACHE_INV", "S_DCACHE_WB", "S_SETHALT", "S_INCPERFLEVEL",
+     "S_DECPERFLEVEL", "S_TTRACEDATA", "BUFFER_WBL2", "BUFFER_INV", "BUFFER_WBINVL1", "BUFFER_WBINVL1_VOL",
+     "BUFFER_INVL2", "V_NOP")
+)  # fmt: skip
+"""Instructions without an effect on results: memory here is always coherent."""
+
+
+def translate(inst: Instruction, name: str) -> Step:
+    """Function that executes an instruction which does not branch; ``name`` is that of the opcode on its arch."""
+    encoding = type(inst).__name__
+    if name in _NOTHING:
+        return lambda w: None
+    if encoding in _MEMORY:
+        return _MEMORY[encoding](inst, name)
+    if encoding.startswith("SOP"):
+        return scalar_instructions.translate_scalar(inst, encoding, name)
+    if encoding == "VOP3P_MFMA" and name.startswith("V_MFMA"):
+        return matrix_instructions.translate_mfma(inst, name)
+    if name in lane_instructions.LANE_INSTRUCTIONS:
+        return lane_instructions.LANE_INSTRUCTIONS[name](inst)
+    if name.startswith("V_"):
+        return vector_instructions.translate_vector(inst, encoding, name)
+    raise UnsupportedInstruction(inst.op.name)

@@ -1,0 +1,121 @@
+"""Instructions of the LDS: loads, stores, a transposing load, and exchanges between lanes."""
+
+from collections.abc import Callable
+from operator import attrgetter
+
+import numpy as np
+
+from amdgpu_emulator.decoder import Instruction
+from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.memory import WORD
+from amdgpu_emulator.memory_instructions import Accesses, Locate, Queue, load_step, store_step, vector_row
+from amdgpu_emulator.operands import operand_reader
+from amdgpu_emulator.wave import LANES, Array, Step, Wave
+
+_LOADS = {
+    "READ_B32": (4, "words"), "READ_B64": (8, "words"), "READ_B96": (12, "words"), "READ_B128": (16, "words"),
+    "READ_U8": (1, "zero"), "READ_I8": (1, "sign"), "READ_U16": (2, "zero"), "READ_I16": (2, "sign"),
+    "READ_U16_D16": (2, "low"), "READ_U16_D16_HI": (2, "high"), "READ_U8_D16": (1, "low"),
+    "READ_U8_D16_HI": (1, "high"),
+}  # fmt: skip
+_STORES = {
+    "WRITE_B32": (4, False), "WRITE_B64": (8, False), "WRITE_B96": (12, False), "WRITE_B128": (16, False),
+    "WRITE_B8": (1, False), "WRITE_B16": (2, False), "WRITE_B8_D16_HI": (1, True), "WRITE_B16_D16_HI": (2, True),
+}  # fmt: skip
+_TWO = {"2_B32": (1, 4), "2_B64": (2, 8), "2ST64_B32": (1, 256), "2ST64_B64": (2, 512)}
+"""Words of each of two accesses, and the bytes that an offset counts."""
+Address = Callable[[Wave], Array]
+_lgkm: Queue = attrgetter("lgkm")
+
+
+def translate_lds(inst: Instruction, name: str) -> Step:
+    """``ds_...``."""
+    what, acc = name.removeprefix("DS_"), bool(inst.acc)
+    address, offset = operand_reader(inst.addr.offset, "u32"), inst.offset0 | inst.offset1 << 8
+    if what in _LOADS:
+        return load_step(*_LOADS[what], vector_row(inst.vdst.offset, acc), _locate(address, offset), _lgkm)
+    if what in _STORES:
+        return store_step(*_STORES[what], vector_row(inst.data0.offset, acc), _locate(address, offset), _lgkm)
+    words, unit = _TWO.get(what.removeprefix("READ").removeprefix("WRITE"), (0, 0))
+    both = [_locate(address, inst.offset0 * unit), _locate(address, inst.offset1 * unit)]
+    if words and what.startswith("READ"):
+        return _load_two(words, vector_row(inst.vdst.offset, acc), both)
+    if words:
+        return _store_two(words, [vector_row(data.offset, acc) for data in (inst.data0, inst.data1)], both)
+    if what == "READ_B64_TR_B16":
+        return _load_transposed(address, offset, vector_row(inst.vdst.offset, acc))
+    if what in ("BPERMUTE_B32", "PERMUTE_B32"):
+        rows = vector_row(inst.data0.offset, acc), vector_row(inst.vdst.offset, acc)
+        return _permute(address, offset, *rows, is_backward=what.startswith("B"))
+    raise UnsupportedInstruction(name)
+
+
+def _locate(address: Address, offset: int) -> Locate:
+    def locate(w: Wave, size: int) -> Accesses:
+        lanes = np.flatnonzero(w.m)
+        return Accesses(w.lds, lanes, address(w)[lanes].astype(np.int64) + offset)
+
+    return locate
+
+
+def _load_two(words: int, row: int, places: list[Locate]) -> Step:
+    def step(w: Wave) -> None:
+        both = [locate(w, words * WORD) for locate in places]
+
+        def access() -> None:
+            for part, accesses in enumerate(both):
+                w.write(row + part * words, accesses.load(words * WORD), accesses.lanes)
+
+        w.issue(w.lgkm, access)
+
+    return step
+
+
+def _store_two(words: int, rows: list[int], places: list[Locate]) -> Step:
+    def step(w: Wave) -> None:
+        both = [locate(w, words * WORD) for locate in places]
+        values = [w.v[row : row + words, both[0].lanes] for row in rows]
+
+        def access() -> None:
+            for accesses, value in zip(both, values, strict=True):
+                accesses.store(words * WORD, value)
+
+        w.issue(w.lgkm, access)
+
+    return step
+
+
+def _load_transposed(address: Address, offset: int, row: int) -> Step:
+    """``ds_read_b64_tr_b16``: 16 lanes read 16 rows of four halves, and each gets a column of them."""
+    lane = np.arange(LANES)
+    sources = (lane & ~15)[None] + 4 * np.arange(4)[:, None] + ((lane & 15) >> 2)[None]
+
+    def step(w: Wave) -> None:
+        if not w.whole:
+            raise UnsupportedInstruction("DS_READ_B64_TR_B16 with lanes disabled")
+        at = address(w)[sources].astype(np.int64) + offset + 2 * (lane & 3)[None]
+
+        def access() -> None:
+            halves = np.concatenate([w.lds.load(part, 2) for part in at])
+            w.v[row], w.v[row + 1] = halves[0] | halves[1] << 16, halves[2] | halves[3] << 16
+
+        w.issue(w.lgkm, access)
+
+    return step
+
+
+def _permute(address: Address, offset: int, data: int, target: int, is_backward: bool) -> Step:
+    """``ds_bpermute_b32`` takes from the lane that an address names; ``ds_permute_b32`` writes to it."""
+
+    def step(w: Wave) -> None:
+        other = (address(w) + np.uint32(offset) >> np.uint32(2)) & np.uint32(63)
+        values = np.where(w.m, w.v[data], np.uint32(0))
+        if is_backward:
+            result = values[np.broadcast_to(other, LANES)]
+        else:
+            result = np.zeros(LANES, np.uint32)
+            result[other[w.m]] = values[w.m]
+        lanes = np.flatnonzero(w.m)
+        w.issue(w.lgkm, lambda: w.write(target, result[lanes][None], lanes))
+
+    return step

@@ -1,0 +1,155 @@
+"""Machine code in memory, decoded once and run wave by wave.
+
+A basic block ends with a branch, a barrier, a wait or the end of the kernel. After all but a branch the scheduler
+decides which wave goes on.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import length_hint
+
+from amdgpu_emulator import decoder, instructions
+from amdgpu_emulator.decoder import Instruction
+from amdgpu_emulator.faults import EmulationFault, UnsupportedInstruction
+from amdgpu_emulator.scalar_operations import s16
+from amdgpu_emulator.wave import EXEC, VCC, Step, Wave
+
+BARRIER, WAIT, END = "barrier", "wait", "end"
+_EVERYTHING = 1 << 20
+Jump = Callable[[Wave], str | None]
+
+_BRANCHES: dict[str, Callable[[Wave], bool]] = {
+    "S_BRANCH": lambda w: True,
+    "S_CBRANCH_SCC0": lambda w: not w.scc,
+    "S_CBRANCH_SCC1": lambda w: bool(w.scc),
+    "S_CBRANCH_VCCZ": lambda w: w.s64.item(VCC // 2) == 0,
+    "S_CBRANCH_VCCNZ": lambda w: w.s64.item(VCC // 2) != 0,
+    "S_CBRANCH_EXECZ": lambda w: w.s64.item(EXEC // 2) == 0,
+    "S_CBRANCH_EXECNZ": lambda w: w.s64.item(EXEC // 2) != 0,
+}
+
+
+@dataclass
+class BasicBlock:
+    """Instructions without a branch, and what follows them."""
+
+    steps: list[Step]
+    addresses: list[int]
+    """Of the instructions, with the one that ends the block."""
+    opcodes: list[str]
+    jump: Jump
+    """Sets the wave's next address; says why the wave stops, if it does."""
+
+
+class MachineCode:
+    """The image of one code object, which lies in memory from the address ``base`` on."""
+
+    def __init__(self, image: bytes, base: int, arch: str) -> None:
+        self._image, self.base, self._arch = image, base, arch
+        self._blocks: dict[int, BasicBlock] = {}
+
+    def run(self, w: Wave, runs: Counter[int]) -> str:
+        """Run a wave up to the next barrier, wait or end, and say which; ``runs`` counts blocks by their address."""
+        while True:
+            block = self._blocks.get(w.pc)
+            if block is None:
+                block = self._blocks[w.pc] = self._translate(w.pc)
+            runs[w.pc] += 1
+            steps, place = iter(block.steps), -1
+            try:
+                for step in steps:
+                    step(w)
+                place = len(block.steps)
+                stop = block.jump(w)
+            except EmulationFault as fault:
+                # The steps that are left tell where; after the last one it is the jump, with the accesses it waits for.
+                place = len(block.steps) - length_hint(steps) - (1 if place < 0 else 0)
+                where = f"{block.opcodes[place]} at {block.addresses[place] - self.base:#x}"
+                raise type(fault)(f"{where}: {fault}") from None
+            if stop:
+                return stop
+
+    def opcodes(self, runs: Counter[int]) -> Counter[str]:
+        """How often each opcode was executed, by the runs of basic blocks."""
+        counts: Counter[str] = Counter()
+        for start, times in runs.items():
+            for name in self._blocks[start].opcodes:
+                counts[name.lower()] += times
+        return counts
+
+    def addresses(self, runs: Counter[int]) -> set[int]:
+        """Addresses in the code object of all instructions that were executed."""
+        return {address - self.base for start in runs for address in self._blocks[start].addresses}
+
+    def _translate(self, start: int) -> BasicBlock:
+        block = BasicBlock([], [], [], lambda w: END)
+        address = start
+        while True:
+            inst = decoder.decode(self._image, address - self.base, self._arch)
+            name, after = decoder.opcode(inst.op.name, self._arch), address + inst.size()
+            block.addresses.append(address)
+            block.opcodes.append(name)
+            jump = _jump(inst, name, after)
+            if jump is not None:
+                block.jump = jump
+                return block
+            try:
+                block.steps.append(instructions.translate(inst, name))
+            except UnsupportedInstruction as fault:
+                # What is never reached may be what cannot be executed.
+                block.steps.append(_refusing(str(fault)))
+            address = after
+
+
+def _refusing(what: str) -> Step:
+    def step(w: Wave) -> None:
+        raise UnsupportedInstruction(f"{what} is not emulated")
+
+    return step
+
+
+def _jump(inst: Instruction, name: str, after: int) -> Jump | None:
+    """How an instruction ends a block; ``None`` if it does not."""
+    if name in _BRANCHES:
+        return _branch(_BRANCHES[name], after + 4 * s16(inst.simm16), after)
+    if name == "S_WAITCNT":
+        vm = inst.simm16 & 15 | inst.simm16 >> 14 << 4
+        lgkm = inst.simm16 >> 8 & 15
+        # A counter that is full waits for nothing.
+        return _stop(WAIT, after, vm if vm < 63 else _EVERYTHING, lgkm if lgkm < 15 else _EVERYTHING)
+    if name == "S_BARRIER":
+        return _stop(BARRIER, after, _EVERYTHING, _EVERYTHING)
+    if name == "S_ENDPGM":
+        return _stop(END, after, 0, 0)
+    if name in ("S_SETPC_B64", "S_SWAPPC_B64", "S_GETPC_B64", "S_CALL_B64"):
+        return _far_jump(inst, name, after)
+    return None
+
+
+def _branch(taken: Callable[[Wave], bool], target: int, after: int) -> Jump:
+    def branch(w: Wave) -> None:
+        w.pc = target if taken(w) else after
+
+    return branch
+
+
+def _stop(reason: str, after: int, vm: int, lgkm: int) -> Jump:
+    """Let another wave go on once so many accesses at most are pending."""
+
+    def stop(w: Wave) -> str:
+        w.wait(vm, lgkm)
+        w.pc = after
+        return reason
+
+    return stop
+
+
+def _far_jump(inst: Instruction, name: str, after: int) -> Jump:
+    def jump(w: Wave) -> None:
+        target = w.s64.item(inst.ssrc0.offset // 2) if hasattr(inst, "ssrc0") else after + 4 * s16(inst.simm16)
+        if name != "S_SETPC_B64":
+            w.s64[inst.sdst.offset // 2] = after
+        w.pc = after if name == "S_GETPC_B64" else target
+
+    return jump

@@ -1,0 +1,232 @@
+"""Vector instructions: operands and results of the operations in ``vector_operations``, in each encoding."""
+
+import numpy as np
+
+from amdgpu_emulator.decoder import Instruction
+from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.lane_instructions import with_lanes_of
+from amdgpu_emulator.operands import (
+    LITERAL,
+    VGPR,
+    Read,
+    Write,
+    constant_bits,
+    operand_reader,
+    result_writer,
+    sdwa_reader,
+    sdwa_writer,
+    with_sign,
+)
+from amdgpu_emulator.vector_operations import OPERATIONS, VectorOperation
+from amdgpu_emulator.wave import VCC, Array, Step, Wave
+
+_FLOATS = ("f16", "f32", "f64")
+_HALVES = ("u16", "i16", "f16")
+
+
+def translate_vector(inst: Instruction, encoding: str, name: str) -> Step:
+    """``v_...``, but for matrix products and instructions across lanes."""
+    if encoding == "VOP3P" and name in PACKED:
+        return _packed(inst, name)
+    if name == "V_BITOP3_B32":
+        return _bitop3(inst)
+    if name in _WITH_LITERAL:
+        return _three_with_literal(inst, *_WITH_LITERAL[name])
+    if name.startswith("V_CMPX_"):
+        return _compare_to_mask(inst, encoding, name.replace("V_CMPX_", "V_CMP_"))
+    if name in OPERATIONS:
+        return _vector(inst, encoding, name, OPERATIONS[name])
+    raise UnsupportedInstruction(inst.op.name)
+
+
+def _vector(inst: Instruction, encoding: str, name: str, operation: VectorOperation) -> Step:
+    sources = _sources(inst, encoding, name, operation)
+    put = _result(inst, encoding, name, operation)
+    compute = operation.compute
+    if operation.carries:
+        carry = result_writer(_carry_register(inst, encoding), "mask")
+
+        def step_with_carry(w: Wave) -> None:
+            result, flags = compute(*[source(w) for source in sources])
+            put(w, result)
+            carry(w, flags)
+
+        step: Step = step_with_carry
+    elif len(sources) == 2:
+        a, b = sources
+        step = lambda w: put(w, compute(a(w), b(w)))  # noqa: E731
+    else:
+        step = lambda w: put(w, compute(*[source(w) for source in sources]))  # noqa: E731
+    return with_lanes_of(inst, step) if encoding.endswith("_DPP16") else step
+
+
+def _compare_to_mask(inst: Instruction, encoding: str, name: str) -> Step:
+    """A comparison whose result also becomes the mask of enabled lanes."""
+    if name not in OPERATIONS or "_SDWA" in encoding:
+        raise UnsupportedInstruction(inst.op.name)
+    compare = _vector(inst, encoding, name, OPERATIONS[name])
+    result = int(inst.vdst.offset) if hasattr(inst, "vdst") else VCC
+
+    def step(w: Wave) -> None:
+        compare(w)
+        w.set_exec(w.s64.item(result // 2))
+
+    return step
+
+
+def _carry_register(inst: Instruction, encoding: str) -> int:
+    return int(inst.sdst.offset) if encoding == "VOP3SD" else VCC
+
+
+def _sources(inst: Instruction, encoding: str, name: str, operation: VectorOperation) -> list[Read]:
+    kinds = [kind for kind in operation.operands if kind != "old"]
+    codes = [inst.src0.offset]
+    if encoding.endswith(("_SDWA", "_SDWA_SDST", "_DPP16")):
+        codes = [inst.vsrc0.offset]
+    for field in ("src1", "vsrc1"):
+        if hasattr(inst, field) and len(codes) < len(kinds):
+            codes.append(getattr(inst, field).offset)
+    codes += [*([inst.src2.offset] if hasattr(inst, "src2") else []), VCC][: len(kinds) - len(codes)]
+    pairs = enumerate(zip(codes, kinds, strict=True))
+    sources = [_source(inst, encoding, name, index, code, kind) for index, (code, kind) in pairs]
+    if "old" in operation.operands:
+        sources.append(operand_reader(inst.vdst.offset, operation.result))
+    return sources
+
+
+def _source(inst: Instruction, encoding: str, name: str, index: int, code: int, kind: str) -> Read:
+    literal = getattr(inst, "literal", None)
+    accumulator = name in ("V_ACCVGPR_READ", "V_ACCVGPR_MOV_B32")
+    if "_SDWA" in encoding and index < 2:
+        scalar = bool(getattr(inst, f"s{index}"))
+        base = operand_reader(code - VGPR if scalar else code, "u32")
+        source = sdwa_reader(base, kind, getattr(inst, f"src{index}_sel"), bool(getattr(inst, f"src{index}_sext")))
+    else:
+        high = encoding in ("VOP3", "VOP3_SDST") and kind in _HALVES and bool(inst.opsel >> index & 1)
+        source = operand_reader(code, kind, literal, high, accumulator)
+    if encoding.startswith(("VOP3", "VOP3SD")) and encoding not in ("VOP3P", "VOP3P_MFMA"):
+        negate = bool(inst.neg >> index & 1)
+        absolute = bool(getattr(inst, "abs", 0) >> index & 1)
+    elif hasattr(inst, "src0_neg") and index < 2:
+        negate, absolute = bool(getattr(inst, f"src{index}_neg")), bool(getattr(inst, f"src{index}_abs"))
+    else:
+        negate = absolute = False
+    if not (negate or absolute):
+        return source
+    if kind not in _FLOATS:
+        raise UnsupportedInstruction(f"{inst.op.name} with the sign of a whole number changed")
+    return with_sign(source, negate, absolute)
+
+
+def _result(inst: Instruction, encoding: str, name: str, operation: VectorOperation) -> Write:
+    if operation.result == "mask":
+        if encoding in ("VOP3_SDST", "VOP3"):
+            return result_writer(inst.vdst.offset, "mask")
+        return result_writer(inst.sdst.offset if getattr(inst, "sd", 0) else VCC, "mask")
+    if "_SDWA" in encoding and hasattr(inst, "dst_sel"):
+        if operation.result in ("u64", "i64") or inst.omod or inst.clmp:
+            raise UnsupportedInstruction(f"{inst.op.name} in this form")
+        put_part = sdwa_writer(inst.vdst.offset - VGPR, inst.dst_sel, inst.dst_unused)
+        halves = operation.result in _HALVES
+        return lambda w, value: put_part(w, _word(value, halves))
+    acc = name in ("V_ACCVGPR_WRITE", "V_ACCVGPR_MOV_B32")
+    high = encoding == "VOP3" and operation.result in _HALVES and bool(inst.opsel >> 3 & 1)
+    put = result_writer(inst.vdst.offset, operation.result, high, acc)
+    omod, clamp = (getattr(inst, "omod", 0), getattr(inst, "clmp", 0)) if encoding in ("VOP3", "VOP3SD") else (0, 0)
+    if not (omod or clamp):
+        return put
+    if operation.result not in _FLOATS:
+        raise UnsupportedInstruction(f"{inst.op.name} with clamp")
+    factor = (1.0, 2.0, 4.0, 0.5)[omod]
+
+    def scaled(w: Wave, value: Array) -> None:
+        result = value * value.dtype.type(factor)
+        put(w, np.fmin(np.fmax(result, 0), 1).astype(value.dtype) if clamp else result)
+
+    return scaled
+
+
+def _word(value: Array, half: bool) -> Array:
+    return value.view(np.uint16).astype(np.uint32) if half else value.view(np.uint32)
+
+
+PACKED = {
+    "V_PK_FMA_F32": 64, "V_PK_MUL_F32": 64, "V_PK_ADD_F32": 64, "V_PK_MOV_B32": 64, "V_PK_ADD_F16": 32,
+    "V_PK_MUL_F16": 32, "V_PK_MAX_F16": 32, "V_PK_MIN_F16": 32, "V_PK_ADD_U16": 32, "V_PK_MUL_LO_U16": 32,
+    "V_PK_LSHLREV_B16": 32, "V_PK_LSHRREV_B16": 32, "V_PK_SUB_I16": 32,
+}  # fmt: skip
+"""Instructions that do the same twice, and the bits of an operand."""
+_PACKED_AS = {"V_PK_SUB_I16": "V_SUB_U16", "V_PK_MOV_B32": "V_PK_MOV_B32"}
+
+
+def _packed(inst: Instruction, name: str) -> Step:
+    if inst.clmp:
+        raise UnsupportedInstruction(f"{inst.op.name} with clamp")
+    wide = PACKED[name] == 64
+    single = name if wide else _PACKED_AS.get(name, name.replace("V_PK_", "V_"))
+    operation = OPERATIONS[single]
+    kind = operation.operands[0]
+    opsel_hi = inst.opsel_hi | inst.opsel_hi2 << 2
+    codes = [inst.src0.offset, inst.src1.offset, inst.src2.offset][: len(operation.operands)]
+
+    def sources(top: bool) -> list[Read]:
+        reads = []
+        for index, code in enumerate(codes):
+            chosen = bool((opsel_hi if top else inst.opsel) >> index & 1)
+            negate = bool((inst.neg_hi if top else inst.neg) >> index & 1)
+            if wide:
+                constant = constant_bits(code, None) is not None
+                source = operand_reader(code + (1 if chosen and not constant else 0), kind)
+            else:
+                source = operand_reader(code, kind, None, chosen)
+            reads.append(with_sign(source, negate, False))
+        return reads
+
+    low, top = sources(False), sources(True)
+    if name == "V_PK_MOV_B32":
+        # The lower result is the first operand's chosen half, the upper one the second's.
+        low, top = [low[0], low[0]], [operand_reader(codes[1] + (inst.opsel >> 1 & 1), kind)] * 2
+    compute, target = operation.compute, inst.vdst.offset
+    upper = result_writer(target + 1, operation.result) if wide else result_writer(target, operation.result, high=True)
+    puts = (result_writer(target, operation.result), upper)
+
+    def step(w: Wave) -> None:
+        results = [compute(*[source(w) for source in half]) for half in (low, top)]
+        for put, result in zip(puts, results, strict=True):
+            put(w, result)
+
+    return step
+
+
+def _bitop3(inst: Instruction) -> Step:
+    """``v_bitop3``: any function of three bits, given by its table of eight."""
+    table = inst.omod << 6 | inst.abs << 3 | inst.neg
+    sources = [operand_reader(code.offset, "u32") for code in (inst.src0, inst.src1, inst.src2)]
+    put = result_writer(inst.vdst.offset, "u32")
+    if inst.opsel or inst.clmp:
+        raise UnsupportedInstruction(f"{inst.op.name} in this form")
+
+    def step(w: Wave) -> None:
+        a, b, c = (source(w) for source in sources)
+        result = np.zeros(np.broadcast_shapes(a.shape, b.shape, c.shape), np.uint32)
+        for index in range(8):
+            if table >> index & 1:
+                result |= (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+        put(w, result)
+
+    return step
+
+
+_WITH_LITERAL = {
+    "V_FMAMK_F32": ("V_FMA_F32", True), "V_FMAAK_F32": ("V_FMA_F32", False),
+    "V_MADMK_F32": ("V_MAD_F32", True), "V_MADAK_F32": ("V_MAD_F32", False),
+}  # fmt: skip
+"""Which product and sum, and whether the literal is a factor; else it is added."""
+
+
+def _three_with_literal(inst: Instruction, operation: str, multiplies: bool) -> Step:
+    a, b = (operand_reader(field.offset, "f32", inst.literal) for field in (inst.src0, inst.vsrc1))
+    literal = operand_reader(LITERAL, "f32", inst.literal)
+    factors = (a, literal, b) if multiplies else (a, b, literal)
+    compute, put = OPERATIONS[operation].compute, result_writer(inst.vdst.offset, "f32")
+    return lambda w: put(w, compute(*[factor(w) for factor in factors]))

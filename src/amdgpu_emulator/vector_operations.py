@@ -1,0 +1,336 @@
+"""What vector instructions compute: one row an opcode, for 64 lanes at once.
+
+A row names the types of the result and of the operands. ``mask`` is a bit a lane; an operand ``old`` is what the
+register of the result held. Names are without the suffixes of encodings (_E32, _E64, _SDWA).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from amdgpu_emulator import float64
+from amdgpu_emulator.wave import Array
+
+U32, U64 = np.uint32, np.uint64
+
+
+@dataclass(frozen=True)
+class VectorOperation:
+    """One opcode: type of the result, types of the operands, and the function between them."""
+
+    result: str
+    operands: tuple[str, ...]
+    compute: Callable[..., Any]
+    carries: bool = False
+    """Whether it gives a mask besides the result: the function returns both."""
+
+
+def _row(types: str, compute: Callable[..., Any], carries: bool = False) -> VectorOperation:
+    result, *operands = types.split()
+    return VectorOperation(result, tuple(operands), compute, carries)
+
+
+def u64(value: Array) -> Array:
+    """The value in 64 bits."""
+    return value.astype(U64)
+
+
+def i64(value: Array) -> Array:
+    """The value in 64 bits, signed."""
+    return value.astype(np.int64)
+
+
+def _shift(bits: int) -> Callable[[Array], Array]:
+    """The lowest bits of a shift count: hardware looks at no others."""
+    return lambda count: count & type(count.flat[0])(bits - 1)
+
+
+_by32, _by64, _by16 = _shift(32), _shift(64), _shift(16)
+
+
+def _add_carry(a: Array, b: Array, carry: Array | int = 0) -> tuple[Array, Array]:
+    total = u64(a) + u64(b) + (u64(carry) if isinstance(carry, np.ndarray) else U64(0))
+    return total.astype(U32), total >> U64(32) != 0
+
+
+def _sub_borrow(a: Array, b: Array, borrow: Array | int = 0) -> tuple[Array, Array]:
+    taken = u64(b) + (u64(borrow) if isinstance(borrow, np.ndarray) else U64(0))
+    return (u64(a) - taken).astype(U32), taken > u64(a)
+
+
+def _mad_u64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    product = u64(a) * u64(b)
+    total = product + c
+    return total, total < product
+
+
+def _mad_i64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    product = i64(a) * i64(b)
+    total = product + c
+    # The flag is the sign of the sum in 65 bits.
+    return total, (total < 0) ^ (((product ^ total) & (c ^ total)) < 0)
+
+
+def perm(a: Array, b: Array, selectors: Array) -> Array:
+    """Bytes of two words, as the four selectors say."""
+    if selectors.size == 1 and not selectors[0] & U32(0xF8F8F8F8):
+        # Most kernels have selectors in a scalar register, and these bytes alone.
+        bytes_ = np.stack(np.broadcast_arrays(b, a), axis=1).view(np.uint8)
+        return np.take(bytes_, selectors.view(np.uint8), axis=1).view(U32)[:, 0]
+    both = u64(b) | u64(a) << U64(32)
+    result = np.zeros(np.broadcast_shapes(a.shape, b.shape, selectors.shape), U32)
+    for byte in range(4):
+        chosen = u64(selectors >> U32(8 * byte) & U32(0xFF))
+        plain = both >> (U64(8) * (chosen & U64(7))) & U64(0xFF)
+        sign = (both >> (U64(16) * (chosen & U64(3)) + U64(15)) & U64(1)) * U64(0xFF)
+        value = np.where(chosen < 8, plain, np.where(chosen < 12, sign, np.where(chosen == 12, U64(0), U64(0xFF))))
+        result |= value.astype(U32) << U32(8 * byte)
+    return result
+
+
+def bf16(value: Array) -> Array:
+    """Float to the bits of a bf16, to the nearest, ties to even."""
+    bits = value.view(U32)
+    rounded = (bits + U32(0x7FFF) + (bits >> U32(16) & U32(1))) >> U32(16)
+    return np.where(np.isnan(value), bits >> U32(16) | U32(0x40), rounded).astype(U32)
+
+
+def half(value: Array) -> Array:
+    """Float to the bits of an fp16, to the nearest, ties to even."""
+    return value.astype(np.float16).view(np.uint16).astype(U32)
+
+
+def half_to_zero(value: Array) -> Array:
+    """Float to the bits of an fp16, toward zero."""
+    near = value.astype(np.float16)
+    beyond = np.abs(near.astype(np.float32)) > np.abs(value)
+    bits = near.view(np.uint16)
+    return np.where(beyond, bits - np.uint16(1), bits).astype(U32)
+
+
+def _to_integer(low: int, high: int, type_: Any) -> Callable[[Array], Array]:
+    """Float to an integer, toward zero, held within the type; not a number is 0."""
+
+    def convert(value: Array) -> Array:
+        held = np.clip(np.trunc(np.nan_to_num(value.astype(np.float64), nan=0.0)), low, high)
+        return held.astype(np.int64).astype(type_)
+
+    return convert
+
+
+def _bfe_u(value: Array, offset: Array, width: Array) -> Array:
+    bits = (U64(1) << u64(width & U32(31))) - U64(1)
+    return (u64(value) >> u64(offset & U32(31)) & bits).astype(U32)
+
+
+def _bfe_i(value: Array, offset: Array, width: Array) -> Array:
+    count = i64(width & U32(31))
+    left = np.int64(64) - count
+    return np.where(count == 0, 0, i64(value) >> i64(offset & U32(31)) << left >> left).astype(np.int32)
+
+
+def _fma(a: Array, b: Array, c: Array) -> Array:
+    """Fused: the product of two floats is exact in a double."""
+    return (a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(np.float32)
+
+
+def _i24(value: Array) -> Array:
+    return i64(value) << 40 >> 40
+
+
+def _u24(value: Array) -> Array:
+    return u64(value) & U64(0xFFFFFF)
+
+
+def _median(a: Array, b: Array, c: Array) -> Array:
+    return np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))
+
+
+def _reverse(value: Array) -> Array:
+    bits = np.unpackbits(value.view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")[:, ::-1]
+    return np.packbits(bits, axis=1, bitorder="little").view(U32).ravel()
+
+
+def _high_bit(value: Array) -> Array:
+    """Zeros before the highest bit that is set; all ones if none is."""
+    _, exponent = np.frexp(value.astype(np.float64))
+    return np.where(value == 0, U32(0xFFFFFFFF), (32 - exponent).astype(U32))
+
+
+def _high_change(value: Array) -> Array:
+    """Bits before the highest one that differs from the sign; all ones if none does."""
+    return _high_bit((value ^ (value >> 31)).view(U32))
+
+
+def _low_bit(value: Array) -> Array:
+    """Zeros behind the lowest bit that is set; all ones if none is."""
+    lowest = value & (~value + U32(1))
+    _, exponent = np.frexp(lowest.astype(np.float64))
+    return np.where(value == 0, U32(0xFFFFFFFF), (exponent - 1).astype(U32))
+
+
+_TABLE: dict[str, VectorOperation] = {
+    # Moves and choices
+    "V_MOV_B32": _row("u32 u32", lambda a: a),
+    "V_MOV_B64": _row("u64 u64", lambda a: a),
+    "V_CNDMASK_B32": _row("u32 u32 u32 mask", lambda a, b, m: np.where(m, b, a)),
+    "V_ACCVGPR_READ": _row("u32 u32", lambda a: a),
+    "V_ACCVGPR_WRITE": _row("u32 u32", lambda a: a),
+    "V_ACCVGPR_MOV_B32": _row("u32 u32", lambda a: a),
+    # Bits
+    "V_NOT_B32": _row("u32 u32", np.invert),
+    "V_AND_B32": _row("u32 u32 u32", np.bitwise_and),
+    "V_OR_B32": _row("u32 u32 u32", np.bitwise_or),
+    "V_XOR_B32": _row("u32 u32 u32", np.bitwise_xor),
+    "V_XNOR_B32": _row("u32 u32 u32", lambda a, b: ~(a ^ b)),
+    "V_AND_OR_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | c),
+    "V_OR3_B32": _row("u32 u32 u32 u32", lambda a, b, c: a | b | c),
+    "V_BFI_B32": _row("u32 u32 u32 u32", lambda a, b, c: a & b | ~a & c),
+    "V_BFREV_B32": _row("u32 u32", _reverse),
+    "V_FFBH_U32": _row("u32 u32", _high_bit),
+    "V_FFBH_I32": _row("u32 i32", _high_change),
+    "V_FFBL_B32": _row("u32 u32", _low_bit),
+    "V_BCNT_U32_B32": _row("u32 u32 u32", lambda a, b: np.bitwise_count(a).astype(U32) + b),
+    "V_BFM_B32": _row("u32 u32 u32", lambda a, b: ((U32(1) << _by32(a)) - U32(1)) << _by32(b)),
+    "V_PERM_B32": _row("u32 u32 u32 u32", perm),
+    "V_ALIGNBIT_B32": _row(
+        "u32 u32 u32 u32", lambda a, b, c: ((u64(a) << U64(32) | u64(b)) >> u64(_by32(c))).astype(U32)
+    ),
+    "V_ALIGNBYTE_B32": _row(
+        "u32 u32 u32 u32", lambda a, b, c: ((u64(a) << U64(32) | u64(b)) >> U64(8) * u64(c & U32(3))).astype(U32)
+    ),
+    "V_BFE_U32": _row("u32 u32 u32 u32", _bfe_u),
+    "V_BFE_I32": _row("i32 i32 u32 u32", _bfe_i),
+    "V_LSHLREV_B32": _row("u32 u32 u32", lambda a, b: b << _by32(a)),
+    "V_LSHRREV_B32": _row("u32 u32 u32", lambda a, b: b >> _by32(a)),
+    "V_ASHRREV_I32": _row("i32 u32 i32", lambda a, b: b >> _by32(a).view(np.int32)),
+    "V_LSHLREV_B64": _row("u64 u32 u64", lambda a, b: b << u64(_by64(a))),
+    "V_LSHRREV_B64": _row("u64 u32 u64", lambda a, b: b >> u64(_by64(a))),
+    "V_ASHRREV_I64": _row("i64 u32 i64", lambda a, b: b >> i64(_by64(a))),
+    "V_LSHLREV_B16": _row("u16 u16 u16", lambda a, b: b << _by16(a)),
+    "V_LSHRREV_B16": _row("u16 u16 u16", lambda a, b: b >> _by16(a)),
+    # Whole numbers
+    "V_ADD_U32": _row("u32 u32 u32", np.add),
+    "V_SUB_U32": _row("u32 u32 u32", np.subtract),
+    "V_SUBREV_U32": _row("u32 u32 u32", lambda a, b: b - a),
+    "V_ADD_I32": _row("i32 i32 i32", np.add),
+    "V_SUB_I32": _row("i32 i32 i32", np.subtract),
+    "V_ADD_U16": _row("u16 u16 u16", np.add),
+    "V_SUB_U16": _row("u16 u16 u16", np.subtract),
+    "V_MUL_LO_U16": _row("u16 u16 u16", np.multiply),
+    "V_ADD3_U32": _row("u32 u32 u32 u32", lambda a, b, c: a + b + c),
+    "V_ADD_LSHL_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a + b) << _by32(c)),
+    "V_LSHL_ADD_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a << _by32(b)) + c),
+    "V_LSHL_OR_B32": _row("u32 u32 u32 u32", lambda a, b, c: (a << _by32(b)) | c),
+    "V_XAD_U32": _row("u32 u32 u32 u32", lambda a, b, c: (a ^ b) + c),
+    "V_LSHL_ADD_U64": _row("u64 u64 u32 u64", lambda a, b, c: (a << u64(b & U32(7))) + c),
+    "V_MUL_LO_U32": _row("u32 u32 u32", np.multiply),
+    "V_MUL_HI_U32": _row("u32 u32 u32", lambda a, b: (u64(a) * u64(b) >> U64(32)).astype(U32)),
+    "V_MUL_HI_I32": _row("i32 i32 i32", lambda a, b: (i64(a) * i64(b) >> 32).astype(np.int32)),
+    "V_MUL_I32_I24": _row("i32 i32 i32", lambda a, b: (_i24(a) * _i24(b)).astype(np.int32)),
+    "V_MUL_U32_U24": _row("u32 u32 u32", lambda a, b: (_u24(a) * _u24(b)).astype(U32)),
+    "V_MAD_I32_I24": _row("i32 i32 i32 i32", lambda a, b, c: (_i24(a) * _i24(b)).astype(np.int32) + c),
+    "V_MAD_U32_U24": _row("u32 u32 u32 u32", lambda a, b, c: (_u24(a) * _u24(b)).astype(U32) + c),
+    "V_MIN_U32": _row("u32 u32 u32", np.minimum),
+    "V_MAX_U32": _row("u32 u32 u32", np.maximum),
+    "V_MIN_I32": _row("i32 i32 i32", np.minimum),
+    "V_MAX_I32": _row("i32 i32 i32", np.maximum),
+    "V_MIN3_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    "V_MAX3_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "V_MED3_U32": _row("u32 u32 u32 u32", _median),
+    "V_MIN3_I32": _row("i32 i32 i32 i32", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
+    "V_MAX3_I32": _row("i32 i32 i32 i32", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
+    "V_MED3_I32": _row("i32 i32 i32 i32", _median),
+    "V_SAD_U32": _row("u32 u32 u32 u32", lambda a, b, c: np.where(a > b, a - b, b - a) + c),
+    "V_ADD_CO_U32": _row("u32 u32 u32", _add_carry, carries=True),
+    "V_SUB_CO_U32": _row("u32 u32 u32", _sub_borrow, carries=True),
+    "V_SUBREV_CO_U32": _row("u32 u32 u32", lambda a, b: _sub_borrow(b, a), carries=True),
+    "V_ADDC_CO_U32": _row("u32 u32 u32 mask", _add_carry, carries=True),
+    "V_SUBB_CO_U32": _row("u32 u32 u32 mask", _sub_borrow, carries=True),
+    "V_SUBBREV_CO_U32": _row("u32 u32 u32 mask", lambda a, b, c: _sub_borrow(b, a, c), carries=True),
+    "V_MAD_U64_U32": _row("u64 u32 u32 u64", _mad_u64, carries=True),
+    "V_MAD_I64_I32": _row("i64 i32 i32 i64", _mad_i64, carries=True),
+    # Floats
+    "V_ADD_F32": _row("f32 f32 f32", np.add),
+    "V_SUB_F32": _row("f32 f32 f32", np.subtract),
+    "V_SUBREV_F32": _row("f32 f32 f32", lambda a, b: b - a),
+    "V_MUL_F32": _row("f32 f32 f32", np.multiply),
+    "V_MUL_LEGACY_F32": _row(
+        "f32 f32 f32", lambda a, b: np.where((a == 0) | (b == 0), np.float32(0), a * b).astype(np.float32)
+    ),
+    "V_MIN_F32": _row("f32 f32 f32", np.fmin),
+    "V_MAX_F32": _row("f32 f32 f32", np.fmax),
+    "V_FMA_F32": _row("f32 f32 f32 f32", _fma),
+    "V_MAD_F32": _row("f32 f32 f32 f32", lambda a, b, c: a * b + c),
+    "V_MAC_F32": _row("f32 f32 f32 old", lambda a, b, c: a * b + c),
+    "V_FMAC_F32": _row("f32 f32 f32 old", _fma),
+    "V_PK_FMA_F32": _row("f32 f32 f32 f32", _fma),
+    "V_PK_MUL_F32": _row("f32 f32 f32", np.multiply),
+    "V_PK_ADD_F32": _row("f32 f32 f32", np.add),
+    "V_PK_MOV_B32": _row("u32 u32 u32", lambda a, b: a.copy()),
+    "V_RCP_F32": _row("f32 f32", lambda a: np.float32(1) / a),
+    "V_RCP_IFLAG_F32": _row("f32 f32", lambda a: np.float32(1) / a),
+    "V_RSQ_F32": _row("f32 f32", lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(np.float32)),
+    "V_SQRT_F32": _row("f32 f32", np.sqrt),
+    "V_EXP_F32": _row("f32 f32", np.exp2),
+    "V_LOG_F32": _row("f32 f32", np.log2),
+    "V_FLOOR_F32": _row("f32 f32", np.floor),
+    "V_CEIL_F32": _row("f32 f32", np.ceil),
+    "V_TRUNC_F32": _row("f32 f32", np.trunc),
+    "V_RNDNE_F32": _row("f32 f32", np.rint),
+    "V_FRACT_F32": _row("f32 f32", lambda a: np.minimum(a - np.floor(a), np.float32(0.99999994))),
+    "V_LDEXP_F32": _row("f32 f32 i32", lambda a, b: np.ldexp(a.astype(np.float64), np.clip(b, -400, 400)).astype("f4")),
+    "V_ADD_F16": _row("f16 f16 f16", np.add),
+    "V_SUB_F16": _row("f16 f16 f16", np.subtract),
+    "V_MUL_F16": _row("f16 f16 f16", np.multiply),
+    "V_MAX_F16": _row("f16 f16 f16", np.fmax),
+    "V_MIN_F16": _row("f16 f16 f16", np.fmin),
+    # Doubles
+    "V_ADD_F64": _row("f64 f64 f64", np.add),
+    "V_MUL_F64": _row("f64 f64 f64", np.multiply),
+    "V_FMA_F64": _row("f64 f64 f64 f64", float64.fma),
+    "V_FMAC_F64": _row("f64 f64 f64 old", float64.fma),
+    "V_RCP_F64": _row("f64 f64", lambda a: 1 / a),
+    "V_DIV_SCALE_F64": _row("f64 f64 f64 f64", float64.div_scale, carries=True),
+    "V_DIV_FMAS_F64": _row("f64 f64 f64 f64 mask", float64.div_fmas),
+    "V_DIV_FIXUP_F64": _row("f64 f64 f64 f64", float64.div_fixup),
+    "V_CVT_F64_F32": _row("f64 f32", lambda a: a.astype(np.float64)),
+    "V_CVT_F32_F64": _row("f32 f64", lambda a: a.astype(np.float32)),
+    # Conversions
+    "V_CVT_F32_U32": _row("f32 u32", lambda a: a.astype(np.float32)),
+    "V_CVT_F32_I32": _row("f32 i32", lambda a: a.astype(np.float32)),
+    "V_CVT_U32_F32": _row("u32 f32", _to_integer(0, 2**32 - 1, U32)),
+    "V_CVT_I32_F32": _row("i32 f32", _to_integer(-(2**31), 2**31 - 1, np.int32)),
+    "V_CVT_F16_F32": _row("f16 f32", lambda a: a.astype(np.float16)),
+    "V_CVT_F32_F16": _row("f32 f16", lambda a: a.astype(np.float32)),
+    "V_CVT_PKRTZ_F16_F32": _row("u32 f32 f32", lambda a, b: half_to_zero(a) | half_to_zero(b) << U32(16)),
+    "V_CVT_PK_F16_F32": _row("u32 f32 f32", lambda a, b: half(a) | half(b) << U32(16)),
+    "V_CVT_PK_BF16_F32": _row("u32 f32 f32", lambda a, b: bf16(a) | bf16(b) << U32(16)),
+    "V_PACK_B32_F16": _row("u32 u16 u16", lambda a, b: a.astype(U32) | b.astype(U32) << U32(16)),
+    **{
+        f"V_CVT_F32_UBYTE{byte}": _row("f32 u32", lambda a, byte=byte: (a >> U32(8 * byte) & U32(255)).astype("f4"))
+        for byte in range(4)
+    },
+}
+
+_CONDITIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "F": lambda a, b: (a != a) & False, "LT": np.less, "EQ": np.equal, "LE": np.less_equal, "GT": np.greater,
+    "NE": np.not_equal, "GE": np.greater_equal, "T": lambda a, b: (a == a) | True,
+}  # fmt: skip
+_FLOAT_CONDITIONS: dict[str, Callable[[Array, Array], Array]] = {
+    **{name: _CONDITIONS[name] for name in ("LT", "EQ", "LE", "GT", "GE")},
+    "LG": lambda a, b: (a < b) | (a > b),
+    "O": lambda a, b: ~(np.isnan(a) | np.isnan(b)), "U": lambda a, b: np.isnan(a) | np.isnan(b),
+    "NGE": lambda a, b: ~(a >= b), "NLG": lambda a, b: ~((a < b) | (a > b)), "NGT": lambda a, b: ~(a > b),
+    "NLE": lambda a, b: ~(a <= b), "NEQ": lambda a, b: ~(a == b), "NLT": lambda a, b: ~(a < b),
+}  # fmt: skip
+_COMPARISONS = {
+    **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
+       for kind in ("u32", "i32", "u64", "i64", "u16", "i16") for name, compute in _CONDITIONS.items()},
+    **{f"V_CMP_{name}_{kind.upper()}": _row(f"mask {kind} {kind}", compute)
+       for kind in ("f64", "f32", "f16") for name, compute in _FLOAT_CONDITIONS.items()},
+}  # fmt: skip
+
+OPERATIONS: dict[str, VectorOperation] = _TABLE | _COMPARISONS

@@ -1,0 +1,86 @@
+"""The state of one wave: registers, mask, pending accesses to memory."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdgpu_emulator.memory import Allocation, GlobalMemory
+
+LANES = 64
+ROWS = 512
+"""Vector registers: 256, and behind them as many accumulation registers."""
+SGPRS = 128
+VCC, M0, EXEC = 106, 124, 126
+EVERY_LANE = (1 << LANES) - 1
+UNWRITTEN = 0xFFFFFFFF
+"""What registers hold before they are written: not a number in every float type."""
+
+Array = NDArray[Any]
+Pending = deque[Callable[[], None]]
+
+
+class Wave:
+    """One wave. ``v``, ``vi``, ``vf`` are the vector registers as unsigned, signed and float; ``s`` the scalar ones."""
+
+    def __init__(self, number: int, memory: GlobalMemory, lds: Allocation, scratch: Allocation, eager: bool) -> None:
+        self.number = number
+        self.v: Array = np.full((ROWS, LANES), UNWRITTEN, np.uint32)
+        self.vi, self.vf = self.v.view(np.int32), self.v.view(np.float32)
+        self.s: Array = np.full(SGPRS, UNWRITTEN, np.uint32)
+        self.si, self.sf = self.s.view(np.int32), self.s.view(np.float32)
+        self.s64, self.s8 = self.s.view(np.uint64), self.s.view(np.uint8)
+        self.memory, self.lds, self.scratch = memory, lds, scratch
+        self.scc, self.pc = 0, 0
+        self.eager = eager
+        """Whether accesses to memory happen at once; else as late as the waits of the kernel allow."""
+        self.vm: Pending = deque()
+        self.lgkm: Pending = deque()
+        self.set_exec(EVERY_LANE)
+
+    def set_exec(self, mask: int) -> None:
+        """Enable the lanes of a mask."""
+        self.s64[EXEC // 2] = mask
+        self.refresh_exec()
+
+    def refresh_exec(self) -> None:
+        """Take over what was written to the mask's registers."""
+        self.m: Array = self.mask(EXEC)
+        self.whole = bool(self.m.all())
+
+    def mask(self, register: int) -> Array:
+        """A pair of scalar registers as one truth value a lane."""
+        return np.unpackbits(self.s8[4 * register : 4 * register + 8], bitorder="little").view(bool)
+
+    def set_mask(self, register: int, lanes: Array) -> None:
+        """Write one truth value a lane to a pair of scalar registers."""
+        self.s[register : register + 2] = np.packbits(lanes, bitorder="little").view(np.uint32)
+        if register == EXEC:
+            self.refresh_exec()
+
+    def issue(self, queue: Pending, access: Callable[[], None]) -> None:
+        """Do an access to memory, now or at the wait for it."""
+        if self.eager:
+            access()
+        else:
+            queue.append(access)
+
+    def wait(self, vm: int, lgkm: int) -> None:
+        """Complete the oldest accesses until no more than these are pending."""
+        while len(self.vm) > vm:
+            self.vm.popleft()()
+        while len(self.lgkm) > lgkm:
+            self.lgkm.popleft()()
+
+    def write(self, row: int, values: Array, lanes: Array) -> None:
+        """Write words [rows, active lanes] to vector registers from ``row`` on."""
+        if len(lanes) == LANES:
+            self.v[row : row + len(values)] = values
+        else:
+            self.v[row : row + len(values), lanes] = values
+
+
+Step = Callable[[Wave], None]
+"""Executes one instruction."""

@@ -1,0 +1,117 @@
+"""Snakemake's output as ``tileseer run`` shows it: ``snakemake --logger tileseer``.
+
+On a terminal a table of the jobs at work, elsewhere a line for each job that has ended, and one after a silence.
+What a job does is the last line of its log. A dry run lists the jobs.
+
+Snakemake imports this package before it reads the Snakefile, which may bring a ``tileseer`` of its own: nothing here
+imports ``tileseer``.
+"""
+
+import json
+import logging
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+from snakemake_logger_plugin_tileseer.jobs import Jobs, printed
+
+SILENT_S = 10.0
+"""Without a terminal: after so long without a line, one says what is at work."""
+HIDDEN = ("CalledProcessError in", "Exiting because a job execution failed", "At least one job did not complete")
+"""In errors of Snakemake that say nothing beside the end of the log of a job that failed."""
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """Options ``--logger-tileseer-...`` of Snakemake."""
+
+    summary: str = field(
+        default="", metadata={"help": "Write the number of computed and restored jobs into this JSON file."}
+    )
+
+
+class LogHandler(LogHandlerBase):
+    """Shows the records of one call of Snakemake on standard error, those of a dry run on standard output."""
+
+    writes_to_stream = True
+    writes_to_file = False
+    has_filter = True
+    has_formatter = True
+    needs_rulegraph = False
+
+    def __post_init__(self) -> None:
+        """Called by the base class at the end of its constructor."""
+        self._jobs = Jobs()
+        self._console = Console(stderr=not self.common_settings.dryrun, soft_wrap=True, highlight=False, markup=False)
+        self._live: Live | None = None
+        self._ended = threading.Event()
+        self._spoke = threading.Event()
+        self._is_run = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take what a record says of the run, and show it."""
+        event = getattr(record, "event", None)
+        text = record.getMessage()
+        if event == LogEvent.WORKFLOW_STARTED:
+            self._is_run = not self.common_settings.dryrun
+        elif event == LogEvent.RUN_INFO:
+            self._begin(record.stats["total"])  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_INFO:
+            job = self._jobs.begin(vars(record))
+            if self.common_settings.dryrun and job.is_shown:
+                self._say(f"{job.name}: {job.reason}")
+        elif event == LogEvent.JOB_FINISHED:
+            self._say(self._jobs.finish(record.job_id))  # type: ignore[attr-defined]
+        elif event == LogEvent.JOB_ERROR:
+            self._say(self._jobs.fail(vars(record)))
+        elif _is_shown(record.levelno, text):
+            self._say(text)
+
+    def close(self) -> None:
+        """End the view and say how many jobs were computed."""
+        if self._ended.is_set():
+            return
+        self._ended.set()
+        if self._live:
+            self._live.stop()
+        if self._is_run and self._jobs.total:
+            self._say("\n".join(self._jobs.closing_lines()))
+        elif self._jobs.total:
+            self._say(f"{self._jobs.total:,} jobs would run")
+        if summary := getattr(self.settings, "summary", ""):
+            Path(summary).write_text(json.dumps({"is_run": self._is_run, **self._jobs.counts()}))
+        super().close()
+
+    def _begin(self, total: int) -> None:
+        self._jobs.total = total
+        if self.common_settings.dryrun or self._ended.is_set():
+            return
+        if self._console.is_terminal:
+            self._live = Live(console=self._console, get_renderable=self._jobs.table, transient=True)
+            self._live.start()
+        else:
+            threading.Thread(target=self._end_silence, daemon=True).start()
+
+    def _end_silence(self) -> None:
+        while not self._ended.is_set():
+            if not self._spoke.wait(SILENT_S) and not self._ended.is_set():
+                self._say(f"at work: {self._jobs.at_work() or 'nothing yet'}")
+            self._spoke.clear()
+
+    def _say(self, text: str) -> None:
+        if text:
+            self._spoke.set()
+            self._console.print(printed(text), soft_wrap=True, highlight=False, markup=False)
+
+
+def _is_shown(level: int, text: str) -> bool:
+    """Whether to show what Snakemake says besides its events."""
+    if level >= logging.WARNING:
+        return not any(phrase in text for phrase in HIDDEN)
+    return text.startswith("Nothing to be done")

@@ -1,1 +1,0 @@
-"""The active stage: choice of the training pairs to measure."""

@@ -1,1 +1,0 @@
-"""The reference's trainer as a baseline."""

@@ -1,1 +1,0 @@
-"""The benchmark stage: the journal that keeps every measurement, and the run that fills it."""

@@ -1,1 +1,0 @@
-"""What users ask of published models: selection, scores, comparison, verification."""

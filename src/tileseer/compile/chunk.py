@@ -1,0 +1,73 @@
+"""The compile stage: build tables of a chunk's kernels, and the libraries that a real GPU is measured with."""
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+
+from tileseer.compile import build, cost, registry
+from tileseer.compile.base import Toolchain
+from tileseer.compile.hipcc import HipccToolchain
+from tileseer.compile.libraries import Libraries
+from tileseer.compile.none import NoToolchain
+from tileseer.compile.nvcc import NvccToolchain
+from tileseer.config.compile import CompileSettings
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import UserError
+from tileseer.core.script import Settings
+from tileseer.core.stage_store import Unfinished
+from tileseer.costmodel.coefficients import load_coefficients
+from tileseer.gpus.hardware import read_hardware
+from tileseer.kernels import kernel_table
+from tileseer.kernels.registry import parse_kernels
+
+TOOLCHAINS = {"hipcc": HipccToolchain, "nvcc": NvccToolchain}
+
+
+def toolchain(
+    settings: Settings, arch: str, hardware: Path, product: str, coefficients: Path, native: Path
+) -> Toolchain:
+    """What builds kernels for an arch, or estimates their cost."""
+    gpu, name = read_hardware(hardware, product), CompileSettings.of(settings, "compile").toolchain
+    if name == "none":
+        return NoToolchain(gpu, load_coefficients(coefficients))
+    return TOOLCHAINS[name](*registry.parts(settings, arch, native), gpu)
+
+
+def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
+    """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
+    rows = kernel_table.read_chunk(configs, chunk)
+    units = build.units(kernel_table.kernels(rows), bundle.read_bundle(headers), arch, str(headers))
+    return build.build(units, rows["split_k"].to_pylist(), toolchain)
+
+
+def describe_build(table: pa.Table, costs: pa.Table) -> str:
+    """How many kernels of a build table have each status, and what their builds took, now or when the cache got them.
+
+    Unfinished if another run may end otherwise.
+    """
+    counts = Counter(table["build_status"].to_pylist())
+    line = f"{table.num_rows} kernels: " + ", ".join(f"{counts[status]} {status}" for status in sorted(counts))
+    line = line if counts else "no kernels"
+    if seconds := sum(costs["seconds"].to_pylist()):
+        size = sum(filter(None, table["code_bytes"].to_pylist()))
+        line += f"; their builds took {cost.took(seconds, size)}"
+    return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
+
+
+def library(
+    arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings, device: str = ""
+) -> tuple[bytes, str]:
+    """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
+    libraries = Libraries(*registry.parts(settings, arch, native))
+    if headers is None and build_table is None:
+        if device == "emulated":
+            return libraries.emulated_driver(), "driver of the emulated GPU"
+        return libraries.driver(arch), "measuring driver"
+    if headers is None or build_table is None:
+        raise UserError("--headers and --build belong together: give both for a module, none for the driver")
+    rows = parquet.read_table(build_table, build.SCHEMA)
+    statuses = zip(rows["kernel"].to_pylist(), rows["build_status"].to_pylist(), strict=True)
+    built = parse_kernels([name for name, status in statuses if status == "ok"])
+    units = build.units(built, bundle.read_bundle(headers), arch, str(headers))
+    return libraries.module(units), f"module of {len(units)} kernels"

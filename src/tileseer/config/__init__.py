@@ -1,0 +1,1 @@
+"""The configuration: ``config/config.yaml``, checked and typed, one module a section."""

@@ -1,0 +1,139 @@
+"""Settings of the benchmark stage: the device, its lock, and how it is measured."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from tileseer.config.section import OnlySet, Section
+
+SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+"""Units of time."""
+Budget = Annotated[str, StringConstraints(pattern=r"^(\d*[1-9]\d*(\.\d+)?|0\.\d*[1-9]\d*)[smh]$")]
+Product = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")]
+
+
+class Timing(Section):
+    """How pairs are timed; docs/gpu.md explains the method. The defaults are the preset ``standard``."""
+
+    cache: Literal["cold", "warm"] = "cold"
+    """``cold``: operands rotate through more memory than the last-level cache holds. ``warm``: always the same."""
+    rotate_mib: int = Field(0, ge=0)
+    """Memory to rotate through when cold; 0 is twice the last-level cache."""
+    min_time_ms: float = Field(2.0, ge=0, strict=False)
+    """Device time of a pair's samples together, at least."""
+    min_samples: int = Field(8, ge=2)
+    """Samples a pair, at least."""
+    max_samples: int = Field(200, ge=2, le=100_000)
+    """Samples a pair, at most."""
+    max_noise: float = Field(0.005, ge=0, strict=False)
+    """Relative standard error of the median at which sampling may end."""
+    budget_ms: float = Field(500.0, gt=0, strict=False)
+    """Wall time of warm-up and samples of a pair, at most."""
+    sample_ms: float = Field(0.2, gt=0, strict=False)
+    """A sample repeats launches until it is about this long."""
+    warmup_change: float = Field(0.01, gt=0, strict=False)
+    """Warm-up ends when two windows of samples differ by less than this share."""
+    settle_ms: float = Field(200.0, ge=0, strict=False)
+    """Longest wall time for which a pair waits until the clock has recovered from what ran before; 0: no wait."""
+    verify: Literal["pair", "class", "never"] = "class"
+    """Which pairs are compared with the reference: each one, each kernel once a class of problems, or none."""
+    verify_millions: int = Field(0, ge=0, le=2**31 - 1)
+    """Multiply-adds of a reference, in millions, at most: of a larger problem one element in several is compared, and
+    all must be finite. 0: no limit."""
+    hopeless_factor: float = Field(5.0, ge=0, strict=False)
+    """A kernel this many times slower than the problem's best so far gets one short sample; 0: never."""
+    repeat_pairs: int = Field(32, ge=0)
+    """Pairs of a chunk, drawn at random, that another worker measures once more: how far two runs differ. 0: none."""
+    contenders: int = Field(3, ge=0)
+    """The fastest kernels of a problem, at most so many, that another worker measures again in turns, there and back
+    (A B B A), where the second is ``close``. 0 or 1: none."""
+    close: float = Field(0.02, gt=0, strict=False)
+    """How much slower than the chunk's best of a problem a kernel may be to contend with it, as a share."""
+    sentinel_every: int = Field(64, ge=1)
+    """Pairs between two measurements of the sentinel pair; also the largest batch between two journal writes."""
+    drift_limit: float = Field(0.03, gt=0, strict=False)
+    """Relative change of the sentinel's time that is taken for drift."""
+    recovery_s: float = Field(2.0, ge=0, strict=False)
+    """Pause before a batch is measured again during which the GPU drifted, was throttled or contended."""
+    batch_pairs: int = Field(65536, ge=1)
+    """Pairs measured between two writes to the journal: what an interruption can cost."""
+    simulated_launches: int = Field(10, ge=1, le=1000)
+    """Timed launches a pair on the simulated device."""
+    emulated_problems: int = Field(0, ge=0)
+    """Tiny problems of each kernel that the emulated device executes, drawn by ``benchmark.seed``; 0: all."""
+    simulated_deviation: bool = True
+    """Whether the simulated device deviates from its formulas, as drawn, and some pairs crash on it. Without, its times
+    are those of the formulas and noise: what a prior for a real GPU is to learn."""
+
+
+TIMINGS = {
+    "quick": Timing(
+        min_time_ms=1.0, min_samples=3, max_samples=100, budget_ms=100.0, sample_ms=0.1, verify_millions=2000,
+        hopeless_factor=2.0, sentinel_every=256, emulated_problems=1,
+    ),
+    "standard": Timing(),
+    "thorough": Timing(
+        min_time_ms=10.0, min_samples=16, max_samples=1000, max_noise=0.002, budget_ms=2000.0, settle_ms=500.0,
+        verify="pair", hopeless_factor=20.0, repeat_pairs=128, contenders=5, close=0.04, sentinel_every=32,
+        drift_limit=0.02,
+    ),
+}  # fmt: skip
+"""The presets of ``benchmark.timing``."""
+
+
+class BenchmarkSettings(Section):
+    """How pairs are measured."""
+
+    device: Literal["simulated", "emulated", "cuda", "hip"] = "simulated"
+    """Where times come from. ``simulated`` needs no GPU; everything made from it is labelled so. ``cuda`` and ``hip``
+    measure on a GPU of this machine. ``emulated`` has no times: it executes compiled kernels of AMD GPUs and gives
+    ``results/verdicts/ARCH.tsv``. An arch that was measured once is replayed by ``replays``, whatever is set here."""
+    products: dict[str, Product] = Field(
+        {
+            "gfx90a": "gfx90a_mi250x_gcd",
+            "gfx90a_miopen": "gfx90a_mi210",
+            "gfx942": "gfx942_mi300x",
+            "gfx942_miopen": "gfx942_mi300x",
+            "gfx950": "gfx950_mi355x",
+            "gfx950_mi355x": "gfx950_mi355x",
+            "gfx1100": "gfx1100_7900xtx",
+            "gfx1201": "gfx1201_9070xt",
+            "sm_90": "sm_90_h200",
+            "sm_90_cudnn": "sm_90_h200",
+        }
+    )
+    """The GPU product of ``config/hardware.yaml`` that stands for each arch."""
+    seed: int = Field(1, ge=0, le=2**31 - 1)
+    """Seed of the simulated device's noise and of a draw of pairs; on a GPU, of the operands and of the order of
+    measuring."""
+    budget: Budget | None = None
+    """Time on the device for one operation, such as 2h, shared evenly by its chunks: pairs are measured in rounds of
+    one pair of each problem, at random, until the time is spent; the others are ``skipped``. By default everything is
+    measured."""
+    training_share: float = Field(1.0, gt=0, le=1, strict=False)
+    """Largest share of the training problems' supported pairs to measure. Below 1 the pairs are chosen by active
+    measuring: those that a model of the pairs measured so far finds informative. 0.15 is a good value. Pairs of
+    validation problems are all measured."""
+    timing: Literal["quick", "standard", "thorough"] = "standard"
+    """How long each pair is timed on a GPU, and how closely it is watched and checked."""
+    timing_overrides: Annotated[Timing, OnlySet] = Timing()
+    """Single parameters of that preset, for experts."""
+
+    @property
+    def parameters(self) -> Timing:
+        """The parameters of timing that preset and overrides lead to."""
+        return TIMINGS[self.timing].model_copy(update=self.timing_overrides.model_dump(exclude_unset=True))
+
+    @property
+    def budget_s(self) -> float | None:
+        """The budget in seconds."""
+        return None if self.budget is None else float(self.budget[:-1]) * SECONDS[self.budget[-1]]
+
+
+class LockSettings(Section):
+    """The advisory lock that keeps two benchmarks off one GPU."""
+
+    folder: str | None = None
+    """Folder shared by all users of the machine; by default /var/lock, or the system's temporary folder."""
+    timeout_s: float = Field(86400.0, gt=0, strict=False)
+    """How long to wait for the GPU before giving up."""

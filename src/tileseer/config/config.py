@@ -1,0 +1,78 @@
+"""The whole of ``config/config.yaml``."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, StringConstraints, field_validator
+
+from tileseer.config.benchmark import BenchmarkSettings, LockSettings
+from tileseer.config.compile import CacheSettings, CkSettings, CompileSettings, CutlassSettings
+from tileseer.config.inputs import ConfigsSettings, ProblemsSettings
+from tileseer.config.model import ModelSettings, ServingSettings, ValidationSettings
+from tileseer.config.operations import OPERATION_PATTERN
+from tileseer.config.section import Section, SourcePath
+from tileseer.core.tables import validate_table
+
+ARCH_PATTERN = r"gfx[0-9a-f]+(?:_[a-z0-9]+)?|sm_[0-9]+a?(?:_[a-z0-9]+)?"
+"""A GPU target; a recording of somebody else's measurements may append a word: ``gfx950_mi355x``."""
+Arch = Annotated[str, StringConstraints(pattern=f"^({ARCH_PATTERN})$")]
+_OF_THE_MACHINE: dict[str, Any] = {
+    "cache": True, "lock": True, "ck": {"root"}, "cutlass": {"root"}, "compile": {"compiler"}
+}  # fmt: skip
+
+
+class Config(Section):
+    """What the workflow builds, and how."""
+
+    arch: Arch = "gfx950"
+    """The arch that a plain ``snakemake`` builds; ``results/models/ARCH`` asks for another one."""
+    operations: list[str] | None = Field(None, min_length=1)
+    """Learning tasks: DIRECTION_DTYPE, one model each. Without it the three directions in bf16; of a replayed arch, all
+    that were recorded."""
+    arch_specs: SourcePath = "config/arch_specs.json"
+    """The one source of facts about GPU targets."""
+    hardware: SourcePath = "config/hardware.yaml"
+    """Table of GPU products."""
+    replays: dict[str, SourcePath] = Field(
+        {
+            arch: f"config/recorded/{arch}"
+            for arch in ("sm_90", "sm_90_cudnn", "gfx950_mi355x", "gfx942_miopen", "gfx90a_miopen")
+        }
+    )
+    """Archs that a real GPU measured once, and the folder of the recording. Such an arch is replayed as a whole, from
+    its kernels to its times, whatever ``benchmark.device`` is."""
+    configs: ConfigsSettings = ConfigsSettings()
+    problems: ProblemsSettings = ProblemsSettings()
+    ck: CkSettings = CkSettings()
+    cutlass: CutlassSettings = CutlassSettings()
+    compile: CompileSettings = CompileSettings()
+    benchmark: BenchmarkSettings = BenchmarkSettings()
+    lock: LockSettings = LockSettings()
+    cache: CacheSettings = CacheSettings()
+    model: ModelSettings = ModelSettings()
+    validation: ValidationSettings = ValidationSettings()
+    serving: ServingSettings = ServingSettings()
+
+    def portable(self) -> dict[str, Any]:
+        """Settings without those that only say where things are on a machine."""
+        return self.model_dump(mode="json", exclude=_OF_THE_MACHINE)
+
+    def of_the_machine(self) -> dict[str, Any]:
+        """The other settings: they change no result."""
+        return self.model_dump(mode="json", include=_OF_THE_MACHINE)
+
+    @field_validator("operations")
+    @classmethod
+    def _known_and_distinct(cls, operations: list[str] | None) -> list[str] | None:
+        for operation in operations or ():
+            if not re.fullmatch(OPERATION_PATTERN, operation):
+                raise ValueError(f"{operation!r} is no DIRECTION_DTYPE such as forward_bf16")
+        if operations and len(set(operations)) < len(operations):
+            raise ValueError("an operation is listed twice")
+        return operations
+
+
+def check(config: Mapping[str, Any], where: str = "config") -> Config:
+    """The typed configuration; a ``UserError`` has one line for each wrong field."""
+    return validate_table(dict(config) if isinstance(config, Mapping) else config, Config, where)

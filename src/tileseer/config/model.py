@@ -1,0 +1,113 @@
+"""Settings of the stages that learn: model, validation and serving."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from tileseer.config.section import OnlySet, RelativePath, Section
+
+Features = Literal["tileseer", "compiled", "cutlass", "miopen", "cudnn", "reference"]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class TrainingParameters(Section):
+    """How one operation's ranking model is trained."""
+
+    features: Features = "tileseer"
+    """As ``model.features``."""
+    prior: RelativePath = "auto"
+    """As ``model.prior``."""
+    rows_per_problem: int = Field(192, ge=0)
+    """Training rows kept of each problem, 0 for all; the fastest ``top_rows`` always, the rest drawn by seed."""
+    top_rows: int = Field(96, ge=0)
+    """Fastest rows of each problem that sampling never drops."""
+    n_estimators: int = Field(600, ge=1)
+    """Trees of the published model."""
+    cv_estimators: int = Field(100, ge=1)
+    """Trees of the models of cross-validation and studies; fewer keep them cheap, and their numbers pessimistic."""
+    cv_rows_per_problem: int = Field(64, ge=0)
+    """Training rows of each problem in cross-validation, half of them the fastest; 0 for all that train."""
+    num_leaves: int = Field(63, ge=2, le=64)
+    """Leaves of a tree; a selection has a bit for each."""
+    learning_rate: float = Field(0.1, gt=0, le=1, strict=False)
+    """Shrinkage of each tree."""
+    min_child_samples: int = Field(20, ge=1)
+    """Fewest rows in a leaf."""
+    feature_fraction: float = Field(0.7, gt=0, le=1, strict=False)
+    """Share of the features that a tree may use."""
+    folds: int = Field(5, ge=2)
+    """Folds of the cross-validation."""
+    cv_group: Literal["layer_family", "problem_key"] = "layer_family"
+    """What a fold never shares: a layer at any batch size, or one exact problem."""
+    seed: Seed = 1
+    """As ``model.seed``."""
+
+    @property
+    def whole(self) -> TrainingParameters:
+        """The same, with models of cross-validation as large as the published one."""
+        sizes = {"cv_estimators": self.n_estimators, "cv_rows_per_problem": self.rows_per_problem}
+        return self.model_copy(update=sizes)
+
+    @property
+    def prior_folder(self) -> Path | None:
+        """The folder of the model to start from."""
+        return None if self.prior in ("auto", "formula", "none") else Path(self.prior)
+
+
+class ModelSettings(Section):
+    """What one operation's ranking model is trained from."""
+
+    features: Features = "tileseer"
+    """Feature set: ours (of the family whose kernels are ranked; ``compiled`` where a compiler described their code),
+    or ``reference``, the 97 features of Composable Kernel's predictor, which can then load the model."""
+    prior: RelativePath = "auto"
+    """What training starts from; its trees learn what that misses. ``formula``: the simulated device's formula for this
+    GPU. ``none``: nothing. ``auto``: the formula for measured and recorded times where there is one. Else the folder of
+    a trained model of the same direction and features (another arch, data type or device kind)."""
+    seed: Seed = 1
+    """Seed of row sampling, folds and trees."""
+    overrides: Annotated[TrainingParameters, OnlySet] = TrainingParameters()
+    """Single parameters of training, for experts and for small models."""
+
+    @field_validator("overrides")
+    @classmethod
+    def _options_are_no_overrides(cls, overrides: TrainingParameters) -> TrainingParameters:
+        for name in ("features", "prior", "seed"):
+            if name in overrides.model_fields_set:
+                raise ValueError(f"{name} is an option of its own: write model.{name}")
+        return overrides
+
+    @property
+    def parameters(self) -> TrainingParameters:
+        """The parameters of training that the options and overrides lead to."""
+        chosen = {"features": self.features, "prior": self.prior, "seed": self.seed}
+        return self.overrides.model_copy(update=chosen)
+
+
+class ValidationSettings(Section):
+    """What is found out beside a trained model's efficiency on unseen problems."""
+
+    studies: list[Literal["leave_network_out", "learning_curve", "reference_trainer"]] = Field(["learning_curve"])
+    """``leave_network_out``: models that train on all network families but some, in turn. ``learning_curve``: models
+    of shares of the training problems. ``reference_trainer``: the reference's model (97 features, log1p(TFLOPS), 2000
+    trees of 255 leaves) of the same rows; it takes several times as long as ours."""
+
+
+class ServingParameters(Section):
+    """How much a pick may cost, and how few kernels are enough."""
+
+    walks: int = Field(3000, ge=1)
+    """Walks down a tree that a pick may take on the mean, which is its time. With fewer, candidates leave the search
+    earlier."""
+    pruned_loss: float = Field(0.01, gt=0, lt=1, strict=False)
+    """Mean efficiency that the pruned kernel set may lose on the training problems."""
+
+
+class ServingSettings(Section):
+    """What a dispatcher runs, and what is published beside it."""
+
+    overrides: Annotated[ServingParameters, OnlySet] = ServingParameters()
+    """Single parameters of serving, for a faster pick or a smaller kernel list."""

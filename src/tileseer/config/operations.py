@@ -1,0 +1,10 @@
+"""The words that operations are written with."""
+
+from typing import Literal, get_args
+
+Variant = Literal["forward", "bwd_data", "bwd_weight"]
+VARIANTS: tuple[Variant, ...] = get_args(Variant)
+DTYPES = ("fp16", "bf16", "fp32")
+OPERATION_PATTERN = f"(?:{'|'.join(VARIANTS)})_(?:{'|'.join(DTYPES)})"
+OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
+"""What is learnt of an arch that was not recorded, unless ``operations`` says otherwise."""

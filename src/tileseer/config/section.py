@@ -1,0 +1,60 @@
+"""What every section of the configuration has in common: closed, typed, and clear about a wrong field."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, ConfigDict, PlainSerializer, StringConstraints, ValidationInfo
+
+from tileseer.core.script import RunEnvironment
+from tileseer.core.tables import StrictModel, validate_table
+
+WORKFLOW = "workflow"
+"""The folder of the workflow, in the context of a validation that says where files are."""
+
+
+def _stays_inside(path: str) -> str:
+    if ".." in Path(path).parts:
+        raise ValueError("the path leaves the workflow's folder; name one without ..")
+    return path
+
+
+def _located(path: str, info: ValidationInfo) -> str:
+    workflow = (info.context or {}).get(WORKFLOW)
+    return path if workflow is None or Path(path).exists() else Path(workflow, path).as_posix()
+
+
+RelativePath = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_stays_inside)
+]
+"""A path inside the workflow: relative and free of characters that a shell would read."""
+SourcePath = Annotated[
+    str, StringConstraints(pattern=r"^(\.\./)*[A-Za-z0-9_][A-Za-z0-9_./+-]*$"), AfterValidator(_located)
+]
+"""The relative path of a table that the workflow brings, or that its user has."""
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^[/~].*$")]
+OnlySet = PlainSerializer(lambda overrides: overrides.model_dump(mode="json", exclude_unset=True))
+"""Mark of a map of overrides: only what was set in it is written."""
+
+
+class Section(StrictModel):
+    """A closed section of the configuration."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], name: str) -> Self:
+        """Section ``name`` of a stage's settings; what is of this machine alone comes from the workflow's environment.
+
+        A ``UserError`` names each wrong field.
+        """
+        machine = RunEnvironment.read().machine
+        return validate_table({**machine.get(name, {}), **settings.get(name, {})}, cls, f"--settings: {name}")
+
+    def located(self, workflow: str) -> Self:
+        """Copy with each source file where it is.
+
+        That is the working folder if the file is there, else ``workflow``, the folder of the workflow: they differ
+        where another workflow uses this one as a module.
+        """
+        return type(self).model_validate(self.model_dump(), context={WORKFLOW: workflow})

@@ -1,1 +1,0 @@
-"""Convolutions: operations, problems, their implicit GEMM, layers of networks."""

@@ -1,0 +1,50 @@
+"""CUTLASS kernels in the words of the simulated device, which was made for CK Tile.
+
+Nothing here was fitted: each kernel is timed as the CK Tile kernel that comes nearest. docs/simulated-device.md says
+how far its times are from an H200's.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tileseer.costmodel import ck_tile as nearest
+from tileseer.costmodel import cutlass_resources as resources
+from tileseer.costmodel.coefficients import Coefficients
+from tileseer.costmodel.simulation import KernelTerms
+from tileseer.gpus.hardware import Hardware
+from tileseer.problems.implicit_gemm import element_bytes
+
+INSTRUCTION = 16
+"""Rows and columns of the matrix instruction that is assumed. That of the templates has 8 columns, for which the
+formulas have a penalty that AMD GPUs pay."""
+SAID: dict[str, Any] = {
+    # The copy pipeline brings operands from global memory straight to shared memory, as this main loop does to LDS.
+    "pipeline": "comp_async", "double_smem_buffer": True,
+    "scheduler": "intrawave", "epilogue": "cshuffle", "specialization": "default", "explicit_gemm": False,
+    "num_wave_groups": 1, "num_groups_to_merge": 1, "two_stage": False, "split_image": False,
+    "streamk": "none", "streamk_persistent": False, "pad_m": True, "pad_n": True, "pad_k": True,
+}  # fmt: skip
+"""Fields of a CK Tile kernel that a CUTLASS kernel lacks, or has other values of."""
+
+
+def terms(
+    problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware, coefficients: Coefficients
+) -> KernelTerms:
+    """Terms of the nearest CK Tile kernels, with the tiles, warps and vectors of ``candidates``.
+
+    Shared memory grows with the stages and bounds the resident blocks. Its traffic adds to a k-step: every warp reads
+    its rows and columns, and the tile is written once. On recorded H200 times it does not hide. Swizzle, the iterator
+    and group modes have no word there: kernels that differ in nothing else take exactly the same time.
+    """
+    alike = candidates.assign(warp_tile_m=INSTRUCTION, warp_tile_n=INSTRUCTION, warp_tile_k=INSTRUCTION, **SAID)
+    near = nearest.terms(problems, alike, variant, hardware, coefficients)
+    used = resources.estimate(candidates, hardware, coefficients)["lds_bytes"].to_numpy()
+    fitting = np.minimum(near.columns["occupancy"], np.maximum(np.floor(hardware.lds_bytes / used), 1.0))
+    size = {name: candidates[name].to_numpy(np.float64) for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n")}
+    rows = size["tile_m"] * (size["wave_n"] + 1) + size["tile_n"] * (size["wave_m"] + 1)
+    cycles = rows * size["tile_k"] * element_bytes(candidates["dtype"]) / hardware.lds_bytes_per_clock
+    slower = {name: near.columns[name] + cycles for name in ("step_latency", "step_cost")}
+    return replace(near, columns={**near.columns, **slower, "occupancy": fitting})

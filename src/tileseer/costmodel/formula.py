@@ -1,0 +1,73 @@
+"""The simulated device's formula as a prior: what physics says of a pair before anything is measured.
+
+Formula and coefficients are those of the simulated device without its drawn deviations and crashes. A model keeps the
+coefficients that it was trained with.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.documents import Document
+from tileseer.costmodel import timing
+from tileseer.costmodel.coefficients import Coefficients
+from tileseer.costmodel.cost_models import COST_MODELS
+from tileseer.costmodel.scores import UNIT
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.registry import entry, of_arch
+from tileseer.problems.implicit_gemm import implicit_gemm
+
+LEAST_OCCUPANCY = 0.1
+"""Resident blocks of a kernel of which the formula thinks that none fits."""
+
+
+class FormulaPrior(Document):
+    """The device's formula as a prior: a score is ``weight`` times -ln(its microseconds), plus the trees' sum."""
+
+    weight: float
+    """How far the measured rows follow the formula, by least squares of the differences within problems."""
+    coefficients: Coefficients
+
+
+class Formula:
+    """The formula's scores of P problems and Q candidates on one device."""
+
+    def __init__(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, hardware: Hardware, start: FormulaPrior
+    ) -> None:
+        """Take ``problems`` of one direction and ``candidates`` with the fields of their family's kernels."""
+        coefficients = start.coefficients
+        self.weight = start.weight
+        self._variant = str(problems["variant"].iloc[0])
+        self._hardware, self._coefficients = hardware, coefficients
+        gemm = implicit_gemm(problems, self._variant)
+        cost_model = entry(COST_MODELS, of_arch(hardware.arch))
+        terms = cost_model(problems, candidates, self._variant, hardware, coefficients)
+        self._problem = {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
+        self.kernel = {name: np.asarray(terms.columns[name], np.float32) for name in timing.KERNEL_TERMS}
+        """Terms of the candidates, float32 [Q] by name."""
+        self.kernel["occupancy"] = np.maximum(self.kernel["occupancy"], np.float32(LEAST_OCCUPANCY))
+
+    def score(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+        """Weight times -ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
+        return whole_units(self.weight * self.log_speed(problem, candidate))
+
+    def log_speed(self, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+        """-ln(microseconds) of n pairs, float64 [n]; both int [n], rows of the tables."""
+        of_problem = {name: values[problem] for name, values in self._problem.items()}
+        of_kernel = {name: values[candidate] for name, values in self.kernel.items()}
+        return -np.log(self.microseconds(of_problem, of_kernel).astype(np.float64))
+
+    def score_of(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
+        """``score`` of n pairs from their terms, float32 [n] by name; whole multiples of ``UNIT``."""
+        return whole_units(-self.weight * np.log(self.microseconds(of_problem, of_kernel).astype(np.float64)))
+
+    def microseconds(self, of_problem: Mapping[str, np.ndarray], of_kernel: Mapping[str, np.ndarray]) -> np.ndarray:
+        """The formula's time of n pairs from their terms, float32 [n]."""
+        return timing.formula_us(self._variant, of_problem, of_kernel, self._hardware, self._coefficients)
+
+
+def whole_units(score: np.ndarray) -> np.ndarray:
+    """Scores rounded to whole multiples of ``UNIT``, whose sums are exact."""
+    return np.asarray(np.rint(score / UNIT) * UNIT)

@@ -1,1 +1,0 @@
-"""Devices: where times come from. Each says whether it is simulated, recorded or measured."""

@@ -1,9 +1,0 @@
-"""What ends an execution: nothing is skipped or guessed."""
-
-
-class EmulationFault(Exception):
-    """A kernel did what cannot be executed, or what a GPU would answer with a fault."""
-
-
-class NotExecutable(EmulationFault):
-    """An instruction, or a use of one, that the tables of this room do not have."""

@@ -1,1 +1,0 @@
-"""Kernel families: one folder a kernel library, and what GEMM-like kernels share."""

@@ -1,0 +1,1 @@
+"""GPU targets (archs) and products, read from the tables ``config/arch_specs.json`` and ``config/hardware.yaml``."""

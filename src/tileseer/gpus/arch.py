@@ -1,0 +1,300 @@
+"""Facts of the GPU targets: what may be compiled for them, read from one checked table.
+
+``ArchSpecs.load`` reads ``config/arch_specs.json`` or what ``render_json`` made of it. A look-up never answers
+with a default: an unknown arch, data type, pipeline or operator is a ``UserError`` that lists the known ones.
+Names are looked up in any letter case.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WrapValidator
+
+from tileseer.core.errors import UserError
+from tileseer.core.tables import (
+    StrictModel,
+    distinct,
+    expected,
+    read_utf8,
+    strict_json,
+    validate_table,
+    wrong,
+    wrong_below,
+)
+
+Value = TypeVar("Value")
+DEFAULT_LDS_ROW = "default"
+MAX_INTEGER = 2**31 - 1
+_Info = ValidationInfo[dict[str, Any]]
+LIST = Field(strict=False)
+"""For a tuple, which is a list in JSON."""
+
+
+def _remembered(kind: str) -> AfterValidator:
+    """Validator that keeps names for ``_known``."""
+
+    def keep(names: Value, info: _Info) -> Value:
+        info.context[kind] = names
+        return names
+
+    return AfterValidator(keep)
+
+
+def _one_of(kind: str) -> WrapValidator:
+    """Validator of one of the names that an earlier field has; anything goes if that field was wrong."""
+
+    def check(value: Any, handler: Any, info: _Info) -> Any:
+        known = info.context.get(kind)
+        if known is not None and not (isinstance(value, str) and value in known):
+            raise wrong(f"should be one of {', '.join(known)}")
+        return handler(value)
+
+    return WrapValidator(check)
+
+
+def _three(what: str) -> BeforeValidator:
+    def check(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) != 3:
+            raise wrong(f"should be {what}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _one_accumulator(pairs: tuple[Names, ...]) -> tuple[Names, ...]:
+    operands = [pair[:2] for pair in pairs]
+    for row, pair in enumerate(operands):
+        if operands.count(pair) > 1:
+            raise wrong_below(row, list(pairs[row]), "should be one accumulator for each pair of A and B")
+    return pairs
+
+
+def _tile_keys(table: Any, info: _Info) -> Any:
+    """Refuse a key of a warp-tile table that is not that of a legal pair."""
+    pairs = info.context.get("pairs")
+    if isinstance(table, dict) and pairs is not None:
+        legal = ["_".join(pair) for pair in pairs]
+        for key, tiles in table.items():
+            if key not in legal:
+                reason = f"should have the key {{a}}_{{b}}_{{accumulator}} of a legal pair: {', '.join(legal)}"
+                raise wrong_below(key, tiles, reason)
+    return table
+
+
+def _lds_rows(rows: dict[str, Value], info: _Info) -> dict[str, Value]:
+    allowed = (DEFAULT_LDS_ROW, *info.context.get("pipelines", rows))
+    for name, value in rows.items():
+        if name not in allowed:
+            raise wrong_below(name, value, f"should have a key that is one of {', '.join(allowed)}")
+    if DEFAULT_LDS_ROW not in rows:
+        raise wrong(f"should be an object with a row {DEFAULT_LDS_ROW!r} for the pipelines without one")
+    return rows
+
+
+_SORTED = AfterValidator(lambda names: tuple(sorted(names)))
+_Count = Annotated[int, Field(ge=1, le=MAX_INTEGER), expected(f"a positive integer of at most {MAX_INTEGER}")]
+_Share = Annotated[float, Field(gt=0, le=1), expected("a number above 0 and at most 1")]
+_Name = Annotated[
+    str,
+    StringConstraints(pattern="^[a-z][a-z0-9_]*$", max_length=24),
+    expected("a name of at most 24 lower-case letters, digits and underscores, a letter first"),
+]
+_Text = Annotated[
+    str,
+    # Printable characters: no control, format or separator but the space.
+    StringConstraints(pattern=r"^([^\p{C}\p{Z}]| ){1,80}$"),
+    expected("one line of 1 to 80 printable characters"),
+]
+_CppType = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)*$", max_length=80),
+    expected("a C++ type name such as ck_tile::half_t"),
+]
+Triple = Annotated[
+    tuple[_Count, _Count, _Count], LIST, expected(f"three positive integers [m, n, k] of at most {MAX_INTEGER}")
+]
+"""Sizes along (m, n, k) of the GEMM."""
+Names = tuple[str, str, str]
+_Triples = Annotated[tuple[Triple, ...], LIST, Field(min_length=1), AfterValidator(distinct)]
+_Tiles = Annotated[dict[str, _Triples], BeforeValidator(_tile_keys)]
+_Names = Annotated[tuple[_Name, ...], LIST, AfterValidator(distinct), _SORTED]
+_Dtype = Annotated[str, _one_of("dtypes")]
+_Pipeline = Annotated[str, _one_of("pipelines")]
+_Epilogue = Annotated[str, _one_of("epilogues")]
+_Scheduler = Annotated[str, _one_of("schedulers")]
+
+
+class DtypeInfo(StrictModel):
+    """A data type: width of one element in bits, its C++ name, and what it is."""
+
+    bits: _Count
+    cpp_type: _CppType
+    description: _Text
+
+
+class FamilyInfo(StrictModel):
+    """What the archs of one family share; ``isa_lineage`` decides the matrix instructions."""
+
+    target_family: _Name
+    isa_lineage: _Name
+
+
+class OperatorLimits(StrictModel):
+    """Smallest block tile of an operator, and what its sides are multiples of; (m, n, k)."""
+
+    min_tile: Triple
+    alignment: Triple
+
+
+class ArchInfo(StrictModel):
+    """One GPU target. Waves and warp tiles keep the order of the source: kernels are enumerated in it.
+
+    ``waves`` are waves a block (m, n, k); the keys of the warp-tile tables read ``{a}_{b}_{accumulator}``.
+    """
+
+    family: Annotated[str, _one_of("families")]
+    product: _Text
+    wave_size: Annotated[Literal[32, 64], expected("a positive integer, one of 32, 64")]
+    lds_kib: _Count
+    waves: _Triples
+    warp_tiles: _Tiles
+    preshuffle_warp_tiles: _Tiles
+
+    @property
+    def lds_bytes(self) -> int:
+        """Local data share of a compute unit, bytes."""
+        return self.lds_kib * 1024
+
+
+class TraitTable(StrictModel):
+    """The names of the traits, and the (pipeline, epilogue, scheduler) that no kernel may combine."""
+
+    pipelines: Annotated[_Names, _remembered("pipelines")]
+    epilogues: Annotated[_Names, _remembered("epilogues")]
+    schedulers: Annotated[_Names, _remembered("schedulers")]
+    preshuffle_pipelines: Annotated[tuple[_Pipeline, ...], LIST, AfterValidator(distinct), _SORTED]
+    excluded: Annotated[
+        tuple[
+            Annotated[tuple[_Pipeline, _Epilogue, _Scheduler], LIST, _three("a list [pipeline, epilogue, scheduler]")],
+            ...,
+        ],
+        LIST,
+        AfterValidator(distinct),
+        _SORTED,
+    ]
+
+
+class LdsTable(StrictModel):
+    """LDS a block may use, by pipeline: bytes, or the share of the arch's LDS; ``default`` for the others."""
+
+    limit_bytes: Annotated[dict[str, _Count], AfterValidator(_lds_rows)]
+    budget_fraction: Annotated[dict[str, _Share], AfterValidator(_lds_rows)]
+
+
+class ArchSpecs(StrictModel):
+    """The whole table; its mappings are not to be changed. All look-ups raise ``UserError`` on unknown names."""
+
+    dtypes: Annotated[dict[_Name, DtypeInfo], _remembered("dtypes")]
+    dtype_pairs: Annotated[
+        tuple[Annotated[tuple[_Dtype, _Dtype, _Dtype], LIST, _three("a list [A, B, accumulator]")], ...],
+        LIST,
+        AfterValidator(distinct),
+        AfterValidator(_one_accumulator),
+        _SORTED,
+        _remembered("pairs"),
+    ]
+    """(A, B, accumulator), sorted."""
+    families: Annotated[dict[_Name, FamilyInfo], _remembered("families")]
+    archs: dict[_Name, ArchInfo]
+    traits: TraitTable
+    lds: LdsTable
+    operators: dict[_Name, OperatorLimits]
+    _where: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both tables say the same, wherever they stand."""
+        return isinstance(other, ArchSpecs) and self.model_dump() == other.model_dump()
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check a table; a ``UserError`` names file, place, value and what is allowed."""
+        return cls.parse(read_utf8(Path(path)), str(path))
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> Self:
+        """Read a table from its text; ``where`` names it in messages."""
+        specs = validate_table(strict_json(text, where), cls, where)
+        specs._where = where
+        return specs
+
+    def arch(self, arch: str) -> ArchInfo:
+        """All that is known of one target."""
+        return self._pick(self.archs, arch, "arch")
+
+    def warp_tiles(self, arch: str, dtype_a: str, dtype_b: str | None = None) -> tuple[Triple, ...]:
+        """Matrix tiles (m, n, k) for A x B, in the order of enumeration; B is as A by default.
+
+        A legal pair for which the arch has no matrix instruction gives an empty tuple.
+        """
+        a, b = dtype_a.lower(), (dtype_b or dtype_a).lower()
+        return self.arch(arch).warp_tiles.get(f"{a}_{b}_{self.accumulator(a, b)}", ())
+
+    def element_size(self, dtype: str) -> float:
+        """Bytes of one element; 0.5 for two in a byte."""
+        return self._pick(self.dtypes, dtype, "dtype").bits / 8
+
+    def accumulator(self, dtype_a: str, dtype_b: str) -> str:
+        """Data type that A x B accumulates in."""
+        pair = self._known(self.dtypes, dtype_a, "dtype"), self._known(self.dtypes, dtype_b, "dtype")
+        for a, b, accumulator in self.dtype_pairs:
+            if (a, b) == pair:
+                return accumulator
+        legal = ", ".join(f"{a} x {b}" for a, b, _ in self.dtype_pairs)
+        raise UserError(f"{self._where}: no matrix instruction combines {pair[0]} x {pair[1]}; legal: {legal}")
+
+    def lds_limit(self, pipeline: str) -> int:
+        """LDS bytes a block may use (table of June 2026).
+
+        Compare it with one buffer of A and B: where a pipeline holds two, the table is halved already.
+        """
+        return self._lds_row(self.lds.limit_bytes, pipeline)
+
+    def lds_budget(self, pipeline: str, arch: str) -> int:
+        """LDS bytes one buffer of A and B may use: floor(LDS of ``arch`` x share of the pipeline)."""
+        return math.floor(self.arch(arch).lds_bytes * self._lds_row(self.lds.budget_fraction, pipeline))
+
+    def is_trait_excluded(self, pipeline: str, epilogue: str, scheduler: str) -> bool:
+        """Whether no kernel may combine the three."""
+        traits = (
+            self._known(self.traits.pipelines, pipeline, "pipeline"),
+            self._known(self.traits.epilogues, epilogue, "epilogue"),
+            self._known(self.traits.schedulers, scheduler, "scheduler"),
+        )
+        return traits in self.traits.excluded
+
+    def operator_limits(self, operator: str) -> OperatorLimits:
+        """Tile limits of an operator; ``conv_*`` hold for 2D and 3D."""
+        return self._pick(self.operators, operator, "operator")
+
+    def _lds_row(self, rows: Mapping[str, Value], pipeline: str) -> Value:
+        name = self._known(self.traits.pipelines, pipeline, "pipeline")
+        return rows[name] if name in rows else rows[DEFAULT_LDS_ROW]
+
+    def _known(self, table: Collection[str], name: str, kind: str) -> str:
+        """``name`` as ``table`` spells it."""
+        if name.lower() not in table:
+            raise UserError(f"{self._where}: unknown {kind} {name!r}; known: {', '.join(table)}")
+        return name.lower()
+
+    def _pick(self, table: Mapping[str, Value], name: str, kind: str) -> Value:
+        return table[self._known(table, name, kind)]
+
+
+def render_json(specs: ArchSpecs) -> str:
+    """``specs`` as the one text that all equal tables have; ``ArchSpecs.load`` reads it back."""
+    return json.dumps(specs.model_dump(), indent=2, sort_keys=True) + "\n"

@@ -1,0 +1,148 @@
+"""Kernel names as others write them, completed to whole kernels.
+
+The reference calls one kernel by three names. The generator's says every field (``kernel.parse``). The benchmark's
+
+``grouped_conv_{variant}_{dtype}_{n}d_{MxNxK}_{pipeline}_{scheduler}[_gmN][_dsb][_si][_2stage]``
+
+says neither waves, warp tile, vectors nor epilogue; its older form ends with the pipeline, and what it calls compv4
+or compv5 is another tile or pipeline (``_as_timed``). The shared library's
+
+``[lib]dispatcher_conv_{variant}_{n}d_{dtype}_{MxNxK}_{waves}_{warp tile}_{pipeline}_{scheduler}[...][.so]``
+
+no vectors and no epilogue. What a name leaves out is what the reference's tables give it, and is listed with the
+kernel, so that a reader knows what was assumed. Where the reference builds another kernel than the name says, the
+kernel is the one that is built.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.gpus.hardware import target
+from tileseer.kernels.ck_tile import depthwise, kernel
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
+from tileseer.kernels.grammar import COUNT
+
+TILES = {
+    (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
+    (32, 64, 64): ((2, 2, 1), (16, 16, 16)),
+    (64, 64, 64): ((4, 1, 1), (16, 16, 16)),
+    (32, 128, 64): ((1, 4, 1), (32, 32, 16)),
+    (64, 128, 64): ((2, 2, 1), (32, 32, 16)),
+    (128, 128, 64): ((4, 4, 1), (32, 32, 16)),
+    (16, 64, 128): ((1, 4, 1), (16, 16, 32)),
+    (32, 64, 128): ((2, 2, 1), (16, 16, 32)),
+    (64, 64, 128): ((4, 1, 1), (16, 16, 32)),
+    (128, 64, 128): ((8, 2, 1), (16, 16, 32)),
+}
+"""Waves and warp tile that the reference's benchmark gives a tile. A fact about names, not a setting."""
+OTHER_TILES = (2, 2, 1), (32, 32, 16)
+"""Waves and warp tile of a tile that is missing from its table."""
+LARGE_BLOCKS = ("gfx950",)
+"""Archs whose blocks may have 16 waves; elsewhere the benchmark builds the first arrangement that is allowed."""
+FIRST_WAVES = (1, 4, 1)
+INTRAWAVE_ONLY = ("compv3", "compv4", "compv5", "compv6", "comp_async")
+"""Pipelines that the benchmark builds as intrawave although the name says interwave."""
+OLDER_COMPV4 = {16: (16, 64, 64), 32: (32, 64, 64)}, (64, 64, 64)
+"""Tile behind a compv4 name without scheduler, by tile_m, and of any larger one: the times of ten such names are those
+of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
+OLDER_CHANNELS = 16
+"""Multiple to which what timed such names pads the channels of a group: odd channels take the time of the next one."""
+
+_SUFFIXES = rf"(?:_gm(?P<gm>{COUNT}))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
+_SIZES = rf"{COUNT}x{COUNT}x{COUNT}"
+
+
+_WORDS = {
+    "variant": f"(?P<variant>{'|'.join(VARIANTS)})",
+    "dtype": f"(?P<dtype>{'|'.join(DTYPES)})",
+    "ndim": r"(?P<ndim>[23])d",
+    "tile": f"(?P<tile>{_SIZES})",
+    "loop": f"(?P<pipeline>{'|'.join(PIPELINES)})_(?P<scheduler>{'|'.join(SCHEDULERS)}){_SUFFIXES}",
+}
+_BENCHMARK = re.compile("grouped_conv_{variant}_{dtype}_{ndim}_{tile}_{loop}".format(**_WORDS), re.ASCII)
+_OLDER = re.compile(
+    "grouped_conv_{variant}_{dtype}_{ndim}_{tile}_(?P<pipeline>{pipelines})".format(
+        **_WORDS, pipelines="|".join(PIPELINES)
+    ),
+    re.ASCII,
+)
+_LIBRARY = re.compile(
+    "(?:lib)?dispatcher_conv_{variant}_{ndim}_{dtype}_{tile}_(?P<wave>{sizes})_(?P<warp>{sizes})_{loop}".format(
+        **_WORDS, sizes=_SIZES
+    ),
+    re.ASCII,
+)
+
+
+def parse(text: str) -> KernelConfig | DepthwiseConfig:
+    """Kernel called ``text``, of any kind; any other text is a ``UserError``."""
+    return depthwise.parse(text) if text.startswith(depthwise.PREFIX) else kernel.parse(text)
+
+
+def completed(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
+    """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
+    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name) or _OLDER.fullmatch(name)
+    if match:
+        return _of_match(match, arch)
+    try:
+        found = parse(name)
+    except UserError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{reason}; nor is it a name of the reference's benchmark or of its libraries") from error
+    # The generator calls 3D kernels nhwgc as well; they are ndhwgc.
+    built = found.built_as
+    return built, "" if built == found else f"layout={LAYOUTS[found.ndim][0]}"
+
+
+def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
+    groups: dict[str, Any] = match.groupdict()
+    assumed: dict[str, object] = {}
+    if match.re is _OLDER:
+        assumed = _as_timed(groups)
+        groups |= {**dict.fromkeys(("gm", "dsb", "si", "two")), **assumed}
+    tile = _sizes(groups["tile"])
+    if groups.get("wave"):
+        wave, warp = _sizes(groups["wave"]), _sizes(groups["warp"])
+    else:
+        wave, warp = TILES.get(tile, OTHER_TILES)
+        if wave[0] * wave[1] > 4 and target(arch) not in LARGE_BLOCKS:
+            wave = FIRST_WAVES
+        assumed |= {"waves": _text(wave), "warp_tile": _text(warp)}
+    assumed |= {"vectors": "_".join(map(str, DEFAULT_VECTORS)), "epilogue": "cshuffle"}
+    pipeline, scheduler = groups["pipeline"], groups["scheduler"]
+    if groups["variant"] != "forward" and pipeline not in ("compv3", "mem"):
+        pipeline = assumed["pipeline"] = "compv3"
+    if scheduler == "interwave" and pipeline in INTRAWAVE_ONLY:
+        scheduler = assumed["scheduler"] = "intrawave"
+    ndim = int(groups["ndim"])
+    built = KernelConfig(
+        groups["variant"], groups["dtype"], LAYOUTS[ndim][0], ndim, pipeline, "cshuffle", scheduler,
+        *tile, *wave, *warp, *DEFAULT_VECTORS, num_groups_to_merge=int(groups["gm"] or 1),
+        double_smem_buffer=bool(groups["dsb"]), split_image=bool(groups["si"]), two_stage=bool(groups["two"]),
+    )  # fmt: skip
+    return built, " ".join(f"{field}={value}" for field, value in assumed.items())
+
+
+def _as_timed(groups: Mapping[str, str]) -> dict[str, object]:
+    """What a name without scheduler says otherwise or leaves open, as the times of such names show it."""
+    assumed: dict[str, object] = {"scheduler": "intrawave", "channel_multiple": OLDER_CHANNELS}
+    if (groups["variant"], groups["pipeline"]) == ("forward", "compv4"):
+        known, larger = OLDER_COMPV4
+        tile = _text(known.get(_sizes(groups["tile"])[0], larger))
+        assumed |= {"dsb": "1", **({"tile": tile} if tile != groups["tile"] else {})}
+    elif groups["pipeline"] == "compv5":
+        assumed["pipeline"] = "compv3"
+    return assumed
+
+
+def _sizes(text: str) -> tuple[int, int, int]:
+    m, n, k = (int(part) for part in text.split("x"))
+    return m, n, k
+
+
+def _text(sizes: tuple[int, int, int]) -> str:
+    return "x".join(map(str, sizes))

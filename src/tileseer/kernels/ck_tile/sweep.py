@@ -1,0 +1,100 @@
+"""The kernels of a rule-set file: a table of tiles crossed with the options of a direction."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import product
+from typing import Any, Literal
+
+from pydantic import Field
+
+from tileseer.config.operations import Variant
+from tileseer.core.tables import StrictModel
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import flags
+from tileseer.kernels.ck_tile.api import with_own_vectors
+from tileseer.kernels.ck_tile.kernel import LAYOUTS, KernelConfig
+from tileseer.kernels.ck_tile.legality import LEGALITY, legality_columns
+from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
+from tileseer.kernels.rules import broken_rules
+from tileseer.problems.operation import Operation
+
+
+class TileRow(StrictModel):
+    """A block tile with the waves, warp tile and vector widths that belong to it."""
+
+    tile: Triple
+    wave: Triple
+    warp_tile: Triple
+    vectors: Triple
+    not_with: list[str] = Field(default_factory=list)
+    """Pipelines that this tile is not built for."""
+    only_on: list[str] = Field(default_factory=list)
+    """Archs that this tile is for; empty: all."""
+
+
+class OptionRow(StrictModel):
+    """Pipelines and schedulers, with the options that each is crossed with."""
+
+    pipeline: str
+    schedulers: list[Literal["intrawave", "interwave"]] = Field(min_length=1)
+    double_smem_buffer: list[bool] = Field([False], min_length=1)
+    split_image: list[bool] = Field([False], min_length=1)
+    two_stage: list[bool] = Field([False], min_length=1)
+    num_groups_to_merge: list[Count] = Field([1], min_length=1)
+
+
+class VariantRows(DirectionRows):
+    """What a direction is swept over."""
+
+    options: list[OptionRow] = Field(min_length=1)
+
+
+class CkTileSweep(Sweep):
+    """A table of tiles crossed with the options of a direction."""
+
+    epilogue: Literal["cshuffle", "default"]
+    own_vectors: list[str] = Field(default_factory=list)
+    """Archs where transposed tensors are loaded as CK Tile would choose by itself, not as the tile says."""
+    tiles: list[TileRow] = Field(min_length=1)
+    variants: dict[Variant, VariantRows]
+
+    def enumerate(
+        self,
+        specs: ArchSpecs,
+        arch: str,
+        operation: Operation,
+        ndims: Sequence[int],
+        included: Collection[str] = (flags.ALL,),
+    ) -> Enumeration[KernelConfig]:
+        """See ``Sweep``; by default with the kernels that have a known defect."""
+        flags.check_flags(included)
+        for named in (*self.own_vectors, *(arch for tile in self.tiles for arch in tile.only_on)):
+            specs.arch(named)
+        rows = rows_of(self.variants, operation)
+        kernels = list(_combinations(self, rows, arch, operation, ndims))
+        if arch in self.own_vectors:
+            kernels = list(map(with_own_vectors, kernels))
+        defects = [rule for rule in flags.DEFECTS if not {rule.name, flags.ALL} & set(included)]
+        columns = legality_columns(kernels, arch, specs)
+        return sift(kernels, broken_rules((*LEGALITY, *defects), columns), rows.split_k, f"on {arch} for {operation}")
+
+
+def _combinations(
+    sweep: CkTileSweep, rows: VariantRows, arch: str, operation: Operation, ndims: Sequence[int]
+) -> Iterator[KernelConfig]:
+    tiles = [tile for tile in sweep.tiles if not tile.only_on or arch in tile.only_on]
+    for ndim, tile, options in product(ndims, tiles, rows.options):
+        if options.pipeline in tile.not_with:
+            continue
+        sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
+        for scheduler, double_smem_buffer, split_image, two_stage, merged in product(
+            options.schedulers, options.double_smem_buffer, options.split_image, options.two_stage,
+            options.num_groups_to_merge,
+        ):  # fmt: skip
+            choices: dict[str, Any] = {
+                "num_groups_to_merge": merged, "double_smem_buffer": double_smem_buffer,
+                "two_stage": two_stage, "split_image": split_image,
+            }  # fmt: skip
+            yield KernelConfig(
+                operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline, sweep.epilogue, scheduler,
+                *sizes, **choices,
+            )  # fmt: skip

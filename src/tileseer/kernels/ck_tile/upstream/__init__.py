@@ -1,0 +1,1 @@
+"""Comparison with the upstream generator of CK Tile kernels: named rule sets, filters, counts."""

@@ -1,0 +1,192 @@
+"""The rule sets ``profiler`` and ``tests``: kernels made of the instance files of a Composable Kernel checkout.
+
+The files say block size, tile and repeats; waves follow with the arch's wave size. What the reference leaves out of
+the result is left out here by ``SKIP_RULES``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tileseer.core.errors import UserError
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import flags
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.upstream import reference_filter
+from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules, Instance, Line, read_lines
+from tileseer.kernels.ck_tile.upstream.full_set import Cell
+from tileseer.kernels.ck_tile.upstream.named_tables import CLASS_OF
+from tileseer.kernels.ck_tile.upstream.reference_filter import without_broken
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.rules import Columns, Rule
+
+EPILOGUE = "cshuffle"
+
+
+def gemm_kernels(
+    cell: Cell, rule_set: str, root: Path, rules: BuilderRules, specs: ArchSpecs
+) -> dict[KernelConfig, str]:
+    """Kernels of a cell in file order, each with the pipeline that its first line asked for if it is another one.
+
+    1D has no files and no kernels.
+    """
+    layout = rules.files.layouts.get(cell.ndim)
+    if layout is None:
+        return {}
+    folder = root / rules.files.folder / rules.files.directions[cell.variant] / rule_set
+    lines = []
+    for name in rules.files.names[cell.variant]:
+        for line in read_lines(folder / name.format(layout=layout, dtype=cell.dtype), rules):
+            if line.kind.form == "depthwise" or line.kind.variant != cell.variant:
+                raise UserError(f"{line.where}: an instance of {line.kind.variant} ({line.kind.form}) in this file")
+            lines.append(line)
+    return _kernels_of(lines, cell, layout, rules, specs)
+
+
+def _kernels_of(
+    lines: Sequence[Line], cell: Cell, layout: str, rules: BuilderRules, specs: ArchSpecs
+) -> dict[KernelConfig, str]:
+    """The kernel of each line that makes one that the reference keeps, the first of equal ones."""
+    kernels: dict[KernelConfig, str] = {}
+    for line in lines:
+        instance = line.instance()
+        if shape := _shape(instance, cell, rules, specs):
+            options = {"two_stage": _stores_odd(instance, cell), **instance.options}
+            sizes: list[Any] = [*instance.tile, *shape, *instance.vectors]
+            words = cell.variant, cell.dtype, layout, cell.ndim, instance.pipeline, EPILOGUE, instance.scheduler
+            kernels.setdefault(KernelConfig(*words, *sizes, **options), instance.lossy)
+    return {kernel: kernels[kernel] for kernel in without_broken(SKIP_RULES, list(kernels), cell.arch, specs)}
+
+
+def depthwise_kernels(
+    dtypes: Sequence[str], rule_set: str, root: Path, rules: BuilderRules
+) -> Iterator[DepthwiseConfig]:
+    """Yield the depthwise kernels, data types innermost."""
+    file = rules.files.depthwise
+    for line in read_lines(root / rules.files.folder / file.direction / rule_set / file.name, rules):
+        if line.kind.form != "depthwise":
+            raise UserError(f"{line.where}: an instance of {line.kind.variant} among the depthwise ones")
+        tile_h, tile_w, size, stride_h, stride_w, pad_h, pad_w, batches, sub_h, sub_w, vec_in, vec_out = (
+            line.depthwise()
+        )
+        for dtype in dtypes:
+            kernel = DepthwiseConfig(
+                dtype, tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out
+            )
+            if (pad_h, pad_w) != (kernel.pad, kernel.pad):
+                raise UserError(f"{line.where}: padding {pad_h}x{pad_w}; a filter of {size} has {kernel.pad}")
+            yield kernel
+
+
+def native_files(
+    kernels: Iterable[Kernel], arch: str, rules: BuilderRules, specs: ArchSpecs
+) -> tuple[dict[str, str], list[str]]:
+    """Native instance files of kernels: path below the folder of a rule set to text; and the names without a line.
+
+    A kernel has a line if reading the line gives exactly this kernel.
+    """
+    texts: dict[str, str] = {}
+    without = []
+    for kernel in sorted(kernels, key=lambda one: one.name):
+        line = ""
+        if isinstance(kernel, KernelConfig) and kernel.ndim in rules.files.layouts:
+            line = _native_line(kernel, arch, rules, specs)
+        if not line:
+            without.append(kernel.name)
+            continue
+        name = rules.files.names[kernel.variant][0]
+        path = f"{rules.files.directions[kernel.variant]}/{name}"
+        path = path.format(layout=rules.files.layouts[kernel.ndim], dtype=kernel.dtype)
+        texts[path] = f"{texts.get(path, '')}{line}\n"
+    return texts, without
+
+
+def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: ArchSpecs) -> str:
+    """The line that is read as this kernel, or an empty string."""
+    name, kind = next(
+        (name, kind) for name, kind in rules.kinds.items() if kind.form == "native" and kind.variant == kernel.variant
+    )
+    deep = kernel.ndim == 3
+    values = {
+        place: text.format(ndim=kernel.ndim, dtype=kernel.dtype, d="D" * deep, z="Z" * deep)
+        for place, text in rules.written.items()
+    }
+    words: dict[int | None, object] = {
+        kind.specialization: _word_of(kernel.specialization, rules.specializations),
+        kind.pipeline: _word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy}),
+        kind.scheduler: kernel.scheduler.capitalize(),
+        kind.groups: kernel.num_groups_to_merge,
+        kind.split_image: int(kernel.split_image),
+        kind.explicit_gemm: int(kernel.explicit_gemm),
+        kind.double_smem_buffer: int(kernel.double_smem_buffer),
+        kind.wave_groups: kernel.num_wave_groups,
+    }
+    places = [*kind.tile, *kind.waves, *kind.warp_tile, *kind.vectors]
+    words |= zip(places, [*kernel.tile, *kernel.wave, *kernel.warp_tile, *kernel.vectors], strict=True)
+    values |= {place: str(word) for place, word in words.items() if place is not None}
+    if "" in values.values() or sorted(values) != list(range(kind.fields[0])):
+        return ""
+    text = f"{name}<{','.join(values[place] for place in sorted(values))}>"
+    cell = Cell(arch, kernel.variant, kernel.ndim, kernel.dtype)
+    read = _kernels_of([Line(text, kernel.name, rules)], cell, rules.files.layouts[kernel.ndim], rules, specs)
+    return text if kernel in read else ""
+
+
+def _word_of(ours: str, table: Mapping[str, str]) -> str:
+    """The first word of the table for ours, or an empty string."""
+    return next((word for word, value in table.items() if value == ours), "")
+
+
+def _shape(instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...]:
+    """Waves and warp tile (m, n, k each); nothing if the block is no whole number of waves on this arch."""
+    if instance.waves:
+        return (*instance.waves, *instance.warp_tile)
+    waves_m, waves_n = (
+        size // (matrix * repeat)
+        for size, matrix, repeat in zip(instance.tile[:2], instance.matrix, instance.repeats, strict=True)
+    )
+    lanes = specs.arch(cell.arch).wave_size * waves_m * waves_n
+    by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
+    if lanes < 1 or instance.block < lanes or instance.matrix[0] not in by_matrix:
+        return ()
+    warp_k = min(max(instance.ak1, by_matrix[instance.matrix[0]]), instance.tile[2])
+    return waves_m, waves_n, instance.block // lanes, *instance.matrix, warp_k
+
+
+def _stores_odd(instance: Instance, cell: Cell) -> bool:
+    """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
+    options, stores = instance.options, instance.vectors[2]
+    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
+        return False
+    return stores == 1 if instance.waves else options["explicit_gemm"] and stores % 2 == 1
+
+
+def _one_wave_covers(problem: Columns, k: Columns) -> np.ndarray:
+    """One wave reads a whole row of A and of B: m (bwd_data: k) and n of the tile fit its lanes times the vector."""
+    rows_a = np.where(k["variant"] == "bwd_weight", k["tile_m"], k["tile_k"])
+    a, b = rows_a <= k["wave_size"] * k["vec_a"], k["tile_n"] <= k["wave_size"] * k["vec_b"]
+    return (k["variant"] == "forward") | (a & b)
+
+
+def _share_holds_vector(problem: Columns, k: Columns) -> np.ndarray:
+    """bwd_data: a vector of A or B is no wider than a thread's share of the tile."""
+    a = k["vec_a"] <= k["tile_m"] * k["tile_k"] // k["threads"]
+    b = k["vec_b"] <= k["tile_n"] * k["tile_k"] // k["threads"]
+    return (k["variant"] != "bwd_data") | (a & b)
+
+
+SKIP_RULES = (
+    reference_filter.WAVE32_INSTRUCTION,
+    Rule(
+        "backward_vectors",
+        reference_filter.VECTORS_ONE_OR_EVEN.reason,
+        lambda p, k: (k["variant"] == "forward") | reference_filter.VECTORS_ONE_OR_EVEN.holds(p, k),
+    ),
+    Rule("one_wave_covers", "a row of A or B is longer than {wave_size} lanes x its vector", _one_wave_covers),
+    Rule("share_holds_vector", "a vector is wider than a thread's share of A or B", _share_holds_vector),
+    flags.STREAMK_ASYNC_FP32,
+)
+"""Of kernels that the reference leaves out."""

@@ -1,0 +1,98 @@
+"""How many kernels each cell of the named rule sets has, and whether that is what a reference file says.
+
+A cell is an arch, a rule set and a request: one direction, ndim and data type (``cell``), one direction with 2D, 3D
+and all data types (``per_variant``), or all directions so (``all``). Samples depend on the request as a whole.
+"""
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.upstream.named import ListedKernel
+from tileseer.kernels.ck_tile.upstream.request import NDIMS
+
+COUNTED = (
+    "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
+    "of_which_depthwise",
+)  # fmt: skip
+BUILT = "built"
+"""Unique names without a flag: our own column, not part of a comparison."""
+ALL = "all"
+JOINT_NDIMS = (2, 3)
+
+
+class CountedCell(NamedTuple):
+    """One row of the table; its fields are the first columns."""
+
+    arch: str
+    rule_set: str
+    scope: str
+    variant: str
+    ndim: str
+    dtype: str
+
+    def request(self) -> tuple[list[str], list[int], list[str]]:
+        """Variants, ndims and data types that are enumerated together."""
+        return (
+            list(VARIANTS) if self.variant == ALL else [self.variant],
+            [int(ndim) for ndim in self.ndim.split("+")],
+            list(DTYPES) if self.dtype == ALL else [self.dtype],
+        )
+
+
+COLUMNS = (*CountedCell._fields, *COUNTED, BUILT)
+
+
+def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCell]:
+    """Yield every cell of some archs and rule sets."""
+    joint = "+".join(map(str, JOINT_NDIMS))
+    for arch, rule_set in product(archs, rule_sets):
+        for variant, ndim, dtype in product(VARIANTS, NDIMS, DTYPES):
+            yield CountedCell(arch, rule_set, "cell", variant, str(ndim), dtype)
+        for variant in VARIANTS:
+            yield CountedCell(arch, rule_set, "per_variant", variant, joint, ALL)
+        yield CountedCell(arch, rule_set, ALL, ALL, joint, ALL)
+
+
+def counts(items: Sequence[ListedKernel]) -> dict[str, int]:
+    """Counted columns of one enumeration."""
+    passed = [item for item in items if item.passes_arch_filter]
+    values = (
+        len(items), len({item.name for item in items}), len(passed), len({item.name for item in passed}),
+        sum(isinstance(item.kernel, DepthwiseConfig) for item in items),
+    )  # fmt: skip
+    return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
+
+
+def read_reference(path: Path) -> dict[CountedCell, dict[str, int]]:
+    """Read a file of counts (CSV with the columns of ``CountedCell`` and ``COUNTED``); ``UserError`` on any other."""
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            rows = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a table of counts: {error}") from error
+    reference = {}
+    for number, row in enumerate(rows, start=2):
+        try:
+            cell = CountedCell(*(row[column] for column in CountedCell._fields))
+            cell.request()
+            reference[cell] = {column: int(row[column]) for column in COUNTED}
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise UserError(
+                f"{path}:{number}: a row needs {', '.join((*CountedCell._fields, *COUNTED))}: {error}"
+            ) from error
+    if not reference:
+        raise UserError(f"{path}: there is no row to compare with")
+    return reference
+
+
+def difference(found: dict[str, int], expected: dict[str, int]) -> str:
+    """The counts that differ, or an empty string."""
+    return ", ".join(
+        f"{column} {found[column]} != {expected[column]}" for column in COUNTED if found[column] != expected[column]
+    )

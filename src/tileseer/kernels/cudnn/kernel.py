@@ -1,0 +1,63 @@
+"""One of cuDNN's plans for a direction and a data type; ``parse(plan.name) == plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.kernels.cudnn.engines import ENGINES
+from tileseer.kernels.gemm_kernel import Kernel, field_types
+from tileseer.kernels.grammar import Part
+
+PREFIX = "cudnn_conv_"
+KNOB = r"k(?:0|[1-9]\d*)=-?(?:0|[1-9]\d*)"
+
+
+@dataclass(frozen=True, order=True)
+class Plan(Kernel):
+    """An engine and the settings of its knobs, in cuDNN's order. What they do, cuDNN does not tell."""
+
+    variant: str
+    dtype: str
+    ndim: int
+    engine: int
+    knobs: str = ""
+    """As in cuDNN's name: ``k2=7_k13=1``; empty where the engine has none."""
+
+    kind: ClassVar[str] = "plan"
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "variant": VARIANTS, "dtype": DTYPES, "ndim": (2, 3), "engine": tuple(ENGINES),
+    }  # fmt: skip
+    patterns: ClassVar[Mapping[str, str]] = {"knobs": f"{KNOB}(?:_{KNOB})*"}
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("an engine of cuDNN", "eng{engine}"),
+        Part("its knobs", "_{knobs}", optional=True),
+    )
+
+    @cached_property
+    def settings(self) -> dict[int, int]:
+        """Value of each knob."""
+        pairs = (knob.split("=") for knob in self.knobs.split("_") if knob)
+        return {int(knob[1:]): int(value) for knob, value in pairs}
+
+    @property
+    def plan(self) -> str:
+        """What cuDNN calls it."""
+        return f"eng{self.engine}" + (f"_{self.knobs}" if self.knobs else "")
+
+    @property
+    def pipeline(self) -> str:
+        """The engine."""
+        return f"eng{self.engine}"
+
+
+KERNEL = Plan
+FIELDS = tuple(field_types(Plan))
+parse, frame = Plan.parse, Plan.frame

@@ -1,0 +1,115 @@
+"""A CUTLASS convolution kernel and its name; ``parse(kernel.name) == kernel`` holds for every valid kernel.
+
+Fields that mean the same as in CK Tile carry the same names, so that one definition of the learning features serves
+both families: ``wave`` are the warps of a block, ``warp_tile`` the shape of one matrix instruction, ``vec`` the
+elements of one access. What only CUTLASS has stands at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tileseer.config.operations import VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.kernels import gemm_kernel as gemm
+from tileseer.kernels.grammar import Part
+
+PREFIX = "cutlass_conv_"
+DTYPES = ("fp16", "bf16")
+LAYOUTS = {2: "nhwc", 3: "ndhwc"}
+ITERATORS = ("optimized", "analytic")
+SWIZZLES = (1, 4, 8)
+STRIDES = ("any", "unity", "strided")
+"""``any`` forward and for the weight gradient; an input gradient is written for stride 1 or for every stride."""
+GROUPS = ("none", "single", "multiple")
+"""Groups that one block computes; ``none``: the kernel knows no groups."""
+VECTOR_WIDTHS = (1, 2, 4, 8)
+INSTRUCTION = (16, 8, 16)
+"""The tensor-core instruction of 16-bit operands that the CUTLASS 2.x templates use (m, n, k)."""
+
+
+@dataclass(frozen=True, order=True)
+class CutlassKernel(gemm.GemmKernel):
+    """One kernel as it is compiled; see ``GemmKernel`` for its sizes."""
+
+    variant: str
+    dtype: str
+    ndim: int
+    iterator: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    wave_m: int
+    wave_n: int
+    wave_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    stages: int
+    swizzle: int = 1
+    vec_a: int = 8
+    vec_b: int = 8
+    vec_c: int = 8
+    strides: str = "any"
+    group_mode: str = "none"
+
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "variant": VARIANTS, "dtype": DTYPES, "ndim": tuple(LAYOUTS), "layout": tuple(LAYOUTS.values()),
+        "iterator": ITERATORS, "swizzle": SWIZZLES, "strides": STRIDES, "group_mode": GROUPS,
+        "vec_a": VECTOR_WIDTHS, "vec_b": VECTOR_WIDTHS, "vec_c": VECTOR_WIDTHS,
+    }  # fmt: skip
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("a layout", "{layout}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("an iterator", "{iterator}_"),
+        *gemm.SIZE_PARTS,
+        Part("the stages (as _s4)", "_s{stages}"),
+        Part("the swizzle (as _swz1)", "_swz{swizzle}"),
+        Part("the vectors (as _vec8_8_8)", "_vec{vec_a}_{vec_b}_{vec_c}"),
+        Part("the strides", "_{strides}", optional=True),
+        Part("the group mode", "_{group_mode}group", optional=True),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.variant == "bwd_data") != (self.strides != "any"):
+            raise UserError(
+                f"kernel: strides is {self.strides!r} for {self.variant}; "
+                "write unity or strided for bwd_data and any for the others"
+            )
+
+    @property
+    def layout(self) -> str:
+        """Order of the tensors' dimensions."""
+        return LAYOUTS[self.ndim]
+
+    @property
+    def pipeline(self) -> str:
+        """The main loop in a word."""
+        return f"{self.iterator}_s{self.stages}"
+
+    @property
+    def warp_shape(self) -> tuple[int, int, int]:
+        """Part of the block tile that one warp computes (m, n, k); the templates write it."""
+        m, n, k = (tile // warps for tile, warps in zip(self.tile, self.wave, strict=True))
+        return m, n, k
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of the operand buffers of all stages, bytes."""
+        return shared_bytes(self.tile_m, self.tile_n, self.tile_k, self.stages)
+
+
+KERNEL = CutlassKernel
+FIELDS = tuple(gemm.field_types(CutlassKernel))
+parse, frame = CutlassKernel.parse, CutlassKernel.frame
+
+
+def shared_bytes(tile_m: int, tile_n: int, tile_k: int, stages: int) -> int:
+    """Shared memory of the operand buffers of all stages, bytes; elements have two."""
+    return (tile_m + tile_n) * tile_k * 2 * stages

@@ -1,0 +1,72 @@
+"""Which CUTLASS kernels can run which problems: what ``can_implement`` of the templates refuses, in columns."""
+
+import numpy as np
+
+from tileseer.kernels.rules import Columns, Rule
+from tileseer.kernels.support_rules import OPERATION, SupportRules, vectors_divide_runs
+from tileseer.problems import implicit_gemm
+
+LARGEST_TENSOR = 2**31
+"""Bytes that a tensor stays below: the templates count offsets in 32 bits."""
+LARGEST_FILTER = 32
+"""Taps along an axis that the optimized iterators have mask bits for."""
+
+
+def groups_fill_tile(problem: Columns, kernel: Columns) -> np.ndarray:
+    """A group's output channels are whole tiles, or a tile is whole groups."""
+    channels, tile, mode = problem["group_k"], kernel["tile_n"], kernel["group_mode"]
+    return ((mode != "single") | (channels % tile == 0)) & ((mode != "multiple") | (tile % channels == 0))
+
+
+def filter_has_masks(problem: Columns, kernel: Columns) -> np.ndarray:
+    """The optimized iterators keep a mask bit a tap; those of the weight gradient need none."""
+    free = (kernel["iterator"] != "optimized") | (kernel["variant"] == "bwd_weight")
+    return free | (problem["largest_filter"] <= LARGEST_FILTER)
+
+
+def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
+    """Split-K exists for the weight gradient, and every slice has a step of the reduction."""
+    split, steps = kernel["split_k"], np.ceil(problem["gemm_k"] / kernel["tile_k"])
+    return (split == 1) | ((kernel["variant"] == "bwd_weight") & (split <= steps))
+
+
+# p: problem columns [P, 1]; k: columns of kernel classes [1, Q].
+RULES: tuple[Rule, ...] = (
+    OPERATION,
+    Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
+    Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups",
+         lambda p, k: (p["G"] > 1) == (k["group_mode"] != "none")),
+    Rule("group_tile", "a group's output channels are no whole tiles, nor a tile whole groups", groups_fill_tile),
+    Rule("stride", "the kernel is written for stride 1", lambda p, k: (k["strides"] != "unity") | p["stride1"]),
+    Rule("dilation", "the input gradient for every stride knows no dilation",
+         lambda p, k: (k["strides"] != "strided") | ~p["dilated"]),
+    Rule("filter", f"the optimized iterators know filters of at most {LARGEST_FILTER} taps an axis", filter_has_masks),
+    Rule("tensor_size", "a tensor has 2 GiB or more",
+         lambda p, k: (p["largest_tensor"] < LARGEST_TENSOR) | (k["split_k"] < 0)),
+    Rule("split_k", "split_k > 1 is for bwd_weight, with at most a slice for each step", slices_have_work),
+)  # fmt: skip
+
+_FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c", "strides", "group_mode", "split_k")
+
+
+def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
+    """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
+
+    Plain arithmetic, as ``implicit_gemm.columns``.
+    """
+    gemm = implicit_gemm.columns(dims, variant, element_size)
+    columns = {"G": dims["G"], "group_k": dims["K"] // dims["G"]}
+    columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
+    columns |= {"stride1": gemm["stride1"], "gemm_k": gemm["gemm_k"]}
+    columns["dilated"] = _largest(dims, "dilation_d", "dilation_h", "dilation_w") > 1
+    columns["largest_filter"] = _largest(dims, "Z", "Y", "X")
+    columns["largest_tensor"] = _largest(gemm, "input_bytes", "filter_bytes", "output_bytes")
+    return columns
+
+
+CUTLASS_SUPPORT = SupportRules(RULES, lambda candidates, wave_size: candidates[list(_FIELDS)].copy(), _read_of_problems)
+
+
+def _largest(columns: Columns, *names: str) -> np.ndarray:
+    first, second, third = (columns[name] for name in names)
+    return np.maximum(np.maximum(first, second), third)

@@ -1,0 +1,99 @@
+"""The kernels of a rule-set file: groups of tiles crossed with options."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import product
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from tileseer.config.operations import Variant
+from tileseer.core.tables import StrictModel
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.kernels.cutlass.legality import LEGALITY, legality_columns
+from tileseer.kernels.enumeration import (
+    Count,
+    DirectionRows,
+    Enumeration,
+    Sweep,
+    Triple,
+    rows_of,
+    sift,
+)
+from tileseer.kernels.gemm_kernel import sizes
+from tileseer.kernels.rules import broken_rules
+from tileseer.problems.operation import Operation
+
+
+class CutlassTile(StrictModel):
+    """A block tile, its warps, and the depths of the pipeline that it is built with."""
+
+    tile: Triple
+    warps: Triple
+    stages: list[Count] = Field(min_length=1)
+
+
+class CutlassOptions(StrictModel):
+    """Groups of tiles and what each tile of them is crossed with."""
+
+    ndims: list[Literal[2, 3]] = Field(min_length=1)
+    tiles: list[str] = Field(min_length=1)
+    iterators: list[Literal["optimized", "analytic"]] = Field(min_length=1)
+    swizzles: list[Literal[1, 4, 8]] = Field([1], min_length=1)
+    vectors: list[Triple] = Field([[8, 8, 8]], min_length=1)
+    strides: list[Literal["any", "unity", "strided"]] = Field(["any"], min_length=1)
+    group_modes: list[Literal["none", "single", "multiple"]] = Field(["none"], min_length=1)
+
+
+class CutlassVariant(DirectionRows):
+    """What a direction is enumerated from."""
+
+    options: list[CutlassOptions] = Field(min_length=1)
+
+
+class CutlassSweep(Sweep):
+    """Groups of tiles crossed with options."""
+
+    instruction: Triple
+    tiles: dict[str, list[CutlassTile]] = Field(min_length=1)
+    variants: dict[Variant, CutlassVariant]
+
+    @model_validator(mode="after")
+    def _groups_exist(self) -> Self:
+        for variant, rows in self.variants.items():
+            for number, option in enumerate(rows.options):
+                for group in option.tiles:
+                    if group not in self.tiles:
+                        raise ValueError(
+                            f"variants.{variant}.options.{number}.tiles: there is no group {group!r} of tiles; "
+                            f"use {', '.join(self.tiles)}"
+                        )
+        return self
+
+    def enumerate(
+        self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
+    ) -> Enumeration[CutlassKernel]:
+        """See ``Sweep``; no kernel has a known defect."""
+        rows = rows_of(self.variants, operation)
+        kernels = list(_combinations(self, rows, operation, ndims))
+        broken = broken_rules(LEGALITY, legality_columns(kernels, arch, specs)) if kernels else []
+        return sift(kernels, broken, rows.split_k, f"on {arch} for {operation}")
+
+
+def _combinations(
+    sweep: CutlassSweep, rows: CutlassVariant, operation: Operation, ndims: Sequence[int]
+) -> Iterator[CutlassKernel]:
+    for option in rows.options:
+        tiles = [row for group in option.tiles for row in sweep.tiles[group]]
+        wanted = [ndim for ndim in option.ndims if ndim in ndims]
+        choices = product(
+            wanted, tiles, option.iterators, option.swizzles, option.vectors, option.strides, option.group_modes
+        )
+        for ndim, tile, iterator, swizzle, vectors, strides, group_mode in choices:
+            for stages in tile.stages:
+                m, n, k = vectors
+                yield CutlassKernel(
+                    operation.variant, operation.dtype, ndim, iterator,
+                    **sizes([*tile.tile, *tile.warps, *sweep.instruction]), stages=stages, swizzle=swizzle,
+                    vec_a=m, vec_b=n, vec_c=k, strides=strides, group_mode=group_mode,
+                )  # fmt: skip

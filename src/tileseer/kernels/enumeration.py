@@ -1,0 +1,103 @@
+"""What every family does with the combinations of a rule set: keep the legal ones, list the others with the reason."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, Self, TypeVar, cast
+
+from pydantic import Field
+
+from tileseer.config.operations import Variant
+from tileseer.core.errors import UserError
+from tileseer.core.tables import StrictModel, read_yaml_table
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.kernels.rules import BrokenRule
+from tileseer.problems.operation import Operation
+
+Kernel = TypeVar("Kernel", bound=GemmKernel)
+Count = Annotated[int, Field(ge=1)]
+Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
+
+
+class DirectionRows(StrictModel):
+    """What the rows of a direction have in every family's sweeps."""
+
+    split_k: list[Count] = Field([1], min_length=1)
+    """Values of the launch knob split-K that are measured for each kernel."""
+
+
+Rows = TypeVar("Rows", bound=DirectionRows)
+
+
+class NoKernel(UserError):
+    """A rule set has no kernel for an operation on an arch."""
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A combination of the rule set that is no legal kernel, with the rule that says so."""
+
+    kernel: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Enumeration(Generic[Kernel]):
+    """The legal kernels in name order, the refused ones, and the split-K values of each kernel."""
+
+    kernels: list[Kernel]
+    rejected: list[Rejected]
+    split_k: list[int]
+
+
+class Sweep(StrictModel):
+    """A rule-set file of a family: sizes crossed with options."""
+
+    @classmethod
+    def read_file(cls, path: str | Path) -> Self:
+        """The checked file; a ``UserError`` names file and field."""
+        return read_yaml_table(path, cls)
+
+    def enumerate(
+        self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
+    ) -> Enumeration[Any]:
+        """Every kernel for one arch and operation; none is corrected, illegal ones are refused.
+
+        A kernel with a known defect is refused unless its flag is among ``included``.
+        """
+        raise NotImplementedError
+
+
+def rejected_text(rejected: Iterable[Rejected]) -> str:
+    """The refused combinations as tab-separated lines."""
+    return "kernel\trule\treason\n" + "".join(f"{r.kernel}\t{r.rule}\t{r.reason}\n" for r in rejected)
+
+
+def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
+    """What a direction is enumerated from; ``UserError`` if there is nothing, or no such split-K."""
+    rows = variants.get(cast(Variant, operation.variant))
+    if rows is None:
+        raise NoKernel(f"the rule set has no entry variants.{operation.variant}, which operation {operation} needs")
+    if operation.variant != "bwd_weight" and rows.split_k != [1]:
+        raise UserError(f"variants.{operation.variant}.split_k is {rows.split_k}; only bwd_weight splits K: write [1]")
+    return rows
+
+
+def sift(
+    kernels: Sequence[Kernel], broken: Iterable[Sequence[BrokenRule]], split_k: Iterable[int], where: str
+) -> Enumeration[Kernel]:
+    """Sort kernels that break no rule from the others; ``broken``: the rules that each breaks."""
+    legal: dict[str, Kernel] = {}
+    rejected: dict[str, Rejected] = {}
+    for kernel, rules in zip(kernels, broken, strict=True):
+        if rules:
+            rejected[kernel.name] = Rejected(kernel.name, *rules[0])
+        else:
+            legal[kernel.name] = kernel
+    if not legal:
+        raise NoKernel(f"no kernel of the rule set is legal {where}")
+    return Enumeration(
+        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(split_k))
+    )

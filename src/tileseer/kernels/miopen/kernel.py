@@ -1,0 +1,52 @@
+"""One of MIOpen's solvers for a direction and a data type; ``parse(solver.name) == solver``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.kernels.gemm_kernel import Kernel, field_types
+from tileseer.kernels.grammar import Part
+from tileseer.kernels.miopen.solvers import SOLVERS, Facts
+
+PREFIX = "miopen_conv_"
+
+
+@dataclass(frozen=True, order=True)
+class Solver(Kernel):
+    """What MIOpen runs is a family of kernels of its own; which of them, it decides behind the solver's name."""
+
+    variant: str
+    dtype: str
+    ndim: int
+    solver: str
+
+    kind: ClassVar[str] = "solver"
+    short: ClassVar[str] = "solver"
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
+        "variant": VARIANTS, "dtype": DTYPES, "ndim": (2, 3), "solver": tuple(SOLVERS),
+    }  # fmt: skip
+    parts: ClassVar[Sequence[Part]] = (
+        Part(PREFIX, PREFIX),
+        Part("a direction", "{variant}_"),
+        Part("a data type", "{dtype}_"),
+        Part("the dimensionality", "{ndim}d_"),
+        Part("a solver", "{solver}"),
+    )
+
+    @property
+    def facts(self) -> Facts:
+        """Number, algorithm and limits."""
+        return SOLVERS[self.solver]
+
+    @property
+    def pipeline(self) -> str:
+        """The algorithm."""
+        return self.facts.algorithm
+
+
+KERNEL = Solver
+FIELDS = tuple(field_types(Solver))
+parse, frame = Solver.parse, Solver.frame

@@ -1,0 +1,115 @@
+"""The kernel families: one row each. An arch and a kernel's name both tell the family.
+
+What a stage needs of a family beside its kernels is in a table of the subject: ``support.SUPPORT``,
+``emission.EMITTERS``, ``sweeps.SWEEPS``, ``names.COMPLETIONS``, ``costmodel.cost_models.COST_MODELS`` and
+``costmodel.resources.RESOURCES``. So a stage depends on the subjects that it imports and on no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+from tileseer.core.errors import UserError
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.cudnn.kernel import Plan
+from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.miopen.kernel import Solver
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(frozen=True)
+class Family:
+    """What tells the kernels of one library from the others."""
+
+    name: str
+    """Its key in the table of each subject."""
+    prefix: str
+    """How its kernels' names begin."""
+    archs: str
+    """Pattern of the names of its archs."""
+    kernel: type[Any]
+    """The subclass of ``Kernel`` that models know."""
+    features: str
+    """Its own feature set."""
+    toolchain: str = ""
+    """What compiles its kernels, a word of compile.toolchain; empty for recorded kernels that nobody makes here."""
+    header_suffix: str = ""
+    """Of the file of an emitted kernel."""
+    launcher: str = ""
+    """Header of workflow/native that launches a kernel."""
+    registration: str = ""
+    """C++ line that registers a kernel; ``{name}``, ``{variant}``, ``{ndim}`` and ``{dtype}`` are filled in."""
+    offered: bool = False
+    """Whether the library says for each problem which candidates there are, and which of them it would run itself."""
+    rule_set: str = ""
+    """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
+
+
+CK_TILE = Family(
+    "ck_tile",
+    "grouped_conv_",
+    "gfx*",
+    KernelConfig,
+    features="tileseer",
+    toolchain="hipcc",
+    header_suffix=".hpp",
+    launcher="ck_tile_kernel.hpp",
+    registration="TILESEER_CK_KERNEL({name}, CONV_{variant}, {ndim}, CONV_{dtype})",
+    rule_set="sweep.yaml",
+)
+CUTLASS = Family(
+    "cutlass",
+    "cutlass_conv_",
+    "sm_*",
+    CutlassKernel,
+    features="cutlass",
+    toolchain="nvcc",
+    header_suffix=".cuh",
+    launcher="cutlass_kernel.hpp",
+    registration="TILESEER_CUTLASS_KERNEL({name})",
+    rule_set="cutlass.yaml",
+)
+MIOPEN = Family("miopen", "miopen_conv_", "*_miopen", Solver, features="miopen")
+CUDNN = Family("cudnn", "cudnn_conv_", "*_cudnn", Plan, features="cudnn", offered=True)
+FAMILIES: tuple[Family, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
+
+
+def of_arch(arch: str) -> Family:
+    """Family whose kernels run on an arch, the last that claims it."""
+    for family in reversed(FAMILIES):
+        if fnmatchcase(arch, family.archs):
+            return family
+    patterns = ", ".join(family.archs for family in FAMILIES)
+    raise UserError(f"no kernels for the arch {arch!r}; names of archs are of the forms {patterns}")
+
+
+def of_kernels(names: Sequence[str]) -> Family:
+    """Family of kernel names, of which there is at least one; ``UserError`` where they are of several or none."""
+    if not len(names):
+        raise ValueError("there is no kernel name to tell the family by")
+    for family in FAMILIES:
+        if all(name.startswith(family.prefix) for name in names):
+            return family
+    prefixes = ", ".join(family.prefix for family in FAMILIES)
+    raise UserError(f"kernels of one family at a time, with names that begin with one of {prefixes}; see {names[0]!r}")
+
+
+def entry(table: Mapping[str, Entry], family: Family) -> Entry:
+    """A family's entry in the table of a subject; ``UserError`` if its kernels are only recorded."""
+    if family.name not in table:
+        raise UserError(
+            f"the kernels of {family.name} are not made or timed here; replay a recording: give its arch and folder "
+            "under replays"
+        )
+    return table[family.name]
+
+
+def parse_kernels(names: Sequence[str]) -> list[Kernel]:
+    """Kernels of names, all of one family."""
+    parse = of_kernels(names).kernel.parse if len(names) else None
+    return [parse(name) for name in names] if parse else []

@@ -1,0 +1,147 @@
+"""Grouped cross-validation inside the training set: what the model is worth on problems that it has not seen.
+
+Nothing here sees a validation problem, and nothing is chosen by it; its gaps calibrate the guarantee of serving.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tileseer.config.model import TrainingParameters
+from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.dataset import efficiency, own_choice
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import fit as fits
+from tileseer.learn.features.features import Features
+from tileseer.learn.fit import Samples
+from tileseer.learn.model import units
+from tileseer.learn.model_schema import Fold, Folds
+from tileseer.learn.prior import Prior
+
+NEAR = 0.97
+"""Efficiency from which a candidate is as good as the best for a guaranteed set."""
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """What models are worth that have not seen a problem's group."""
+
+    folds: Folds
+    picks: pd.DataFrame
+    """Of each training problem ``problem_key``, ``efficiency`` (0..1) of the pick and ``gap``: see ``picked``."""
+    margins: list[float] | None
+    """The margins of the library's own choice; None where no library chooses."""
+
+
+def cross_validate(
+    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
+) -> CrossValidation:
+    """Cross-validate small models, or, where a margin depends on it, models of the size that is published."""
+    samples = fits.samples_of(dataset, features, settings, prior, threads)
+    own = own_choice.of(dataset)
+    of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
+    score = out_of_fold(samples, of_fold, settings if own is None else settings.whole, threads)
+    return CrossValidation(
+        folds=Folds([_figures(samples, score, of_fold, fold, settings.cv_group) for fold in range(settings.folds)]),
+        picks=picked(samples.pairs, score),
+        margins=None if own is None else own_choice.margins(dataset, spread(samples, score), own),
+    )
+
+
+def assign_folds(groups: Sequence[str], sizes: Sequence[int], folds: int, seed: int) -> np.ndarray:
+    """A fold for each distinct group, int [groups]: largest group first, into the fold with fewest rows.
+
+    Groups of one size go in the order of their hash, so a fold does not depend on the order of the table.
+    """
+    if len(groups) < folds:
+        raise UserError(f"cross-validation: {folds} folds need as many groups, there are {len(groups)}; lower `folds`")
+    digests = [hashlib.sha256(f"{seed},{group}".encode()).hexdigest() for group in groups]
+    order = sorted(range(len(groups)), key=lambda i: (-sizes[i], digests[i]))
+    filled = [0] * folds
+    assigned = np.empty(len(groups), np.int64)
+    for i in order:
+        fold = filled.index(min(filled))
+        assigned[i] = fold
+        filled[fold] += int(sizes[i])
+    return assigned
+
+
+def deal(samples: Samples, group: str, folds: int, seed: int) -> np.ndarray:
+    """The fold of each pair, int [n]; folds share no ``group`` (a column of the problems)."""
+    group_of_problem = samples.pairs.problems[group].to_numpy()
+    groups, number, sizes = np.unique(group_of_problem[samples.pairs.problem], return_inverse=True, return_counts=True)
+    return assign_folds(groups.tolist(), sizes.tolist(), folds, seed)[number]
+
+
+def out_of_fold(
+    samples: Samples, of_fold: np.ndarray, settings: TrainingParameters, threads: int, progress: Progress | None = None
+) -> np.ndarray:
+    """The score of every pair by a model of ``fit.small(settings)`` that has not seen its fold, float64 [n].
+
+    ``of_fold`` (int [n]) is the fold of each pair; ``progress`` counts the trees.
+    """
+    size = fits.small(settings)
+    learn = fits.sampled(samples.pairs, samples.learn, size.rows_per_problem, size.top_rows, settings.seed)
+    folds = np.unique(of_fold)
+    score = np.empty(len(of_fold))
+    with Progress("cross-validate", len(folds) * size.n_estimators, "trees") as own:
+        for fold in folds:
+            held_out = of_fold == fold
+            booster = fits.grow(samples, learn & ~held_out, settings, size.n_estimators, threads, progress or own)
+            score[held_out] = fits.scores_of(booster, samples, held_out, threads)
+    return score
+
+
+def spread(samples: Samples, score: np.ndarray) -> np.ndarray:
+    """Scores of pairs as a table of all problems and candidates, float64 [P, Q]; -inf where there is none."""
+    pairs = samples.pairs
+    return pairs.spread_out(np.arange(len(pairs.problems)), score, -np.inf)
+
+
+def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """The row with the highest score of each problem, by problem; of equal scores the first."""
+    order = np.lexsort((np.arange(len(score)), -score, problem))
+    return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
+
+
+def _figures(samples: Samples, score: np.ndarray, of_fold: np.ndarray, fold: int, group: str) -> Fold:
+    pairs = samples.pairs
+    held_out = np.flatnonzero(of_fold == fold)
+    at = held_out[picks(pairs.problem[held_out], score[held_out])]
+    ran = held_out[pairs.ok[held_out]]
+    label = fits.target(pairs.efficiency[ran])
+    error, variance = float(np.mean((label - score[ran]) ** 2)), float(np.var(label))
+    return Fold(
+        fold=fold,
+        rmse=round(error**0.5, 6),
+        r2=round(1 - error / variance, 6) if variance else 0.0,
+        **{f"{name}_efficiency": value for name, value in efficiency.summary(pairs.efficiency[at]).items()},
+        train_size=int(np.count_nonzero(samples.learn & (of_fold != fold))),
+        val_size=len(held_out),
+        val_groups=int(pairs.problems[group].iloc[pairs.problem[held_out]].nunique()),
+    )
+
+
+def picked(pairs: Dataset, score: np.ndarray) -> pd.DataFrame:
+    """``problem_key``, ``efficiency`` of the pick, and ``gap`` of each problem, in key order.
+
+    The gap is how far below the pick's score the first candidate lies that is as good as the best (``NEAR``), in
+    ``units``.
+    """
+    problem = pairs.problem
+    at = picks(problem, score)
+    near = np.full(problem.max() + 1, -np.inf)
+    good = pairs.efficiency >= NEAR
+    np.maximum.at(near, problem[good], score[good])
+    table = pd.DataFrame(
+        {
+            "problem_key": pairs.problems["problem_key"].to_numpy()[problem[at]],
+            "efficiency": pairs.efficiency[at],
+            "gap": (score[at] - near[problem[at]]) / units(problem, score),
+        }
+    )
+    return table.sort_values("problem_key", ignore_index=True)

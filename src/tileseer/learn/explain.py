@@ -1,0 +1,145 @@
+"""Why a pick is bad: which features spoke for it, and whether training had anything like the problem."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from tileseer.costmodel.formula import Formula
+from tileseer.dataset import efficiency
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn import ranking
+from tileseer.learn.features.features import Features
+from tileseer.learn.model import Model
+from tileseer.learn.ranking import Scored
+from tileseer.learn.validation_report import Contribution, WorstPick
+
+SHOWN = 5
+"""Features named for a pick."""
+FORMULA = "formula_us"
+"""Name of the formula's time among the features: what a score starts from."""
+WORST = 10
+"""Problems listed as the worst picks."""
+QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
+
+
+def contributions(
+    model: Model, problems: pd.DataFrame, candidates: pd.DataFrame, pick: np.ndarray, best: np.ndarray
+) -> list[list[Contribution]]:
+    """Features that spoke most for the pick against the best candidate, for each of R problems.
+
+    ``pick`` and ``best`` (int [R]) are rows of ``candidates``. A contribution is the difference of the two SHAP values
+    (LightGBM's exact TreeSHAP) in the space of the score: positive ones made the pick look better than the best.
+    """
+    count = len(problems)
+    rows = np.tile(np.arange(count), 2)
+    matrix = model.features.matrix(problems, candidates, rows, np.concatenate([pick, best]))
+    shap = np.asarray(model.booster.predict(matrix, pred_contrib=True, num_threads=1))[:, :-1]
+    names = list(model.spec.feature_names)
+    if model.spec.formula is not None:
+        whole = model.spec.formula.model_copy(update={"weight": 1.0})
+        says = Formula(problems, candidates, model.hardware, whole).score(rows, np.concatenate([pick, best]))
+        names.append(FORMULA)
+        matrix = np.column_stack([matrix, np.exp(-says)])
+        shap = np.column_stack([shap, model.spec.formula.weight * says])
+    difference = shap[:count] - shap[count:]
+    order = np.argsort(-np.abs(difference), axis=1, kind="stable")[:, :SHOWN]
+    return [
+        [
+            Contribution(
+                feature=names[i],
+                contribution=round(float(difference[row, i]), 6),
+                of_pick=float(f"{matrix[row, i]:.6g}"),
+                of_best=float(f"{matrix[count + row, i]:.6g}"),
+            )
+            for i in order[row]
+            if difference[row, i] != 0
+        ]
+        for row in range(count)
+    ]
+
+
+def worst(scored: Scored, novelty: Novelty, model: Model | None) -> list[WorstPick]:
+    """The worst picks, worst first, each with what is known of why."""
+    problems, dataset = scored.problems, scored.dataset
+    training = dataset.problems.iloc[scored.training]
+    candidates = dataset.candidates["candidate"].to_numpy()
+    keys = problems["problem_key"].to_numpy()
+    listed = sorted(range(len(keys)), key=lambda i: (scored.picked[i], keys[i]))[:WORST]
+    reasons: list[list[Contribution]] = [[] for _ in listed]
+    if model is not None:
+        pick, best = scored.picks[listed], scored.best[listed]
+        reasons = contributions(model, problems.iloc[listed], dataset.candidates, pick, best)
+    return [
+        WorstPick(
+            problem_key=str(keys[i]),
+            network=str(problems["network"].iloc[i]),
+            layer=str(problems["layer"].iloc[i]),
+            problem=ranking.dims_text(problems.iloc[i]),
+            pick=str(candidates[scored.picks[i]]),
+            best=str(candidates[scored.best[i]]),
+            efficiency=efficiency.percent(scored.picked[i]),
+            pick_failed=bool(scored.picked[i] == 0),
+            spoke_for_the_pick=reason,
+            outside_training=novelty.outside(i),
+            distance_percentile=round(float(novelty.percentile[i]), 1),
+            nearest_training_problem=ranking.dims_text(training.iloc[novelty.nearest[i]]),
+        )
+        for i, reason in zip(listed, reasons, strict=True)
+    ]
+
+
+class Novelty:
+    """How unlike the training problems other problems are, by the problem features of a model."""
+
+    def __init__(
+        self, training: pd.DataFrame, problems: pd.DataFrame, feature_set: str, hardware: Hardware,
+        apart: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """``apart`` (bool [R, T]): which training problems were known when each problem was held out; default: all."""
+        chosen = Features.of(feature_set, hardware)
+        self._names = [f.name for f in chosen.set.problem if not f.name.startswith("hw_")]
+        self._training, self._values = (_values(table, chosen, self._names) for table in (training, problems))
+        known, new = np.log2(self._training + 1), np.log2(self._values + 1)
+        spread = known.std(axis=0)
+        scale = np.where(spread > 0, spread, 1.0)
+        known, new = known / scale, new / scale
+        away = _distances(new, known)
+        if apart is not None:
+            away[~apart] = np.inf
+        self.away = away
+        """[R, T], how unlike each training problem each problem is."""
+        self.nearest = away.argmin(axis=1)
+        """int [R], the training problem most like each problem."""
+        among = _distances(known, known)
+        np.fill_diagonal(among, np.inf)
+        usual = np.sort(among.min(axis=1))
+        self.percentile = 100 * np.searchsorted(usual, away.min(axis=1)) / len(usual)
+        """[R] Share of training problems that are nearer to their nearest neighbour than this one, percent."""
+
+    def outside(self, row: int) -> list[str]:
+        """Problem features whose value no training problem reaches, with the range that training covers."""
+        low, high = self._training.min(axis=0), self._training.max(axis=0)
+        return [
+            f"{name} {value:.6g}, trained on {low[i]:.6g} to {high[i]:.6g}"
+            for i, (name, value) in enumerate(zip(self._names, self._values[row], strict=True))
+            if not low[i] <= value <= high[i]
+        ]
+
+    def quarters(self) -> dict[str, np.ndarray]:
+        """The problems by how far they are from training, bool [R] each, nearest quarter first."""
+        order = np.argsort(self.percentile, kind="stable")
+        parts = np.array_split(order, len(QUARTERS))
+        return {name: np.isin(np.arange(len(order)), part) for name, part in zip(QUARTERS, parts, strict=True)}
+
+
+def _values(table: pd.DataFrame, chosen: Features, names: list[str]) -> np.ndarray:
+    columns = chosen.problem_columns(table)
+    values = {f.name: np.asarray(f.values(columns), np.float64) for f in chosen.set.problem}
+    return np.stack([values[name] for name in names], axis=1)
+
+
+def _distances(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Euclidean distances, [R, O]."""
+    square = (rows**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :] - 2 * rows @ others.T
+    return np.sqrt(np.maximum(square, 0.0))

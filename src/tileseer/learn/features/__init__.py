@@ -1,0 +1,1 @@
+"""Features of (problem, candidate) pairs: one module a feature set."""

@@ -1,0 +1,49 @@
+"""Learning features of CUTLASS candidates: the shared ones where fields mean the same, and what only they have."""
+
+import numpy as np
+import pandas as pd
+
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.cutlass.kernel import GROUPS, ITERATORS
+from tileseer.learn.features import gemm
+from tileseer.learn.features.table import Feature, raw
+
+OWN = (
+    *raw("1", stages="depth of the copy pipeline", swizzle="tiles of n that neighbouring blocks share"),
+    *raw("1", analytic="the iterator computes every address anew, 0 or 1"),
+    *raw("1", any_stride="an input gradient that is written for every stride, 0 or 1"),
+    Feature("group_mode", "code", "position in kernel.GROUPS", lambda c: c["group_mode"]),
+)
+
+
+def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+    """What the features are made of, float64 [Q] by name; a group is a GEMM of its own, none are merged."""
+    columns = gemm.numbers(candidates)
+    columns["analytic"] = (candidates["iterator"] == "analytic").to_numpy(np.float64)
+    columns["any_stride"] = (candidates["strides"] == "strided").to_numpy(np.float64)
+    code = {mode: float(position) for position, mode in enumerate(GROUPS)}
+    columns["group_mode"] = candidates["group_mode"].map(code).to_numpy(np.float64)
+    columns |= {"num_groups_to_merge": np.ones(len(candidates)), "streamk": np.zeros(len(candidates))}
+    return gemm.with_loads(columns, candidates, hardware)
+
+
+CUTLASS = gemm.feature_set((*gemm.TILES, *gemm.SPLIT_K, *gemm.BUILT, *OWN), candidate_columns)
+REFERENCE_CODES = {
+    f"{iterator}_s{stages}": len(ITERATORS) * stages + number
+    for stages in range(1, 17)
+    for number, iterator in enumerate(ITERATORS)
+}
+"""Codes of the main loops in the reference's one categorical feature, which has none for them: its trainer would give
+every new main loop one of its own, and so do we."""
+
+
+def in_reference_words(candidates: pd.DataFrame) -> pd.DataFrame:
+    """Candidates with the fields that the reference's features are made of.
+
+    Tiles mean the same. A main loop of several stages is double buffered; every kernel is scheduled within a wave and
+    none splits the image. Warps, vectors, the swizzle, group modes and split-K have no place among the 97 features, in
+    either family.
+    """
+    return candidates.assign(
+        scheduler="intrawave", double_smem_buffer=candidates["stages"].to_numpy() > 1, split_image=False
+    )

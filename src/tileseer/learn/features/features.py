@@ -1,0 +1,142 @@
+"""Features of (problem, candidate) pairs: the one definition, used for training and for selection alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.errors import UserError
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn.features import ck_tile, cudnn, cutlass, miopen
+from tileseer.learn.features.table import CODE, Columns, FeatureSet
+from tileseer.learn.features.upstream import REFERENCE
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS
+
+FEATURE_SETS: dict[str, FeatureSet] = {
+    "tileseer": ck_tile.TILESEER,
+    "compiled": ck_tile.COMPILED,
+    "cutlass": cutlass.CUTLASS,
+    "miopen": miopen.MIOPEN,
+    "cudnn": cudnn.CUDNN,
+    "reference": REFERENCE,
+}
+"""By the name that a configuration gives (``model.features``)."""
+DEFAULT = "tileseer"
+WITH_CODE = {"tileseer": "compiled"}
+"""The set that adds what only a compiler knows."""
+CODE_COLUMNS = tuple(feature.name for feature in CODE)
+"""Columns of candidates that only a compiler knows."""
+CHUNK = 8192
+"""Pairs evaluated at a time: about thirty float32 temporaries of this length stay in the second-level cache."""
+UNKNOWN = -1.0
+"""Value of what no build has said."""
+
+
+def feature_set(name: str) -> FeatureSet:
+    """The feature set called ``name``; a ``UserError`` lists all names."""
+    if name not in FEATURE_SETS:
+        raise UserError(f"feature set {name!r} is unknown; use one of {', '.join(FEATURE_SETS)}")
+    return FEATURE_SETS[name]
+
+
+def fitting(name: str, candidates: pd.DataFrame) -> str:
+    """The feature set to train with: that with the code's features where there is one and a compiler described it."""
+    described = CODE_COLUMNS[0] in candidates and candidates[list(CODE_COLUMNS)].notna().any(axis=None)
+    return WITH_CODE.get(name, name) if described else name
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Some features of a set on one GPU."""
+
+    set: FeatureSet
+    gpu: Hardware
+    names: tuple[str, ...]
+    """Columns of the matrix."""
+
+    @classmethod
+    def of(cls, name: str, gpu: Hardware, names: Sequence[str] | None = None) -> Self:
+        """The features ``names`` (default: all, in the set's order) of the set ``name``; ``UserError`` for others."""
+        chosen = feature_set(name)
+        unknown = sorted(set(names or ()) - set(chosen.names))
+        if unknown:
+            raise UserError(f"feature {unknown[0]!r} is not in feature set {name!r}")
+        return cls(chosen, gpu, chosen.names if names is None else tuple(names))
+
+    @property
+    def categorical(self) -> list[str]:
+        """Those whose values are codes without an order."""
+        return [name for name in self.names if name in self.set.categorical]
+
+    def matrix(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray
+    ) -> np.ndarray:
+        """Features of n pairs, [n, F] of the set's ``dtype``, stored by columns, as LightGBM reads it.
+
+        ``problem`` and ``candidate`` (int [n]) are rows of the two tables. A row depends on its own pair only, never
+        on which other pairs are requested. ``UserError`` for mixed directions.
+        """
+        return self.gather(self.problem_columns(problems), self.candidate_columns(candidates), problem, candidate)
+
+    def problem_columns(self, problems: pd.DataFrame) -> Columns:
+        """What the features read of problems of one direction and data type, float64 [P] by name."""
+        dims = {name: problems[name].to_numpy(np.int64) for name in ("ndim", *DIMS)}
+        return self.set.problem_columns(dims, _operation(problems), self.gpu)
+
+    def candidate_columns(self, candidates: pd.DataFrame) -> Columns:
+        """What the features read of candidates, float64 [Q] by name, ``UNKNOWN`` for NaN: trees only compare."""
+        columns = self.set.candidate_columns(candidates, self.gpu)
+        return {name: np.nan_to_num(values, nan=UNKNOWN) for name, values in columns.items()}
+
+    def of_candidates(self, candidates: pd.DataFrame) -> dict[str, np.ndarray]:
+        """The features of candidates alone, [Q] by name; ``KeyError`` with the column that the table lacks."""
+        columns = self.candidate_columns(candidates)
+        return {feature.name: feature.values(columns) for feature in self.set.candidate}
+
+    def gather(self, problems: Columns, candidates: Columns, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+        """``matrix`` from the columns of problems and candidates, to make once for several matrices."""
+        dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
+        _assert_rows(problem, problems)
+        _assert_rows(candidate, candidates)
+        result = np.empty((len(row), len(problem)), dtype)
+        fixed = [
+            (row[feature.name], np.asarray(feature.values(columns), dtype), kind)
+            for kind, (kinds, columns) in enumerate(((self.set.problem, problems), (self.set.candidate, candidates)))
+            for feature in kinds
+            if feature.name in row
+        ]
+        of_pairs = [(row[feature.name], feature.values) for feature in self.set.pair if feature.name in row]
+        tables = _as(problems, dtype), _as(candidates, dtype)
+        for start in range(0, len(problem), CHUNK):
+            part = slice(start, start + CHUNK)
+            index = (problem[part].astype(np.intp), candidate[part].astype(np.intp))
+            for target, values, kind in fixed:
+                # Straight into the matrix: the mode that checks the rows again would gather into a buffer and copy.
+                values.take(index[kind], out=result[target, part], mode="clip")
+            pairs = self.set.pairs(*tables, *index, self.gpu.compute_units)
+            for target, value in of_pairs:
+                result[target, part] = value(pairs)
+        return result.T
+
+
+def _operation(problems: pd.DataFrame) -> Operation:
+    """Direction and data type of problems; ``UserError`` where there are several."""
+    kinds = problems[["variant", "dtype"]].drop_duplicates()
+    if len(kinds) != 1:
+        raise UserError(f"features: one variant and dtype at a time, not {kinds.to_numpy().tolist()}; split the table")
+    return Operation(*kinds.iloc[0])
+
+
+def _assert_rows(index: np.ndarray, columns: Columns) -> None:
+    rows = len(next(iter(columns.values())))
+    if len(index) and not 0 <= index.min() <= index.max() < rows:
+        raise IndexError(f"features: rows {index.min()} to {index.max()} of a table of {rows}")
+
+
+def _as(columns: Columns, dtype: type[np.floating]) -> Mapping[str, np.ndarray]:
+    return {name: np.asarray(values, dtype) for name, values in columns.items()}

@@ -1,0 +1,76 @@
+"""Features of problems for what a library runs: those of every problem, how well it fits sizes that kernels work in.
+
+A library's solver or engine decides by itself what it runs, so no tile is known, and nothing belongs to the pair.
+"""
+
+import numpy as np
+
+from tileseer.gpus.hardware import Hardware
+from tileseer.learn.features import gemm
+from tileseer.learn.features.table import Columns, Feature, column, raw
+from tileseer.problems.operation import Operation
+
+TILES = {
+    "out_h": (2, 3, 4, 6),
+    "out_w": (2, 3, 4, 6),
+    "group_c": (4, 8, 16, 32, 64),
+    "group_k": (4, 8, 16, 32, 64),
+    "pixels": (32, 64, 128, 256),
+    "batch_pixels": (32, 64, 128, 256),
+}
+"""Sizes that an extent is cut into: output tiles of Winograd kernels, channels and pixels of GEMMs."""
+POWERS = ("group_c", "group_k", "N", "Wi", "in_pixels", "out_w")
+LARGEST_POWER = 4096
+
+PROBLEM = (
+    *gemm.PROBLEM,
+    *raw(
+        "1",
+        out_h="output height",
+        out_w="output width",
+        pixels="output pixels of an image",
+        batch_pixels="output pixels of the batch",
+        group_c="input channels of a group",
+        group_k="output channels of a group",
+        pad_h="padding along height",
+        pad_w="padding along width",
+    ),
+    *raw("B", input_bytes="input tensor", filter_bytes="filter tensor", output_bytes="output tensor"),
+    *(
+        Feature(f"fill_{name}_{size}", "1", f"{name} / (tiles of {size} * {size}): 1 - padding waste",
+                column(f"fill_{name}_{size}"))
+        for name, sizes in TILES.items()
+        for size in sizes
+    ),
+    *(
+        Feature(f"power_{name}", "1", f"largest power of 2 that divides {name}, at most {LARGEST_POWER}",
+                column(f"power_{name}"))
+        for name in POWERS
+    ),
+)  # fmt: skip
+
+
+def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
+    """What the features are made of, float64 [P] by name; see ``gemm.problem_columns``."""
+    columns = gemm.problem_columns(dims, operation, hardware)
+    outputs = [
+        (dims[image] + 2 * dims[f"pad_{axis}"] - dims[f"dilation_{axis}"] * (dims[extent] - 1) - 1)
+        // dims[f"stride_{axis}"] + 1
+        for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
+    ]  # fmt: skip
+    sizes = {
+        "out_h": outputs[1],
+        "out_w": outputs[2],
+        "group_c": dims["C"] // dims["G"],
+        "group_k": dims["K"] // dims["G"],
+        "pixels": outputs[0] * outputs[1] * outputs[2],
+        "in_pixels": dims["Di"] * dims["Hi"] * dims["Wi"],
+    }
+    sizes["batch_pixels"] = dims["N"] * sizes["pixels"]
+    columns |= {name: values.astype(np.float64) for name, values in sizes.items()}
+    for name, tiles in TILES.items():
+        for tile in tiles:
+            columns[f"fill_{name}_{tile}"] = columns[name] / (np.ceil(columns[name] / tile) * tile)
+    for name in POWERS:
+        columns[f"power_{name}"] = np.gcd((sizes | dict(dims))[name], LARGEST_POWER).astype(np.float64)
+    return columns

@@ -1,0 +1,223 @@
+"""Fit a model: LightGBM on how fast a pair is within its problem, on top of what a prior says.
+
+The label is ln(efficiency), the weight efficiency squared: what decides a pick is the order of the fast candidates.
+With a prior, trees learn what its scores miss, and a problem's level is left out: the best of a few measured rows need
+not be its best candidate. The same data, settings and LightGBM release give the same bytes, whatever the threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import lightgbm
+import numpy as np
+
+from tileseer.config.model import TrainingParameters
+from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.costmodel.formula import FormulaPrior, whole_units
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn.features.features import Features
+from tileseer.learn.model import Model
+from tileseer.learn.prior import Prior
+
+FLOOR = 0.05
+"""Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
+NEAR_BEST = 2
+"""Weight of a row: its efficiency to this power."""
+TRUST = 1.0
+"""What a formula's slope of 1 weighs beside the rows: as much as some ten of them."""
+FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
+"""LightGBM's parameters that nobody had a reason to change."""
+
+
+def fit(
+    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
+) -> Model:
+    """A model of the training problems; ``UserError`` where none of them has a measured time.
+
+    Failed pairs teach nothing. The model's pool has the candidates that ran, and those that the prior knows.
+    """
+    samples = samples_of(dataset, features, settings, prior, threads)
+    with Progress("train", settings.n_estimators, "trees") as progress:
+        booster = grow(samples, samples.learn, settings, settings.n_estimators, threads, progress)
+    return Model.of(dataset, features, settings, booster, samples.formula, prior.model if prior else None)
+
+
+def fit_small(
+    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
+) -> Model:
+    """A model of the size of those of cross-validation, for a study of many."""
+    return fit(dataset, features, small(settings), prior, threads)
+
+
+def small(settings: TrainingParameters) -> TrainingParameters:
+    """Settings of ``cv_estimators`` trees on ``cv_rows_per_problem`` rows of a problem, half of them the fastest."""
+    few = settings.cv_rows_per_problem
+    sizes = {"n_estimators": settings.cv_estimators, "rows_per_problem": few, "top_rows": few // 2}
+    return settings.model_copy(update=sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """n pairs of a dataset with their features, sorted by problem, binned once for every fit."""
+
+    pairs: Dataset
+    matrix: np.ndarray
+    """[n, F]"""
+    learn: np.ndarray
+    """Which pairs teach, bool [n]: measured, and kept by the sampling."""
+    binned: lightgbm.Dataset
+    """The pairs that teach, in their order."""
+    start: np.ndarray | None = None
+    """Scores of the prior, float64 [n]."""
+    trees: lightgbm.Booster | None = None
+    """The prior's trees, if it has some: a fit adds its own to them."""
+    formula: FormulaPrior | None = None
+    """The prior's formula, if it is one."""
+
+
+@lru_cache(maxsize=1)
+def samples_of(
+    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1,
+    every: bool = False,
+) -> Samples:  # fmt: skip
+    """The pairs that were tried on training problems, or on ``every`` problem, on which anything ran.
+
+    Cached, because cross-validation learns from the same pairs as the model.
+    """
+    solvable = (dataset.best_tflops > 0) & (dataset.trains | every)
+    if not solvable.any():
+        raise UserError(f"{dataset.operation}: no training problem has a measured time; nothing can be learnt")
+    rows = np.flatnonzero(solvable[dataset.problem] & dataset.tried)
+    # One order for every way in which the rows were stored or resumed.
+    pairs = dataset.only(rows[np.lexsort((dataset.candidate[rows], dataset.problem[rows]))])
+    learn = sampled(pairs, pairs.ok, settings.rows_per_problem, settings.top_rows, settings.seed)
+    matrix = features.matrix(pairs.problems, pairs.candidates, pairs.problem, pairs.candidate)
+    return bin_samples(pairs, matrix, learn, features, settings, prior, threads)
+
+
+def bin_samples(
+    pairs: Dataset, matrix: np.ndarray, learn: np.ndarray, features: Features, settings: TrainingParameters,
+    prior: Prior | None, threads: int,
+) -> Samples:  # fmt: skip
+    """Samples of ``pairs`` with the features ``matrix``; the rows give a formula without a weight its weight."""
+    start, formula = None, None
+    if prior is not None:
+        start = prior.scores(pairs, matrix, features.gpu, threads)
+        if prior.coefficients is not None:
+            weight = prior.weight
+            if weight is None:
+                weight = round(slope(pairs, learn, whole_units(start)), 6)
+            start = whole_units(weight * start)
+            formula = FormulaPrior(weight=weight, coefficients=prior.coefficients)
+    trees = prior.model.booster if prior is not None and prior.model is not None else None
+    binned = binned_rows(matrix[learn], features, settings, threads, keep=trees is not None)
+    return Samples(pairs, matrix, learn, binned, start, trees, formula)
+
+
+def binned_rows(
+    matrix: np.ndarray, features: Features, settings: TrainingParameters, threads: int, keep: bool = False
+) -> lightgbm.Dataset:
+    """Rows of features, binned; ``keep``: with their values, which trees to start from read."""
+    return lightgbm.Dataset(
+        matrix,
+        np.zeros(len(matrix)),
+        feature_name=list(features.names),
+        categorical_feature=features.categorical,
+        params=parameters(settings, threads),
+        free_raw_data=not keep,
+    ).construct()
+
+
+def sampled(pairs: Dataset, learn: np.ndarray, per_problem: int, fastest: int, seed: int) -> np.ndarray:
+    """``learn`` with at most ``per_problem`` pairs of each problem (0: all), the ``fastest`` first.
+
+    The key of the problem and the seed draw the rest.
+    """
+    if not per_problem:
+        return learn
+    keys = pairs.problems["problem_key"].to_numpy()
+    keep = np.zeros(len(learn), bool)
+    bounds = np.flatnonzero(np.diff(pairs.problem, prepend=-1, append=np.iinfo(np.int32).max))
+    for start, stop in pairwise(bounds):
+        priority = np.random.default_rng([seed, int(keys[pairs.problem[start]], 16)]).random(stop - start)
+        priority[np.argsort(-pairs.efficiency[start:stop], kind="stable")[:fastest]] = -1.0
+        keep[start + np.argsort(priority, kind="stable")[:per_problem]] = True
+    return learn & keep
+
+
+def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
+    """LightGBM's parameters."""
+    return FIXED | {
+        "num_leaves": settings.num_leaves,
+        "learning_rate": settings.learning_rate,
+        "min_data_in_leaf": settings.min_child_samples,
+        "feature_fraction": settings.feature_fraction,
+        "seed": settings.seed,
+        "deterministic": True,
+        # Column-wise histograms are summed by one thread each: the sums do not depend on the number of threads. One
+        # thread alone makes the same sums row by row, in two thirds of the time.
+        "force_col_wise": threads != 1,
+        "force_row_wise": threads == 1,
+        "num_threads": threads,
+        "verbosity": -1,
+    }
+
+
+def grow(
+    samples: Samples, learn: np.ndarray, settings: TrainingParameters, trees: int, threads: int,
+    progress: Progress | None = None,
+) -> lightgbm.Booster:  # fmt: skip
+    """Trees that learn from the pairs ``learn`` (bool [n]), among those that teach; ``progress`` counts them."""
+    used = parameters(settings, threads)
+    part = samples.binned.subset(np.flatnonzero(learn[samples.learn]).tolist(), params=used)
+    efficiency = samples.pairs.efficiency[learn]
+    weights, label = weight(efficiency), target(efficiency)
+    if samples.start is not None:
+        start = samples.start[learn]
+        label = centred(samples.pairs.problem[learn], label - start, weights)
+        if samples.trees is not None:
+            # LightGBM itself takes the scores of the trees that it starts from away.
+            label = start + label
+    part.construct().set_label(label).set_weight(weights)
+    counted = None if progress is None else [lambda _: progress.add()]
+    return lightgbm.train(used, part, num_boost_round=trees, init_model=samples.trees, callbacks=counted)
+
+
+def scores_of(booster: lightgbm.Booster, samples: Samples, at: np.ndarray, threads: int) -> np.ndarray:
+    """Scores of some pairs (mask or positions) by ``grow``'s trees, float64."""
+    score = np.asarray(booster.predict(samples.matrix[at], num_threads=threads))
+    return score if samples.formula is None or samples.start is None else score + samples.start[at]
+
+
+def weight(efficiency: np.ndarray) -> np.ndarray:
+    """What rows of these efficiencies (0..1) weigh."""
+    return np.asarray(efficiency**NEAR_BEST)
+
+
+def target(efficiency: np.ndarray) -> np.ndarray:
+    """What is learnt of efficiencies (0..1)."""
+    return np.log(np.maximum(efficiency, FLOOR))
+
+
+def slope(pairs: Dataset, learn: np.ndarray, scores: np.ndarray) -> float:
+    """How far the pairs ``learn`` follow ``scores`` [n]: least squares of the differences within problems.
+
+    Few rows leave it near 1.
+    """
+    problem, weights = pairs.problem[learn], weight(pairs.efficiency[learn])
+    predicted = centred(problem, scores[learn], weights)
+    label = centred(problem, target(pairs.efficiency[learn]), weights)
+    fitted = (np.sum(weights * predicted * label) + TRUST) / (np.sum(weights * predicted**2) + TRUST)
+    return max(float(fitted), 0.0)
+
+
+def centred(problem: Sequence[int] | np.ndarray, values: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Values minus the weighted mean of their problem."""
+    number = np.unique(problem, return_inverse=True)[1]
+    return np.asarray(values - (np.bincount(number, weight * values) / np.bincount(number, weight))[number])

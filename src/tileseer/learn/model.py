@@ -1,0 +1,320 @@
+"""A trained model: trees, feature spec, pool of candidates and hardware, and what it says of problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from tileseer.config.model import TrainingParameters
+from tileseer.config.operations import DTYPES
+from tileseer.core import documents, parquet, seal
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.costmodel.formula import Formula, FormulaPrior
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.hardware import Hardware, target
+from tileseer.kernels.gemm_kernel import field_types
+from tileseer.kernels.registry import of_arch
+from tileseer.kernels.support import check_support
+from tileseer.learn import index, model_files, trees
+from tileseer.learn.features.features import Features, feature_set
+from tileseer.learn.features.upstream import hardware_arguments
+from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
+from tileseer.problems import problem as problem_tables
+from tileseer.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import lightgbm
+
+BLOCK = 1 << 15
+"""Pairs predicted at a time: what a large pool costs in memory. The matrix of the reference's set is then below the
+32 MiB from which the allocator gives every block back to the system and gets fresh pages for the next."""
+
+UNIT_PLACE = 11
+"""Place in the ranking of a problem that makes the unit of its scores' differences."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model of one operation on one device."""
+
+    spec: FeatureSpec
+    text: str
+    """The trees as LightGBM writes them, without the thread count."""
+    pool: pd.DataFrame
+    """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources."""
+    hardware: Hardware
+
+    @classmethod
+    def of(
+        cls, dataset: Dataset, features: Features, settings: TrainingParameters, booster: lightgbm.Booster,
+        formula: FormulaPrior | None = None, prior: Model | None = None,
+    ) -> Model:  # fmt: skip
+        """Trees as a model of the candidates of a dataset that ran, and of those that a prior model knows."""
+        offered = dataset.proven
+        if prior is not None:
+            offered = offered | prior.knows(dataset.candidates)
+        pool = dataset.candidates[offered].reset_index(drop=True)
+        spec = spec_of(dataset, features, settings).model_copy(update={"formula": formula})
+        text = trees.canonical(trees.round_leaves(booster).model_to_string())
+        return cls(spec, text, pool, features.gpu)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a training folder or the folder of a published operation.
+
+        ``UserError`` for a file that is missing, damaged or does not fit the others, or for features that this
+        release does not have. Files have seals beside them, those of a published folder are in the index above it.
+        """
+        models = folder.resolve().parent
+        if (models / model_files.INDEX).is_file():
+            index.verify(models)
+        spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
+        hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
+        if hardware.arch != target(spec.arch):
+            raise UserError(
+                f"{folder / model_files.HARDWARE}: arch is {hardware.arch}, but {model_files.SPEC} says {spec.arch}; "
+                "train or publish the model again"
+            )
+        pool = read_pool(folder / model_files.CANDIDATES, spec.arch)
+        try:
+            Features.of(spec.feature_set, hardware).of_candidates(pool)
+        except KeyError as error:
+            raise UserError(
+                f"{folder / model_files.CANDIDATES}: column {error} is missing; train or publish the model again"
+            ) from error
+        return cls(spec, read_trees(folder / model_files.MODEL, spec), pool, hardware)
+
+    @classmethod
+    def read_for(cls, folder: Path, dataset: Dataset, path: Path) -> Self:
+        """Read a training folder that belongs to ``dataset``, which was read from ``path``."""
+        model = cls.read(folder)
+        fix = "give the dataset that the model belongs to"
+        same_origin(folder / model_files.SPEC, model.spec, dataset, path, fix, Origin.model_fields)
+        return model
+
+    def save(self, folder: Path) -> None:
+        """Write the files that ``read`` reads, each whole or not at all."""
+        write_text(folder / model_files.MODEL, self.text, sealed=True)
+        documents.write_document(folder / model_files.SPEC, self.spec)
+        documents.write_document(folder / model_files.HARDWARE, self.hardware)
+        write_table(folder / model_files.CANDIDATES, self.pool)
+
+    @cached_property
+    def booster(self) -> lightgbm.Booster:
+        """The trees; ``UserError`` where LightGBM is not installed or does not read them."""
+        return trees.load(self.text)
+
+    @property
+    def tree_count(self) -> int:
+        """How many trees there are."""
+        return self.text.count("\nTree=")
+
+    @cached_property
+    def features(self) -> Features:
+        """What the trees read."""
+        return Features.of(self.spec.feature_set, self.hardware, self.spec.feature_names)
+
+    def with_trees_of(self, folder: Path) -> Self:
+        """The same pool, ranked by the trees of another folder: that of the baseline has no pool."""
+        spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
+        return replace(self, spec=spec, text=read_trees(folder / model_files.MODEL, spec))
+
+    def with_margins(self, margins: list[float] | None) -> Self:
+        """The same model with the margins of the choice of the library that offers its candidates."""
+        return replace(self, spec=self.spec.model_copy(update={"own_margins": margins}))
+
+    def with_pool(self, kept: np.ndarray) -> Self:
+        """The same trees for some candidates of the pool (bool or int [Q])."""
+        return replace(self, pool=self.pool[kept].reset_index(drop=True))
+
+    def knows(self, candidates: pd.DataFrame) -> np.ndarray:
+        """Which candidates are in the pool, in any data type, bool [Q]."""
+        names = {_typeless(name) for name in self.pool["candidate"]}
+        return np.array([_typeless(name) in names for name in candidates["candidate"]], bool)
+
+    def supported(self, problems: pd.DataFrame) -> np.ndarray:
+        """Which candidates can run which of P problems, bool [P, Q]."""
+        return check_support(problems, self.pool, self.spec.variant, self.hardware) == 0
+
+    def predict(self, problems: pd.DataFrame, candidates: pd.DataFrame | None = None, threads: int = 1) -> np.ndarray:
+        """Score of every candidate (default: of the pool) on P problems, float64 [P, Q]; higher is faster.
+
+        -inf where a candidate cannot run the problem or is not in the pool. Scores compare within a problem: they are
+        ln(efficiency), or the same up to a constant of the problem where the model starts from a formula.
+        """
+        scores = np.full((len(problems), len(self.pool)), -np.inf)
+        if len(problems):
+            row, candidate = np.nonzero(self.supported(problems))
+            scores[row, candidate] = self.score_pairs(problems, row, candidate, threads)
+        if candidates is None:
+            return scores
+        column = pd.Index(self.pool["candidate"]).get_indexer(candidates["candidate"])
+        return np.where(column >= 0, scores[:, column], -np.inf)
+
+    def score_pairs(
+        self, problems: pd.DataFrame, problem: np.ndarray, candidate: np.ndarray, threads: int = 1
+    ) -> np.ndarray:
+        """Scores of n pairs, float64 [n]; both int [n], rows of ``problems`` and of the pool."""
+        if not len(problem):
+            return np.empty(0)
+        columns = self.features.problem_columns(problems), self.features.candidate_columns(self.pool)
+        formula = None
+        if self.spec.formula is not None:
+            formula = Formula(problems, self.pool, self.hardware, self.spec.formula)
+        scores = np.empty(len(problem))
+        for first in range(0, len(problem), BLOCK):
+            part = slice(first, first + BLOCK)
+            pairs = problem[part], candidate[part]
+            scores[part] = trees.predict(self.booster, self.features.gather(*columns, *pairs), threads)
+            if formula is not None:
+                scores[part] += formula.score(*pairs)
+        return scores
+
+    def rank(self, problem: Problem, top: int | None = None) -> pd.DataFrame:
+        """Supported candidates of a problem, best first, at most ``top``; empty if there is none.
+
+        Columns: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and ``predicted_efficiency``
+        (percent of the problem's best).
+        """
+        operation = f"{problem.variant}_{problem.dtype}"
+        if operation != self.spec.operation:
+            raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
+        score = self.predict(problem_tables.problem_frame([problem]))[0]
+        order = np.argsort(-score, kind="stable")
+        order = order[np.isfinite(score[order])][:top]
+        ranked = self.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
+        ranked.insert(0, "rank", np.arange(1, len(ranked) + 1))
+        ranked["score"] = score[order]
+        # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
+        best = 0.0 if self.spec.formula is None else score.max()
+        ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order] - best), 100.0)
+        return ranked
+
+
+def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) -> FeatureSpec:
+    """The spec of a model of a dataset."""
+    variant, _, dtype = dataset.operation.rpartition("_")
+    return FeatureSpec(
+        op_type="grouped_conv",
+        feature_encoding_version=0,
+        variant=variant,
+        dtype=dtype,
+        **dict(Origin.of(dataset)),
+        feature_set=settings.features,
+        feature_names=list(features.names),
+        categorical_features=features.categorical,
+        hardware=hardware_arguments(features.gpu),
+        targets=["tflops"],
+        log_targets=["tflops"],
+        target="relative",
+        target_meaning="ln(TFLOPS / best TFLOPS of the same problem); exp(prediction) is an efficiency, not TFLOPS",
+        source=dataset.source,
+        library=dataset.library,
+        params=settings.model_dump(mode="json"),
+    )
+
+
+def _typeless(candidate: str) -> str:
+    """A candidate's name without its data type: the same kernel for fp16 and bf16."""
+    for dtype in DTYPES:
+        candidate = candidate.replace(f"_{dtype}_", "_", 1)
+    return candidate
+
+
+def read_trees(path: Path, spec: FeatureSpec) -> str:
+    """Text of a model file; ``UserError`` if it is damaged or its features are not those of ``spec``."""
+    seal.check_seal(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: there is no such file; is this the right directory?") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: is no LightGBM model ({error}); train it again") from error
+    names = trees.feature_names(text)
+    if not names:
+        raise UserError(f"{path}: is no LightGBM model; train it again")
+    if names != spec.feature_names:
+        raise UserError(f"{path}: its features are not those of {model_files.SPEC} beside it; publish the model again")
+    unknown = sorted(set(spec.feature_names) - set(feature_set(spec.feature_set).names))
+    if unknown:
+        raise UserError(
+            f"{path}: this release's feature set {spec.feature_set!r} has no {unknown[0]!r}; train the model again"
+        )
+    return trees.canonical(text)
+
+
+def read_pool(path: Path, arch: str) -> pd.DataFrame:
+    """The candidates that a model chooses from: kernels of the arch's family, as their names say."""
+    family = of_arch(arch)
+    kernel, fields = family.kernel, tuple(field_types(family.kernel))
+    pool = read_table(path, ("candidate", "kernel", "split_k", "aliases", *fields))
+    names = pool["kernel"].astype(str).tolist()
+    foreign = next((name for name in names if not name.startswith(family.prefix)), None)
+    if foreign is not None:
+        raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
+    named = kernel.frame([kernel.parse(name) for name in names])
+    for field in fields:
+        wrong = pool[field].to_numpy() != named[field].to_numpy()
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise UserError(
+                f"{path}: {field} of {names[row]} is {pool[field].iloc[row]!r}, its name says "
+                f"{named[field].iloc[row]!r}; publish the models again"
+            )
+    return pool
+
+
+def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """A Parquet file of a model; ``UserError`` where one of ``columns`` is missing or has an empty cell."""
+    table = parquet.read_table(path)
+    missing = [name for name in columns if name not in table.schema.names]
+    if missing:
+        raise UserError(f"{path}: column {missing[0]} is missing; publish the models again")
+    nested = [field.name for field in table.schema if pa.types.is_nested(field.type)]
+    if nested:
+        raise UserError(f"{path}: column {nested[0]} holds lists; publish the models again")
+    parquet.refuse_empty(table, columns, path)
+    return table.to_pandas()
+
+
+OUT_OF_FOLD = parquet.schema(
+    [
+        ("problem_key", pa.string()),
+        ("efficiency", pa.float64()),
+        ("gap", pa.float64()),
+        ("layer_family", pa.string()),
+        ("ndim", pa.int64()),
+    ]
+)
+"""One row a training problem: how good the pick of a model was that had not seen it (``cross_validation.picked``)."""
+
+
+def read_out_of_fold(folder: Path) -> pd.DataFrame:
+    """The picks of cross-validation of a training folder or a published model."""
+    return parquet.read_table(folder / model_files.OUT_OF_FOLD, OUT_OF_FOLD).to_pandas()
+
+
+def write_table(path: Path, frame: pd.DataFrame) -> None:
+    """Write a table of a model without its index and the pandas metadata, which name library versions."""
+    parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None), path)
+
+
+def units(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Distance of the candidate in place ``UNIT_PLACE`` below the first, float64, by problem.
+
+    ``problem`` and ``score`` have one entry a pair. Of fewer candidates it is the last; 1 where all are equal. A model
+    of more trees spreads its scores wider: in these units those of two models compare.
+    """
+    order = np.lexsort((-score, problem))
+    first = np.flatnonzero(np.diff(problem[order], prepend=-1))
+    count = np.diff(first, append=len(order))
+    unit = score[order[first]] - score[order[first + np.minimum(UNIT_PLACE, count) - 1]]
+    return np.where(unit > 0, unit, 1.0)

@@ -1,0 +1,170 @@
+"""The JSON files of a training folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import AfterValidator, Field, RootModel
+
+from tileseer.core.documents import Document, Scalar
+from tileseer.core.errors import UserError
+from tileseer.costmodel.formula import FormulaPrior
+from tileseer.dataset import efficiency
+from tileseer.learn.features.features import FEATURE_SETS
+from tileseer.measure.device import DeviceKind
+
+
+def _known_feature_set(name: str) -> str:
+    if name not in FEATURE_SETS:
+        raise ValueError(f"this release has {', '.join(FEATURE_SETS)}; use the release that made the models")
+    return name
+
+
+FeatureSetName = Annotated[str, AfterValidator(_known_feature_set)]
+
+
+class Summary(Document):
+    """Efficiencies of several picks, in percent."""
+
+    mean: float
+    median: float
+    p10: float
+    min: float
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Summary:
+        """Summary of efficiencies (0..1)."""
+        return cls(**efficiency.summary(values))
+
+
+class Origin(Document):
+    """What a file of a model belongs to."""
+
+    operation: str
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    """Where the times come from that the model learnt."""
+
+    @classmethod
+    def of(cls, source: object) -> Origin:
+        """Origin of what has these four fields: a spec, measurements."""
+        return Origin(**{name: getattr(source, name) for name in Origin.model_fields})
+
+
+OF_A_DEVICE = ("arch", "device", "device_kind")
+
+
+def same_origin(
+    path: Path, value: object, expected: object, says: object, fix: str, fields: Iterable[str] = OF_A_DEVICE
+) -> None:
+    """``UserError`` unless ``value``, read from ``path``, has the origin ``expected`` of the file ``says``."""
+    for field in fields:
+        if getattr(value, field) != getattr(expected, field):
+            raise UserError(
+                f"{path}: {field} is {getattr(value, field)!r}, but {says} says {getattr(expected, field)!r}; {fix}"
+            )
+
+
+class FeatureSpec(Document):
+    """Features, target and parameters of a model: what a reader of its trees needs."""
+
+    op_type: str
+    feature_encoding_version: int
+    operation: str
+    variant: str
+    dtype: str
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    feature_set: FeatureSetName
+    feature_names: list[str]
+    """In the order of the model's columns."""
+    categorical_features: list[str]
+    hardware: dict[str, int]
+    """The constructor arguments of the reference's feature engine, in its words."""
+    targets: list[str]
+    log_targets: list[str]
+    """Readers must not clamp these at 0: scores are logarithms. Their order is the ranking under any exponential."""
+    target: str
+    """Name of what the trees predict."""
+    target_meaning: str | None = None
+    formula: FormulaPrior | None = None
+    """What scores start from, where it is the device's formula."""
+    library: str | None = None
+    """Library that offers the candidates, and its version: of another one the model knows nothing."""
+    own_margins: list[float] | None = None
+    """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of
+    ``dataset.own_choice.GROUPINGS``."""
+    source: str | None = None
+    """Whose times these are, where others published them."""
+    training_rows: int | None = None
+    trees: int | None = None
+    params: dict[str, Scalar]
+    """Settings of the training."""
+
+
+class Fold(Document):
+    """One fold of the cross-validation; efficiencies of the picks in percent."""
+
+    fold: int
+    rmse: float
+    """Of ln(efficiency), over the measured rows."""
+    r2: float
+    mean_efficiency: float
+    median_efficiency: float
+    p10_efficiency: float
+    min_efficiency: float
+    train_size: int
+    val_size: int
+    val_groups: int
+
+
+class Folds(RootModel[list[Fold]]):
+    """Cross-validation, one entry a fold."""
+
+
+class Importances(RootModel[dict[str, int]]):
+    """Splits of each feature, most used first."""
+
+
+class RealityCheck(Document):
+    """A model's picks on times that were recorded on a GPU of its target, which it has not learnt from."""
+
+    meaning: str
+    recording: Origin
+    source: str | None
+    """Whose times these are."""
+    n_problems: int
+    candidates: int
+    """Recorded, and in the model's pool: what it picks from."""
+    efficiency: Summary
+    interval: dict[str, list[float]]
+    """Bootstrap intervals (95 %) of mean, median and p10 over problems."""
+    by_chance: Summary
+    """Mean efficiency of the same candidates on each problem."""
+
+
+class Manifest(Origin):
+    """Counts, settings and origin of the data that a model was trained on."""
+
+    data_rows: int
+    pool_rows: int
+    valid_rows: int
+    training_rows: int
+    unique_problems: int
+    layer_families: int
+    candidates: int
+    total_n_estimators: int
+    out_of_fold_efficiency: Summary
+    lightgbm: str
+    settings: dict[str, Scalar]
+    prior: Origin | None = None
+    """What the prior was trained for."""
+    source: str | None = None
+    """Whose times these are, where others published them."""
+    reality_check: list[RealityCheck] = Field(default_factory=list)
+    """Of a model of simulated times: one for each recording of its target and operation."""

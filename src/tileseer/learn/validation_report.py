@@ -1,0 +1,324 @@
+"""Schema of the validation report, ``results/validation/ARCH/OPERATION.json``.
+
+All efficiencies, shares and intervals are in percent with four decimals. docs/learning.md explains the fields.
+"""
+
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import Field
+
+from tileseer.core.documents import Document
+from tileseer.dataset.efficiency import PERCENTILES
+from tileseer.learn.model_schema import Origin, Summary
+
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
+"""Lower and upper end."""
+Intervals = dict[str, Interval]
+"""Bootstrap intervals of ``mean``, ``median`` and ``p10``."""
+Percentiles = Annotated[list[float], Field(min_length=len(PERCENTILES), max_length=len(PERCENTILES))]
+"""Efficiencies at ``efficiency.PERCENTILES``."""
+Figure = TypeVar("Figure")
+
+
+class Selectors(Document, Generic[Figure]):
+    """A figure of each selector that knows more than a model can (``noise_floor``)."""
+
+    perfect_selector: Figure
+    perfect_model: Figure | None = None
+    """Known of simulated devices only."""
+
+    @property
+    def best(self) -> Figure:
+        """The figure that bounds a model: that of a perfect model; where it is unknown, of the perfect selector."""
+        return self.perfect_selector if self.perfect_model is None else self.perfect_model
+
+
+class PickFigures(Document):
+    """Efficiency of picks and its distribution."""
+
+    efficiency: Summary
+    percentiles: Percentiles
+
+
+class Ranking(PickFigures):
+    """Figures of a ranking."""
+
+    top1: float
+    top3: float
+    top5: float
+    efficiency_best_of_3: Summary
+    efficiency_best_of_5: Summary
+    within_2_percent: float
+    below_80_percent: float
+    interval: Intervals
+
+
+class _Meaning(Document):
+    meaning: str
+
+
+class Floor(PickFigures, _Meaning):
+    """A selector that knows more than a model can, or picks against true times."""
+
+    interval: Intervals
+    within_2_percent: float
+    top1: float
+    efficiency_best_of_3: Summary | None = None
+    efficiency_best_of_5: Summary | None = None
+
+
+class NoiseFloor(Document):
+    """What the figures of a model could be at best."""
+
+    basis: str
+    """Where true times come from."""
+    perfect_selector: Floor
+    perfect_model: Floor | None = None
+    luckiest_sample: Floor
+    against_true_best: Floor
+
+    @property
+    def best(self) -> Floor:
+        """The bound of a model, as ``Selectors.best``."""
+        return self.perfect_model or self.perfect_selector
+
+
+class Ties(_Meaning):
+    """Candidates that the noise does not tell from the best of their problem."""
+
+    between_runs: float | None
+    mean_candidates: float
+    problems_with_several: float
+    picks: float
+
+
+class Oracle(_Meaning):
+    """How much of what could be chosen was timed."""
+
+    mean_coverage: float
+    least_coverage: float
+    outside_the_pool: int
+
+
+class Stratum(Document):
+    """The picks of some of the problems."""
+
+    n_problems: int
+    efficiency: Summary
+    interval: Intervals
+    within_2_percent: float
+    noise_floor: Selectors[Summary]
+
+
+class NetworkStratum(Stratum):
+    """The picks of the problems that a network needs; a layer counts for every network that has it."""
+
+    in_training: bool
+    """Whether other layers of the network, or a layer that it shares, are training problems."""
+
+
+class _Class(Document):
+    above: float | None
+    up_to: float | None
+    of_a_known_kind: bool
+
+
+class Distance(Stratum, _Class):
+    """The picks of one class of distance to the nearest training problem, in octaves."""
+
+
+class Baseline(Document):
+    """Choosing without a model."""
+
+    meaning: str
+    candidates: dict[str, str] | None = None
+    """The chosen candidate by dimensionality, where there is one."""
+    efficiency: Summary
+    percentiles: Percentiles
+    noise_floor: Selectors[Summary]
+
+
+class Ahead(_Meaning):
+    """Points of mean efficiency by which our model is ahead."""
+
+    mean: float
+    interval: Interval
+
+
+class ReferenceTrainer(Ranking, _Meaning):
+    """The model of the reference's trainer on the same problems."""
+
+    ahead: Ahead
+
+
+class Contribution(Document):
+    """A feature that made a pick look better than another candidate, or worse if negative."""
+
+    feature: str
+    contribution: float
+    of_pick: float
+    of_best: float
+
+
+class WorstPick(Document):
+    """A problem on which the pick is far from the best candidate."""
+
+    problem_key: str
+    network: str
+    layer: str
+    problem: str
+    pick: str
+    best: str
+    efficiency: float
+    pick_failed: bool
+    spoke_for_the_pick: list[Contribution]
+    outside_training: list[str]
+    distance_percentile: float
+    nearest_training_problem: str
+
+
+class Pick(Document):
+    """The pick of a problem and how many candidates tie with the best."""
+
+    candidate: str
+    efficiency: float
+    ties: int
+    tied: bool
+    """Whether the pick is one of them."""
+
+
+class RunCost(Document):
+    """What picks cost one run of a network."""
+
+    end_to_end: float
+    flop_weighted: float
+
+
+class NetworkTime(Document):
+    """What the picks of the model cost one run of a network, and those of the selectors that know more."""
+
+    network: str
+    run: str
+    n_layers: int
+    n_failed: int
+    end_to_end: float
+    flop_weighted: float
+    flop_scored: float
+    noise_floor: Selectors[RunCost]
+
+
+class Learnt(Document):
+    """Picks of a model that was trained for a comparison."""
+
+    efficiency: Summary
+    interval: Intervals
+
+
+class LearningShare(Document):
+    """A model of a share of the training problems."""
+
+    share: float
+    problems: int
+    pairs: int
+    efficiency: Summary
+    interval: Intervals
+
+
+class LeftOut(Document):
+    """Networks left out in turn."""
+
+    folds: int
+    network_families: int
+    n_problems: int
+    efficiency: Summary
+    interval: Intervals
+    noise_floor: Selectors[Summary] | None = None
+
+
+class LayersLeftOut(_Meaning):
+    """Layers left out in turn, of a dataset without problems set aside: what the other figures are of, and repeats."""
+
+    folds: int
+    layers: int
+    n_problems: int
+    repeats: list[Summary]
+    """One for each deal of the layers to folds; the figures of the report are the first one's."""
+    efficiency: Summary
+    """Mean over the repeats of each figure."""
+    interval: Intervals
+    """Over layers and repeats together."""
+
+
+class ActiveRound(Document):
+    """A model of the pairs of the first rounds of active measuring."""
+
+    round: int
+    pairs: int
+    share: float
+    picks_changed: float | None
+    efficiency: Summary
+    interval: Intervals
+
+
+class ActiveMeasuring(Document):
+    """The learning curve of active measuring."""
+
+    supported_training_pairs: int
+    rounds: list[ActiveRound]
+    noise_floor: Selectors[Summary] | None = None
+
+
+class TransferShare(Document):
+    """Models of a share of the training pairs, with a prior and without it."""
+
+    share: float
+    pairs: int
+    with_prior: Learnt
+    without_prior: Learnt | None = None
+
+
+class Transfer(Document):
+    """The learning curve of a model that corrects a prior."""
+
+    prior: Origin
+    n_problems: int
+    """Problems that judge."""
+    seen_by_prior: int
+    """Of them, those whose layer the prior was trained on."""
+    shares: list[TransferShare]
+    noise_floor: Selectors[Summary] | None = None
+
+
+class _Scope(Origin):
+    n_problems: int
+    n_without_measurement: int
+    n_candidates: int
+    mean_pool_size: float
+
+
+class Validation(Ranking, _Scope):
+    """The validation report of one operation."""
+
+    interval_level: int
+    noise_floor: NoiseFloor
+    of_perfect_model: float | None = None
+    """The mean efficiency over that of a perfect model, percent: what to quote of simulated times."""
+    ties: Ties
+    oracle: Oracle
+    by_ndim: dict[str, Stratum]
+    by_layer_kind: dict[str, Stratum]
+    by_network: dict[str, NetworkStratum]
+    by_distance_to_training: dict[str, Stratum]
+    baselines: dict[str, Baseline]
+    reference_trainer: ReferenceTrainer | None = None
+    worst: list[WorstPick]
+    picks: dict[str, Pick]
+    """By problem key."""
+    end_to_end: list[NetworkTime] | None = None
+    by_distance: list[Distance] | None = None
+    leave_layer_out: LayersLeftOut | None = None
+    """Of a dataset in which all problems train: there are no networks in it that could be set aside."""
+    leave_network_out: LeftOut | None = None
+    transfer: Transfer | None = None
+    learning_curve: list[LearningShare] | None = None
+    active: ActiveMeasuring | None = None

@@ -1,0 +1,86 @@
+"""What every device offers, real or not."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+import numpy as np
+
+from tileseer.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+STATUSES = (
+    "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
+    "throttled", "contended", "skipped",
+)  # fmt: skip
+"""Results of a pair; only ``ok`` rows have a time and take part in rankings."""
+SLOWEST_MS = 3.6e6
+"""An hour. No measurement takes that long, so a longer time is none."""
+
+DeviceKind = Literal["simulated", "recorded", "measured"]
+DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)
+"""Where a time comes from. It travels with every row to the model manifest, the report and the selection."""
+
+NO_TIMES = (
+    "an emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts, results/verdicts/ARCH.tsv, "
+    "or take another device"
+)
+
+
+def refuse_without_decoder() -> None:
+    """``UserError`` if what decodes instructions for the emulated GPU is not installed."""
+    if importlib.util.find_spec("tinygrad") is None:
+        raise UserError("tinygrad, which decodes instructions, is not installed; pip install 'tileseer[emulate]'")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Outcomes of n measured pairs; all arrays have n entries, in the order of the request."""
+
+    status: np.ndarray
+    """uint8, index into ``STATUSES``."""
+    latency_ms: np.ndarray
+    """float64, one launch: the mean of a simulated device's launches, the median of a real one's samples; NaN unless
+    the status is ``ok``."""
+    latency_cv: np.ndarray
+    """float64, relative standard deviation of the launches or samples; NaN unless ``ok`` with two or more."""
+    samples: np.ndarray
+    """int32, launches or samples behind the latency; 0 unless the status is ``ok``."""
+    error: list[str] | None = None
+    """The device's message for each pair that is not ``ok``, fit for the journal; absent if there is none."""
+    non_zero: np.ndarray | None = None
+    """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
+    sentinel: np.ndarray | None = None
+    """float64, drift of the device when each pair was measured: time of the sentinel pair over its first one. NaN where
+    it is unknown; absent if the device has no such pair."""
+    seconds: float | None = None
+    """Simulated duration of all this; absent where wall time counts."""
+
+
+class Device(Protocol):
+    """A source of kernel times."""
+
+    name: str
+    """Product, for example ``gfx950_mi355x``."""
+    kind: str
+    """One of ``DEVICE_KINDS``; it travels with every row."""
+    largest_batch: int
+    """Pairs that one call of ``measure`` may have at most: a slow device streams its results in small batches."""
+    order_seed: int | None
+    """Seed of the random order that pairs are to be measured in; ``None`` if their order makes no difference."""
+
+    def identity(self) -> str:
+        """Hex digest of everything that a stored time depends on besides the pair itself."""
+
+    def measure(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
+    ) -> Times:
+        """Time n pairs: rows ``problem_index`` of ``problems`` with rows ``candidate_index`` of ``candidates``.
+
+        ``problems`` has the fields of ``Problem`` (one direction), ``candidates`` those of the kernel and
+        ``split_k``; both index arrays are int [n].
+        """

@@ -1,0 +1,55 @@
+"""Tiny convolutions that reach the corners of a kernel: every tail of its loop, partial tiles, every kind of filter."""
+
+from typing import Any
+
+from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.problems.problem import Problem
+
+STEPS = (1, 2, 3, 4, 5, 8)
+"""Steps of the main loop along k: no loop at all, one of each tail, several rounds."""
+SPLIT_K = 2
+
+
+def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
+    """Problems with their split-K, among them some that the kernel refuses."""
+    vector, merged = max(kernel.vectors), getattr(kernel, "num_groups_to_merge", 1)
+    few, more = max(2, merged), max(4, merged)
+    common: dict[str, Any] = {"N": 1, "C": 64, "K": 64, "Hi": 6, "Wi": 6}
+    filtered = {"Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    shapes = [
+        *(_along_k(kernel, steps) for steps in STEPS),
+        common | filtered,
+        common | {"Y": 3, "X": 3, "Hi": 9, "Wi": 7},
+        common | filtered | {"stride_h": 2, "stride_w": 2, "Hi": 9, "Wi": 7},
+        common | filtered | {"dilation_h": 2, "dilation_w": 2, "pad_h": 2, "pad_w": 2},
+        common | {"Y": 2, "X": 3, "Hi": 11, "Wi": 11, "C": 3 * vector, "K": 9 * vector, "N": 2},
+        common | {"C": vector, "K": vector},
+        common | filtered | {"G": few, "C": few * vector, "K": 2 * few * vector, "N": 2},
+        common | filtered | {"G": more, "C": more * vector, "K": more * vector},
+        common | {"G": more, "C": 16 * more, "K": 16 * more},
+    ]
+    if getattr(kernel, "specialization", "") == "filter3x3":
+        # They take one input channel a group.
+        shapes.append(common | filtered | {"G": more, "C": more, "K": more * vector})
+    if kernel.ndim == 3:
+        deep = {"Di": 4, "Z": 3, "pad_d": 1}
+        shapes = [
+            *shapes[: len(STEPS)], common | filtered | deep,
+            common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
+            common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2},
+            common | {"G": few, "C": 32 * few, "K": 32 * few, "Di": 3, "Z": 3, "pad_d": 1},
+            common | {"Di": 2, "C": vector, "K": vector},
+        ]  # fmt: skip
+    problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
+    split = [problems[STEPS.index(4)], problems[len(STEPS)]]
+    return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]
+
+
+def _along_k(kernel: GemmKernel, steps: int) -> dict[str, Any]:
+    """A 1x1 convolution whose implicit GEMM is so many steps deep."""
+    depth = steps * kernel.tile_k
+    if kernel.variant == "bwd_weight":
+        pixels = {"Di": 2, "Hi": 4} if kernel.ndim == 3 else {"Hi": 8}
+        return {"N": 1, "C": 64, "K": 64, "Wi": depth // 8, **pixels}
+    channels = {"C": depth, "K": 64} if kernel.variant == "forward" else {"C": 64, "K": depth}
+    return {"N": 1, "Hi": 5, "Wi": 5, **channels, **({"Di": 2} if kernel.ndim == 3 else {})}

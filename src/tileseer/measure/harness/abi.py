@@ -1,0 +1,172 @@
+"""The C interface of kernel libraries (``workflow/native/tileseer_conv.h``) for ctypes.
+
+Nothing here loads pandas or pyarrow: a worker process starts with it.
+"""
+
+import ctypes
+from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from typing import Any
+
+ABI_VERSION = 2
+OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
+DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
+"""By their number in the interface."""
+CACHES = ("cold", "warm")
+DTYPES = ("fp16", "bf16", "fp32")
+PROBLEM_DIMS = {
+    "N": "N", "G": "G", "C": "C", "K": "K", "input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z",
+    "filter_y": "Y", "filter_x": "X", "stride_d": "stride_d", "stride_h": "stride_h", "stride_w": "stride_w",
+    "pad_d": "pad_d", "pad_h": "pad_h", "pad_w": "pad_w", "dilation_d": "dilation_d", "dilation_h": "dilation_h",
+    "dilation_w": "dilation_w",
+}  # fmt: skip
+"""Field of the struct to field of ``Problem``; direction and split_k follow."""
+
+
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
+class ConvProblem(ctypes.Structure):
+    """``ConvProblemC``: 21 int32."""
+
+    _fields_ = _fields(c_int32, " ".join((*PROBLEM_DIMS, "direction", "split_k")))
+
+
+class ConvOptions(ctypes.Structure):
+    """``ConvOptionsC``."""
+
+    _fields_ = [
+        ("seed", c_uint64),
+        ("rotate_bytes", c_int64),
+        *_fields(c_double, "min_time_ms max_noise budget_ms sample_ms warmup_change hopeless_ms settle_ms"),
+        *_fields(c_int32, "min_samples max_samples cache verify_millions"),
+    ]
+
+
+class ConvResult(ctypes.Structure):
+    """``ConvResultC``."""
+
+    _fields_ = [
+        *_fields(c_double, "median_ms noise device_ms wall_ms settle_ms clock_mhz"),
+        *_fields(c_int64, "workspace_bytes rotated_bytes"),
+        *_fields(c_int32, "samples launches_per_sample warmup_samples copies stop host_bound"),
+    ]
+
+
+class ConvCheck(ctypes.Structure):
+    """``ConvCheckC``."""
+
+    _fields_ = [
+        *_fields(c_int64, "elements not_finite wrong non_zero"),
+        *_fields(c_double, "relative_error worst tolerance"),
+    ]
+
+
+class ConvResources(ctypes.Structure):
+    """``ConvResourcesC``; -1: unknown."""
+
+    _fields_ = _fields(c_int32, "registers shared_bytes local_bytes threads blocks")
+
+
+class ConvDevice(ctypes.Structure):
+    """``ConvDeviceC``."""
+
+    _fields_ = [
+        ("name", c_char * 128), ("uuid", c_char * 64), ("pci", c_char * 32), ("arch", c_char * 32),
+        *_fields(c_int64, "llc_bytes memory_bytes"),
+        *_fields(c_int32, "compute_units clock_khz driver_version runtime_version"),
+    ]  # fmt: skip
+
+
+SUPPORTS = ctypes.CFUNCTYPE(c_int, POINTER(ConvProblem), c_void_p, c_int)
+WORKSPACE_BYTES = ctypes.CFUNCTYPE(c_int64, POINTER(ConvProblem))
+LAUNCH = ctypes.CFUNCTYPE(c_int, POINTER(ConvProblem), *[c_void_p] * 6, c_int)
+RESOURCES = ctypes.CFUNCTYPE(c_int, POINTER(ConvResources))
+
+
+class ConvKernel(ctypes.Structure):
+    """``ConvKernelC``: a kernel that is registered with the driver."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        *_fields(c_int32, "direction ndim dtype"),
+        ("supports", SUPPORTS),
+        ("workspace_bytes", WORKSPACE_BYTES),
+        ("launch", LAUNCH),
+        ("resources", RESOURCES),
+    ]
+
+
+_WITHOUT_ARGUMENTS = (
+    "init", "cleanup", "version", "has_kernels", "has_bwd_data", "has_bwd_weight", "get_kernel_count", "abi",
+    "backend", "last_error", "probe",
+)  # fmt: skip
+_ARGUMENTS: dict[str, list[Any]] = {
+    **{name: [] for name in _WITHOUT_ARGUMENTS},
+    "get_kernel_name": [c_int, c_char_p, c_int],
+    "is_supported": [POINTER(ConvProblem)],
+    "run": [c_void_p, c_void_p, c_void_p, POINTER(ConvProblem), c_void_p],
+    "register": [POINTER(ConvKernel)],
+    "find_kernel": [c_char_p],
+    "supports": [c_int, POINTER(ConvProblem)],
+    "workspace_bytes": [c_int, POINTER(ConvProblem)],
+    "resources": [c_int, POINTER(ConvResources)],
+    "device": [POINTER(ConvDevice)],
+    "verify": [c_int, POINTER(ConvProblem), POINTER(ConvOptions), POINTER(ConvCheck)],
+    "measure": [c_int, POINTER(ConvProblem), POINTER(ConvOptions), POINTER(c_double), c_int, POINTER(ConvResult)],
+}
+_RESULTS = {
+    "version": c_char_p, "backend": c_char_p, "last_error": c_char_p, "run": c_float, "workspace_bytes": c_int64,
+    "register": None,
+}  # fmt: skip
+"""Where it is no int."""
+
+
+class DriverLibrary:
+    """A driver library; its functions are attributes without the prefix ``conv_dispatcher_``."""
+
+    def __init__(self, path: str) -> None:
+        # Global: modules that are loaded afterwards register their kernels with this very library.
+        self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        for name, arguments in _ARGUMENTS.items():
+            function = self._library[f"conv_dispatcher_{name}"]
+            function.restype, function.argtypes = _RESULTS.get(name, c_int), arguments
+            setattr(self, name, function)
+        version = self.abi()
+        if version != ABI_VERSION:
+            raise OSError(f"{path}: the library has version {version} of the interface, not {ABI_VERSION}")
+
+    @property
+    def handle(self) -> ctypes.CDLL:
+        """The loaded library, for functions beyond the interface."""
+        return self._library
+
+    @property
+    def has_stand_in(self) -> bool:
+        """Whether the HIP runtime in it is the stand-in, for which an executor on the CPU runs what is launched."""
+        return hasattr(self._library, "tileseer_emulated_install")
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the interface has no function conv_dispatcher_{name}")
+
+    def kernels(self) -> list[str]:
+        """Names of the registered kernels, in order of registration."""
+        names = []
+        for index in range(self.get_kernel_count()):
+            buffer = ctypes.create_string_buffer(1024)
+            if self.get_kernel_name(index, buffer, len(buffer)) != OK:
+                raise OSError(self.error())
+            names.append(buffer.value.decode())
+        return names
+
+    def error(self) -> str:
+        """Text of the last failure."""
+        return bytes(self.last_error()).decode(errors="replace")
+
+
+def as_dict(struct: ctypes.Structure) -> dict[str, Any]:
+    """Fields of a struct; text is decoded."""
+    values = {name: getattr(struct, name) for name, *_ in struct._fields_}
+    return {
+        name: value.decode(errors="replace") if isinstance(value, bytes) else value for name, value in values.items()
+    }

@@ -1,0 +1,255 @@
+"""The process that touches the GPU: it loads kernel libraries, and answers the requests on its standard input.
+
+Requests and replies are JSON, one per line. Replies go to a pipe of their own and have the parent's token, so that
+nothing which a kernel prints or scribbles can be taken for one. Before each step that may kill or hang the process it
+says which step that is.
+
+A process above it, its keeper, ends all that it has started, in whatever session: when the worker ends, and when the
+parent ends or closes the requests.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tileseer.measure.harness import abi, cudnn_plans
+from tileseer.measure.harness.cudnn_plans import CudnnPlans
+
+PRINTED_BYTES = 1 << 24
+"""Largest file that a worker may write: it ends a kernel that prints for ever."""
+
+EMULATED = b"emulated"
+"""Backend of the driver whose GPU is emulated."""
+EMULATED_ORDERS = 3
+"""Orders of the waves in which each pair is executed there."""
+
+Reply = dict[str, Any]
+Say = Callable[[Reply], None]
+
+
+class WorkerSession:
+    """What one worker has loaded: a driver, and what its kernels come from."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+        self._library: abi.DriverLibrary | None = None
+        self._modules: dict[str, ctypes.CDLL] = {}
+        self._plans: CudnnPlans | None = None
+        self._emulated: Any = None
+
+    def answer(self, request: Reply) -> Reply:
+        """Do what a request says; the last reply to it."""
+        self._say({"phase": "load"})
+        try:
+            library = self._load(request["libraries"])
+        except OSError as error:
+            return {"code": abi.BAD_ARGUMENT, "error": str(error)}
+        do: Callable[[abi.DriverLibrary, Reply], Reply] = getattr(self, f"_{request['do']}")
+        return do(library, request)
+
+    def _load(self, paths: list[str]) -> abi.DriverLibrary:
+        """Load the driver (first path), and modules or cuDNN's plans (the others), each once."""
+        driver, *others = paths
+        if self._library is None:
+            self._library = abi.DriverLibrary(driver)
+            if self._library.has_stand_in:
+                # Only here: the emulator takes a tenth of a second to import.
+                from tileseer.measure.harness.emulated_driver import EmulatedDriver
+
+                self._emulated = EmulatedDriver(self._library.handle)
+        for path in others:
+            if path.startswith(cudnn_plans.LIBRARY):
+                self._plans = self._plans or CudnnPlans(self._library)
+                self._plans.require(path)
+            elif path not in self._modules:
+                self._modules[path] = ctypes.CDLL(path)
+        return self._library
+
+    def _device(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        device = abi.ConvDevice()
+        outcome = _outcome(library, library.device(ctypes.byref(device)))
+        made = {"backend": library.backend().decode(), "version": library.version().decode()}
+        plans = {"plans": self._plans.version} if self._plans else {}
+        return {**outcome, **made, **plans, **abi.as_dict(device)}
+
+    def _kernels(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        return {"code": abi.OK, "error": "", "kernels": library.kernels()}
+
+    def _probe(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        self._say({"phase": "probe"})
+        return _outcome(library, library.probe())
+
+    def _supports(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        index = library.find_kernel(request["kernel"].encode())
+        problem = abi.ConvProblem(*request["problem"])
+        code = index if index < 0 else library.supports(index, ctypes.byref(problem))
+        return _outcome(library, code)
+
+    def _offered(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        """Names of the plans that cuDNN offers for a problem, in its order."""
+        assert self._plans is not None
+        self._say({"phase": "plans"})
+        problem = abi.ConvProblem(*request["problem"])
+        try:
+            plans = self._plans.offered(problem, request["dtype"], request["ndim"])
+        except Exception as error:  # The frontend has exceptions of several kinds for a problem that it refuses.
+            return {"code": abi.UNSUPPORTED, "error": str(error)}
+        return {"code": abi.OK, "error": "", "plans": plans}
+
+    def _measure(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+        problem, options = abi.ConvProblem(*request["problem"]), abi.ConvOptions(**request["options"])
+        if self._plans:
+            index = self._plans.find(request["kernel"], problem.direction)
+        else:
+            index = library.find_kernel(request["kernel"].encode())
+        if index < 0:
+            return _outcome(library, index)
+        if library.backend() == EMULATED:
+            return self._emulate(library, index, problem, options)
+        reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None, "verify_s": 0.0}
+        if request["verify"]:
+            reply |= self._verify(library, index, problem, options)
+            if reply["code"] != abi.OK or reply["check"]["wrong"]:
+                return reply
+        return reply | self._time(library, index, problem, options)
+
+    def _verify(
+        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
+    ) -> Reply:
+        self._say({"phase": "verify"})
+        begin, check = time.monotonic(), abi.ConvCheck()
+        code = library.verify(index, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
+        reply = {"verify_s": round(time.monotonic() - begin, 4), **_outcome(library, code)}
+        if code != abi.OK:
+            return reply
+        if self._plans and cudnn_plans.is_right(check):
+            check.wrong = 0
+        return reply | {"check": abi.as_dict(check)}
+
+    def _time(
+        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
+    ) -> Reply:
+        self._say({"phase": "time"})
+        result, resources = abi.ConvResult(), abi.ConvResources()
+        samples = (ctypes.c_double * options.max_samples)()
+        code = library.measure(
+            index, ctypes.byref(problem), ctypes.byref(options), samples, len(samples), ctypes.byref(result)
+        )
+        if code != abi.OK:
+            return _outcome(library, code)
+        library.resources(index, ctypes.byref(resources))
+        measured = {"result": abi.as_dict(result), "samples_ms": samples[: result.samples]}
+        return {"code": code, "error": "", **measured, "resources": abi.as_dict(resources)}
+
+    def _emulate(
+        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
+    ) -> Reply:
+        """Verify in several orders of the waves; ``opcodes``: those executed in the first one. Nothing is timed."""
+        self._say({"phase": "verify"})
+        checks = []
+        opcodes: dict[str, int] = {}
+        for order in range(EMULATED_ORDERS):
+            self._emulated.seed = order
+            self._emulated.opcodes.clear()
+            check = abi.ConvCheck()
+            code = library.verify(index, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
+            if code != abi.OK:
+                return _outcome(library, code)
+            checks.append(abi.as_dict(check))
+            opcodes = opcodes or dict(self._emulated.opcodes)
+        wrong = [check["wrong"] for check in checks]
+        worst = checks[wrong.index(max(wrong))]
+        return {"code": abi.OK, "error": "", "check": worst, "wrong": wrong, "opcodes": opcodes}
+
+
+def _outcome(library: abi.DriverLibrary, code: int) -> Reply:
+    return {"code": code, "error": "" if code > 0 else library.error()}
+
+
+def _limit(memory_bytes: int) -> None:
+    """Leave no core file, do not fill the disk and the memory, and take no signal that is for the keeper's group.
+
+    What a process reserves and does not use, as drivers of GPUs do, is no part of its data.
+    """
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (PRINTED_BYTES, PRINTED_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "prctl")
+
+
+def _keep(worker: int) -> int:
+    """Wait until the worker or its parent ends, end all that is left of it, and return the worker's wait status."""
+    ends = select.poll()
+    ends.register(os.pidfd_open(worker), select.POLLIN)
+    # Nothing is read here: what ends is that anybody can still write requests.
+    ends.register(sys.stdin.fileno(), 0)
+    ends.poll()
+    status = 0
+    # An orphan becomes a child of its keeper.
+    while True:
+        with open(f"/proc/self/task/{os.getpid()}/children") as children:
+            for pid in children.read().split():
+                os.kill(int(pid), signal.SIGKILL)
+        try:
+            ended_one, wait_status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+        status = wait_status if ended_one == worker else status
+
+
+def _end_as(status: int) -> NoReturn:
+    """End as another process has ended."""
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if code != -signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def start() -> Say:
+    """Become a worker, before any library is loaded; return what sends a reply.
+
+    Arguments of the program: number of the pipe for replies, token, and memory in MiB.
+    """
+    pipe, token, memory_mib = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    pr_set_pdeathsig, pr_set_child_subreaper = 1, 36
+    _prctl(pr_set_child_subreaper, 1)
+    if worker := os.fork():
+        os.close(pipe)
+        _end_as(_keep(worker))
+    _prctl(pr_set_pdeathsig, signal.SIGKILL)
+    _limit(memory_mib << 20)
+    os.set_inheritable(pipe, False)
+    replies = os.fdopen(pipe, "w")
+
+    def say(reply: Reply) -> None:
+        replies.write(json.dumps({"token": token, "pid": os.getpid(), **reply}) + "\n")
+        replies.flush()
+
+    return say
+
+
+def main() -> None:
+    """Answer requests until the input ends."""
+    say = start()
+    session = WorkerSession(say)
+    for line in iter(sys.stdin.readline, ""):
+        say({"done": session.answer(json.loads(line))})
+
+
+if __name__ == "__main__":
+    main()

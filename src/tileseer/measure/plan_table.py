@@ -1,0 +1,112 @@
+"""The plans stage, for kernels that a library offers: ask it which plans it has for each problem.
+
+In the place of enumeration, compilation and support it writes a chunk's build table, whose metadata name the library
+and its version, and its support table, with the place of each plan in the library's own order.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+
+from tileseer.compile.build import LIBRARY
+from tileseer.compile.build import SCHEMA as BUILD
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.core.progress import Progress
+from tileseer.core.stage_store import Unfinished
+from tileseer.kernels.cudnn.kernel import PREFIX, Plan
+from tileseer.kernels.grammar import SPELLED
+from tileseer.kernels.plan import chunk_of
+from tileseer.measure import devices, support_table
+from tileseer.measure.gpu_device import GpuDevice
+from tileseer.measure.session import Session
+from tileseer.problems import problem_table
+
+
+def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build: Path, support: Path) -> str:
+    """Write build and support table of one of ``chunks`` chunks; the message about it."""
+    table = parquet.read_table(problems, problem_table.SCHEMA).to_pandas()
+    if session.settings.device != "cuda":
+        raise UserError(
+            f"benchmark.device is {session.settings.device}: the plans of {session.arch} are asked of a GPU; "
+            "add --configfile config/cudnn.yaml, or give a recording of them under replays"
+        )
+    with devices.claimed(session.source_of_plans(), session.locking) as (device, _):
+        assert isinstance(device, GpuDevice)
+        library = device.plans
+        offered, refused = _offered(device, table)
+    offered = offered[[chunk_of(name, chunks) == chunk for name in offered["kernel"]]]
+    kernels = sorted(set(offered["kernel"]))
+    if not kernels and chunks == 1:
+        raise UserError(f"{library} offers no plan for any of {len(table)} problems: {refused[:1] or 'no problems'}")
+    ids = {name: _kernel_id(name, session.arch, library) for name in kernels}
+    parquet.write_table(_build_table(ids, library), build)
+    parquet.write_table(_support_table(offered, ids), support)
+    left_out = f"; no plans for {len(refused)} problems, such as {refused[0]}" if refused else ""
+    counts = f"{len(offered):,} pairs of {len(kernels):,} plans for {len(table):,} problems"
+    # What another version of the library offers must not be restored in the place of this.
+    return Unfinished(f"{library} offers {counts}{left_out}")
+
+
+def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Rows of ``kernel``, ``problem_key`` and ``rank``, and the reasons of problems without a plan.
+
+    A plan whose name ``Plan`` cannot read, such as one of a new engine, is left out.
+    """
+    can_parse: dict[str, bool] = {}
+    rows: list[tuple[str, str, int]] = []
+    refused: list[str] = []
+    with Progress("plans", len(problems), "problems") as progress:
+        for problem in problems.to_dict("records"):
+            direction = SPELLED.get(problem["variant"], problem["variant"])
+            prefix = f"{PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
+            names, reason = device.offered(problem)
+            # The library's lists overlap: a plan has its first place.
+            ranks = {prefix + name: rank for rank, name in reversed(list(enumerate(names)))}
+            for name in ranks.keys() - can_parse.keys():
+                can_parse[name] = _can_parse(name)
+            rows += [(name, problem["problem_key"], rank) for name, rank in ranks.items() if can_parse[name]]
+            if not names:
+                refused.append(f"{problem['problem_key']} ({reason})")
+            progress.add(failed=int(not names))
+    if unknown := sorted(name for name, readable in can_parse.items() if not readable):
+        print(
+            f"left out {len(unknown)} plans of engines that are not in kernels/cudnn/engines.py, such as {unknown[0]}"
+        )
+    return pd.DataFrame(rows, columns=["kernel", "problem_key", "rank"]), refused
+
+
+def _can_parse(name: str) -> bool:
+    try:
+        Plan.parse(name)
+    except UserError:
+        return False
+    return True
+
+
+def _kernel_id(name: str, arch: str, library: str) -> str:
+    """16 hex digits: with another version of the library, a plan is another kernel."""
+    return hashlib.sha256(f"{name}\n{arch}\n{library}".encode()).hexdigest()[:16]
+
+
+def _build_table(ids: dict[str, str], library: str) -> pa.Table:
+    built = {"build_status": "ok", "build_reason": "", "error_digest": "", "code_hash": "", "resources_from": "unknown"}
+    rows = [{"kernel": name, "kernel_id": kernel_id, "split_k": [1], **built} for name, kernel_id in ids.items()]
+    return pa.Table.from_pylist(rows, BUILD).replace_schema_metadata({LIBRARY: library})
+
+
+def _support_table(offered: pd.DataFrame, ids: dict[str, str]) -> pa.Table:
+    rows = offered.sort_values(["problem_key", "kernel"], ignore_index=True)
+    columns = {
+        "kernel_id": rows["kernel"].map(ids),
+        "split_k": [1] * len(rows),
+        "problem_key": rows["problem_key"],
+        "rule": [support_table.SUPPORTED] * len(rows),
+        "rank": rows["rank"],
+    }
+    schema = support_table.SCHEMA.append(support_table.RANK)
+    return pa.table(
+        {name: pa.array(columns[name], field.type) for name, field in zip(schema.names, schema, strict=True)}
+    )

@@ -1,0 +1,209 @@
+"""A simulated GPU. Every time that it returns is SIMULATED and says so.
+
+The model is fitted for one GPU, data type and direction and assumed for everything else; see
+docs/simulated-device.md for what may and may not be read into its numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from tileseer.core.code_digest import digest_of_modules
+from tileseer.core.errors import UserError
+from tileseer.costmodel import deviation, timing
+from tileseer.costmodel.coefficients import Coefficients, load_coefficients
+from tileseer.costmodel.cost_models import COST_MODELS
+from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.registry import Family, entry, of_arch
+from tileseer.measure.device import STATUSES, Times
+from tileseer.problems.implicit_gemm import implicit_gemm
+
+__all__ = ["Coefficients", "SimulatedDevice", "load_coefficients"]
+
+PAIR_OVERHEAD_S = 0.01
+"""Assumed time of a pair on a real GPU besides its timed launches; it counts against a budget only."""
+OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported", "crash"))
+_CHUNK = 1 << 14
+"""Pairs evaluated together; small enough for the caches, without influence on the results."""
+IDENTITY = (
+    "tileseer.core.content_hash",
+    "tileseer.costmodel.ck_tile",
+    "tileseer.costmodel.ck_tile_resources",
+    "tileseer.costmodel.coefficients",
+    "tileseer.costmodel.cutlass",
+    "tileseer.costmodel.cutlass_resources",
+    "tileseer.costmodel.deviation",
+    "tileseer.costmodel.simulation",
+    "tileseer.costmodel.timing",
+    "tileseer.kernels.candidates",
+    "tileseer.kernels.ck_tile.support",
+    "tileseer.kernels.cutlass.kernel",
+    "tileseer.kernels.support_rules",
+    "tileseer.measure.simulated_device",
+    "tileseer.problems.implicit_gemm",
+)
+"""Modules whose syntax a stored time depends on."""
+
+
+class SimulatedDevice:
+    """Times kernels by formula plus reproducible deviation plus noise; same seed, same bits for the same pair."""
+
+    kind = "simulated"
+    largest_batch = 2**31 - 1
+    order_seed: int | None = None
+
+    def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
+        if seed < 0 or repeats < 1:
+            raise UserError(f"simulated device: seed is {seed} and repeats {repeats}; use at least 0 and 1")
+        self.name = hardware.name
+        self._family = of_arch(hardware.arch)
+        self._hardware = hardware
+        self._coefficients = coefficients
+        self._seed = seed
+        self._repeats = repeats
+
+    def identity(self) -> str:
+        """SHA-256 of coefficients, product, seed, repeats and the syntax of the simulator's modules."""
+        parts = {
+            "coefficients": self._coefficients.model_dump(),
+            "hardware": self._hardware.model_dump(),
+            "seed": self._seed,
+            "repeats": self._repeats,
+            "modules": digest_of_modules(IDENTITY),
+        }
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def measure(
+        self,
+        problems: pd.DataFrame,
+        candidates: pd.DataFrame,
+        problem_index: np.ndarray,
+        candidate_index: np.ndarray,
+    ) -> Times:
+        """Time n pairs as ``Device.measure`` says; their order, number and company make no difference.
+
+        Kernels that break a support rule or exceed the device's resources come back as ``unsupported``.
+        """
+        n = len(problem_index)
+        times = Times(
+            status=np.full(n, UNSUPPORTED, np.uint8),
+            latency_ms=np.full(n, np.nan),
+            latency_cv=np.full(n, np.nan),
+            samples=np.zeros(n, np.int32),
+            sentinel=np.full(n, np.nan),
+        )
+        assert times.sentinel is not None
+        if n == 0:
+            return times
+        model, p, q = self._model_of_used(problems, candidates, problem_index, candidate_index)
+        for at in model.runnable(p, q):
+            truth, bits = model.truth_us(p[at], q[at])
+            crash = deviation.crashes(bits, self._coefficients)
+            times.status[at] = np.where(crash, CRASH, OK)
+            mean, cv, drift = deviation.noisy_us(truth, bits, self._seed, self._repeats, self._coefficients.noise)
+            times.latency_ms[at] = np.where(crash, np.nan, mean / 1000.0)
+            times.latency_cv[at] = np.where(crash, np.nan, cv)
+            times.sentinel[at] = drift
+            times.samples[at] = np.where(crash, 0, self._repeats)
+        return replace(times, seconds=float(np.nansum(times.latency_ms * times.samples)) / 1000 + n * PAIR_OVERHEAD_S)
+
+    def truth_us(self, problems: pd.DataFrame, candidates: pd.DataFrame) -> np.ndarray:
+        """Time without noise of each of P problems with each of Q candidates, microseconds [P, Q].
+
+        NaN where the pair cannot run or crashes. It is for regret curves, never a feature or a label.
+        """
+        shape = len(problems), len(candidates)
+        times = np.full(shape, np.nan)
+        if times.size == 0:
+            return times
+        model = _Model(problems, candidates, self._family, self._hardware, self._coefficients)
+        p, q = (index.ravel().astype(np.int32) for index in np.indices(shape, dtype=np.int32))
+        flat = times.reshape(-1)
+        for at in model.runnable(p, q):
+            truth, bits = model.truth_us(p[at], q[at])
+            flat[at] = np.where(deviation.crashes(bits, self._coefficients), np.nan, truth)
+        return times
+
+    def _model_of_used(
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
+    ) -> tuple[_Model, np.ndarray, np.ndarray]:
+        """Model of the rows that occur and the indices into those, so that few pairs cost little."""
+        problems, p = _used_rows(problems, problem_index)
+        candidates, q = _used_rows(candidates, candidate_index)
+        return _Model(problems, candidates, self._family, self._hardware, self._coefficients), p, q
+
+
+class _Model:
+    """Terms of problems and candidates, and from them the noise-free time of pairs."""
+
+    def __init__(
+        self,
+        problems: pd.DataFrame,
+        candidates: pd.DataFrame,
+        family: Family,
+        hardware: Hardware,
+        coefficients: Coefficients,
+    ) -> None:
+        variants = problems["variant"].unique()
+        if len(variants) != 1:
+            raise UserError(f"simulated device: problems of one direction at a time, not {sorted(variants)}")
+        self._variant = str(variants[0])
+        self._hardware = hardware
+        self._coefficients = coefficients
+        self._set_problems(problems)
+        kernels = entry(COST_MODELS, family)(problems, candidates, self._variant, hardware, coefficients)
+        law = coefficients.deviation
+        self._fits, self._verdicts, self._classes = kernels.fits, kernels.verdicts, kernels.classes
+        self._kernel_terms = {name: kernels.columns[name].astype(np.float32) for name in timing.KERNEL_TERMS}
+        self._kernel_ids = kernels.ids
+        self._device_bits = deviation.device_bits(hardware.name)
+        self._kernel_deviation = deviation.kernel_deviation(self._device_bits, kernels.ids, law)
+        self._kernel_waves = deviation.kernel_waves(kernels.shape, law)
+
+    def runnable(self, p: np.ndarray, q: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the positions of the pairs (rows ``p``, ``q``) that can run, in chunks."""
+        width = self._verdicts.shape[1]
+        runs = self._fits[q] & (self._verdicts.ravel()[p * np.int64(width) + self._classes[q]] == 0)
+        positions = np.flatnonzero(runs)
+        for start in range(0, len(positions), _CHUNK):
+            yield positions[start : start + _CHUNK]
+
+    def truth_us(self, p: np.ndarray, q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Time (microseconds, float32) and the random bits of n pairs."""
+        problem = {name: values[p] for name, values in self._problem_terms.items()}
+        kernel = {name: values[q] for name, values in self._kernel_terms.items()}
+        formula = timing.formula_us(self._variant, problem, kernel, self._hardware, self._coefficients)
+        bits = deviation.pair_bits(self._device_bits, self._problem_ids[p], self._kernel_ids[q])
+        waves = np.zeros(len(p), np.float32)
+        for of_problem, of_kernel in zip(self._problem_waves, self._kernel_waves, strict=True):
+            waves += of_problem[p] * of_kernel[q]
+        change = self._kernel_deviation[q] + deviation.pair_deviation(bits, waves, self._coefficients.deviation)
+        floor = np.float32(self._hardware.launch_floor_us)
+        return (formula - floor) * np.exp(change) + floor, bits
+
+    def _set_problems(self, problems: pd.DataFrame) -> None:
+        gemm = implicit_gemm(problems, self._variant)
+        self._problem_terms = {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
+        self._problem_ids = deviation.problem_ids(problems, self._variant)
+        size = {name: gemm[name].to_numpy() for name in gemm}
+        shape = (
+            size["gemm_m"], size["gemm_n"], size["gemm_k"], size["gemm_batch"],
+            size["gemm_m"] * size["gemm_n"] * size["gemm_batch"] / 4096,
+            size["bytes_read"] / size["bytes_written"], size["run_a"], size["run_c"], 1 + size["sub_gemms"],
+        )  # fmt: skip
+        self._problem_waves = deviation.problem_waves(np.log2(np.stack(shape)), self._coefficients.deviation)
+
+
+def _used_rows(table: pd.DataFrame, index: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
+    used = np.zeros(len(table), bool)
+    used[index] = True
+    if used.all():
+        return table, np.asarray(index)
+    position = np.cumsum(used) - 1
+    return table[used], position[index]

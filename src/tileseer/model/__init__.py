@@ -1,1 +1,0 @@
-"""The model stage: features, trainer, cross-validation, priors, model files."""

@@ -1,1 +1,0 @@
-"""Templates of the pages that the command writes."""

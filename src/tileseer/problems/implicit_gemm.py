@@ -1,0 +1,147 @@
+"""A grouped convolution seen as a batch of matrix products, for each direction.
+
+Per group, with c = C / G, k = K / G, filter volume F = Z Y X, output pixels So and, per axis, input extent i,
+filter extent f, stride s, dilation d and t = s / gcd(s, d):
+
+=========== =================== ======= ===================== =============
+direction   M                   N       K (reduction)         sub-GEMMs
+=========== =================== ======= ===================== =============
+forward     N So                k       c F                   1
+bwd_data    N prod(ceil(i / t)) c       k prod(ceil(f / t))   prod(min(t, f))
+bwd_weight  k                   c F     N So                  1
+=========== =================== ======= ===================== =============
+
+The batch is G. With strides the input gradient falls apart into one product for each residue of the filter
+position modulo t that a filter tap reaches. Source: the implicit-GEMM transforms of CK Tile.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.problems.operation import ELEMENT_BYTES
+from tileseer.problems.problem import DIMS
+
+Columns = Mapping[str, np.ndarray]
+
+_AXES = (
+    ("Di", "Z", "stride_d", "pad_d", "dilation_d"),
+    ("Hi", "Y", "stride_h", "pad_h", "dilation_h"),
+    ("Wi", "X", "stride_w", "pad_w", "dilation_w"),
+)
+
+
+def element_bytes(dtypes: pd.Series) -> np.ndarray:
+    """Bytes of one element for each data type name, float64 [n]."""
+    sizes = dtypes.map(ELEMENT_BYTES).to_numpy(np.float64)
+    if np.isnan(sizes).any():
+        wrong = dtypes.iloc[int(np.isnan(sizes).argmax())]
+        raise UserError(f"dtype is {wrong!r}; use one of {', '.join(DTYPES)}")
+    return sizes
+
+
+def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 0) -> pd.DataFrame:
+    """Map P problems (columns of ``Problem``) to their matrix products (``columns``), one row each, in their order."""
+    dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
+    return pd.DataFrame(
+        columns(dims, variant, element_bytes(problems["dtype"]), channel_multiple), index=problems.index
+    )
+
+
+def columns(
+    dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
+) -> dict[str, np.ndarray]:
+    """Matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.
+
+    ``element_size`` is the bytes of one element. ``channel_multiple`` > 0 rounds the channels of a group up to that
+    multiple before the mapping, as a runner does that pads its tensors; ``flops`` still counts the problem as
+    requested.
+
+    Float64 columns: ``gemm_m, gemm_n, gemm_k`` (elements, one sub-GEMM of one group), ``gemm_batch``
+    (groups), ``sub_gemms``, ``flops`` (useful, 2 N So K c F), ``input_bytes, filter_bytes, output_bytes``
+    (whole tensors), ``bytes_read, bytes_written`` (each element that is used once), ``run_a, run_b, run_c``
+    (contiguous channels of the operands, what a vector access has to divide), ``element_bytes``. Boolean
+    columns: ``is_1x1, is_3x3`` (filter; 3 x 3 also with depth 3), ``stride1, pad0``.
+
+    Plain arithmetic on columns, free of pandas: a selection runs it for one problem, and the C++ selector is made by
+    running it on symbols (``tileseer.serve.symbols``).
+    """
+    if variant not in VARIANTS:
+        raise UserError(f"variant is {variant!r}; use one of {', '.join(VARIANTS)}")
+    g = {name: dims[name].astype(np.float64) for name in ("N", "C", "K", "G")}
+    axes = [_axis(dims, names) for names in _AXES]
+    c, k = _padded(g["C"] / g["G"], channel_multiple), _padded(g["K"] / g["G"], channel_multiple)
+    taps, inputs, outputs = (_over_axes(axes, name) for name in ("filter", "in", "out"))
+    size = np.ones_like(g["N"]) * element_size
+
+    table = _products(variant, g["N"], c, k, taps, outputs, axes)
+    table["gemm_batch"] = g["G"]
+    table["flops"] = 2.0 * g["N"] * outputs * g["K"] * (g["C"] / g["G"]) * taps
+    table["input_bytes"] = g["N"] * inputs * c * g["G"] * size
+    table["filter_bytes"] = g["G"] * k * c * taps * size
+    table["output_bytes"] = g["N"] * outputs * k * g["G"] * size
+    # A strided or small filter does not touch every input pixel.
+    table |= _traffic(variant, table, table["input_bytes"] * np.minimum(1.0, outputs * taps / inputs))
+    table["run_a"], table["run_b"], table["run_c"] = channel_runs(variant, c, k)
+    table["element_bytes"] = size
+    table["is_1x1"] = taps == 1
+    table["is_3x3"] = (dims["Y"] == 3) & (dims["X"] == 3) & ((dims["Z"] == 1) | (dims["Z"] == 3))
+    table["stride1"] = (dims["stride_d"] == 1) & (dims["stride_h"] == 1) & (dims["stride_w"] == 1)
+    table["pad0"] = (dims["pad_d"] == 0) & (dims["pad_h"] == 0) & (dims["pad_w"] == 0)
+    return table
+
+
+def _axis(dims: Columns, names: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """Extents and the factors of the input gradient along one axis; the formulas are the module's."""
+    i, f, s, p, d = (dims[name] for name in names)
+    period = s // np.gcd(s, d)
+    return {
+        "in": i.astype(np.float64),
+        "filter": f.astype(np.float64),
+        "out": ((i + 2 * p - d * (f - 1) - 1) // s + 1).astype(np.float64),
+        "rows": np.ceil(i / period),
+        "taps": np.ceil(f / period),
+        "phases": np.minimum(period, f).astype(np.float64),
+    }
+
+
+def _over_axes(axes: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
+    depth, height, width = (axis[name] for axis in axes)
+    return depth * height * width
+
+
+def _padded(channels: np.ndarray, multiple: int) -> np.ndarray:
+    return np.ceil(channels / multiple) * multiple if multiple else channels
+
+
+def _products(
+    variant: str, n: np.ndarray, c: np.ndarray, k: np.ndarray, taps: np.ndarray, outputs: np.ndarray,
+    axes: list[dict[str, np.ndarray]],
+) -> dict[str, np.ndarray]:  # fmt: skip
+    if variant == "forward":
+        sizes = n * outputs, k, c * taps
+    elif variant == "bwd_weight":
+        sizes = k, c * taps, n * outputs
+    else:
+        sizes = n * _over_axes(axes, "rows"), c, k * _over_axes(axes, "taps")
+    sub_gemms = _over_axes(axes, "phases") if variant == "bwd_data" else np.ones_like(n)
+    return dict(zip(("gemm_m", "gemm_n", "gemm_k", "sub_gemms"), (*sizes, sub_gemms), strict=True))
+
+
+def _traffic(variant: str, table: dict[str, np.ndarray], input_used: np.ndarray) -> dict[str, np.ndarray]:
+    whole_input, weights, output = (table[f"{name}_bytes"] for name in ("input", "filter", "output"))
+    read, written = {
+        "forward": (input_used + weights, output),
+        "bwd_data": (output + weights, whole_input),
+        "bwd_weight": (input_used + output, weights),
+    }[variant]
+    return {"bytes_read": read, "bytes_written": written}
+
+
+def channel_runs(variant: str, c: Any, k: Any) -> tuple[Any, Any, Any]:
+    """Which of ``c`` and ``k`` lies contiguous in A, in B and in C of the matrix product."""
+    return {"forward": (c, c, k), "bwd_data": (k, c, c), "bwd_weight": (k, c, c)}[variant]

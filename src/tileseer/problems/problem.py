@@ -1,0 +1,156 @@
+"""The canonical convolution problem: its shape, its validity, its key.
+
+A problem is what a kernel is chosen for. Splits are made by ``Problem.key``: two problems are the same
+exactly when their keys are equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING, Self
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INT32_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One grouped convolution in one direction; C and K are totals over the G groups.
+
+    The input is N x C x [Di] x Hi x Wi, the filter K x C/G x [Z] x Y x X. Padding is symmetric per axis.
+    A 2D problem has ``Di = Z = stride_d = dilation_d = 1`` and ``pad_d = 0``.
+    """
+
+    variant: str
+    dtype: str
+    ndim: int
+    N: int
+    C: int
+    K: int
+    G: int
+    Di: int
+    Hi: int
+    Wi: int
+    Z: int
+    Y: int
+    X: int
+    stride_d: int
+    stride_h: int
+    stride_w: int
+    pad_d: int
+    pad_h: int
+    pad_w: int
+    dilation_d: int
+    dilation_h: int
+    dilation_w: int
+
+    def __post_init__(self) -> None:
+        reason = self._fault()
+        if reason:
+            dims = " ".join(f"{name}={getattr(self, name)}" for name in DIMS)
+            raise UserError(f"problem {dims}: {reason}")
+
+    def _fault(self) -> str:
+        """Why this is no convolution, or an empty string."""
+        if self.variant not in VARIANTS:
+            return f"variant is {self.variant!r}; use one of {', '.join(VARIANTS)}"
+        if self.dtype not in DTYPES:
+            return f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}"
+        if self.ndim not in (2, 3):
+            return f"ndim is {self.ndim!r}; use 2 or 3"
+        for name in DIMS:
+            value = getattr(self, name)
+            least = 0 if name.startswith("pad") else 1
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= INT32_MAX:
+                return f"{name} is {value!r}; it must be an int from {least} to {INT32_MAX}"
+        if self.ndim == 2 and (self.Di, self.Z, self.stride_d, self.dilation_d, self.pad_d) != (1, 1, 1, 1, 0):
+            return "a 2D problem needs Di = Z = stride_d = dilation_d = 1 and pad_d = 0"
+        for name in ("C", "K"):
+            if getattr(self, name) % self.G:
+                return f"{name} = {getattr(self, name)} is not a multiple of G = {self.G}"
+        for axis, extent in zip("DHW", self.output, strict=True):
+            if extent < 1:
+                return f"the output extent along {axis} is {extent}: the dilated filter is larger than the padded input"
+        return ""
+
+    @property
+    def output(self) -> tuple[int, int, int]:
+        """Output extents (Do, Ho, Wo): floor((i + 2 p - dilation (f - 1) - 1) / stride) + 1 per axis."""
+        axes = (
+            (self.Di, self.Z, self.stride_d, self.pad_d, self.dilation_d),
+            (self.Hi, self.Y, self.stride_h, self.pad_h, self.dilation_h),
+            (self.Wi, self.X, self.stride_w, self.pad_w, self.dilation_w),
+        )
+        do, ho, wo = ((i + 2 * p - d * (f - 1) - 1) // s + 1 for i, f, s, p, d in axes)
+        return do, ho, wo
+
+    @property
+    def flop(self) -> int:
+        """Useful FLOP in any direction: 2 N K Do Ho Wo (C/G) Z Y X."""
+        return 2 * self.N * self.K * math.prod(self.output) * (self.C // self.G) * self.Z * self.Y * self.X
+
+    @property
+    def largest_tensor(self) -> int:
+        """Elements of the largest of input, filter and output."""
+        image = self.N * self.C * self.Di * self.Hi * self.Wi
+        filters = self.K * (self.C // self.G) * self.Z * self.Y * self.X
+        return max(image, filters, self.N * self.K * math.prod(self.output))
+
+    @property
+    def key(self) -> str:
+        """16 hex digits of the SHA-256 of direction, dtype, dimensionality and the 19 dimensions."""
+        text = ",".join(str(value) for value in astuple(self))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def layer_family(self) -> str:
+        """Key of the same layer at any batch size: neighbours of one family are no unseen problems."""
+        text = ",".join(str(value) for field, value in zip(FIELDS, astuple(self), strict=True) if field != "N")
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @classmethod
+    def from_dims(cls, variant: str, dtype: str, **dims: int) -> Self:
+        """Make a problem from any of the 19 dimensions; the others take the values of a 1x1 convolution.
+
+        It is 3D when one of the depth fields says so.
+        """
+        unknown = sorted(set(dims) - set(DIMS))
+        if unknown:
+            raise UserError(f"problem: unknown field {unknown[0]!r}; the fields are {', '.join(DIMS)}")
+        full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
+        depth = (full["Di"], full["Z"], full["stride_d"], full["dilation_d"], full["pad_d"])
+        return cls(variant=variant, dtype=dtype, ndim=2 if depth == (1, 1, 1, 1, 0) else 3, **full)
+
+
+FIELDS = tuple(field.name for field in fields(Problem))
+DIMS = FIELDS[3:]
+"""The 19 dimensions in the order of the benchmark CSV."""
+
+
+def problems_of_rows(variant: str, dtype: str, rows: Iterable[Sequence[int]]) -> list[Problem]:
+    """Problems of one direction and data type from rows of the 19 dimensions."""
+    return [Problem.from_dims(variant, dtype, **dict(zip(DIMS, map(int, row), strict=True))) for row in rows]
+
+
+def problem_frame(problems: list[Problem]) -> pd.DataFrame:
+    """One row a problem, with ``problem_key`` and ``layer_family`` first."""
+    # Imported here: pandas takes half a second, and most stages know problems without it.
+    import pandas as pd
+
+    rows = [(p.key, p.layer_family, *astuple(p)) for p in problems]
+    table = pd.DataFrame(rows, columns=["problem_key", "layer_family", *FIELDS])
+    return table.astype(dict.fromkeys(("ndim", *DIMS), "int64"))
+
+
+def problems_of_frame(table: pd.DataFrame) -> list[Problem]:
+    """Problems of ``table`` (columns ``FIELDS``), in its order."""
+    columns = [table[name].tolist() for name in FIELDS]
+    return [Problem(*values) for values in zip(*columns, strict=True)]

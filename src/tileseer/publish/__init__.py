@@ -1,1 +1,0 @@
-"""The publish stage: the model directory, its provenance, its RO-Crate."""

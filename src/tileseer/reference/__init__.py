@@ -1,1 +1,0 @@
-"""The upstream generator's rule sets, names, counts, filter and features."""

@@ -1,0 +1,1 @@
+"""What ships: picks in Python and C++, kernel sets, the published folder, selection and comparison."""

@@ -1,0 +1,88 @@
+"""The small kernel set: the few kernels that a library has to build to lose next to nothing.
+
+This is the facility location problem: open few kernels so that the weighted sum over problems of the best open one is
+greatest (Cornuejols, Fisher, Nemhauser 1977). Kernels are opened one by one, each time the one that adds most; then one
+is exchanged for another while that gains.
+"""
+
+import numpy as np
+
+from tileseer.core.errors import UserError
+
+LEAST_GAIN = 1e-9
+"""Smaller ones are rounding: an exchange for one could go on for ever."""
+
+
+def best_by_kernel(efficiency: np.ndarray, kernel: np.ndarray, kernels: int) -> np.ndarray:
+    """The best efficiency of the candidates of each kernel, [P, kernels]; ``kernel`` [Q] numbers them."""
+    best = np.zeros((len(efficiency), kernels))
+    np.maximum.at(best.T, kernel, efficiency.T)
+    return best
+
+
+def greedy_order(value: np.ndarray) -> list[int]:
+    """Columns of ``value`` [P, K], each the one that adds most to the sum of the rows' best, until none adds."""
+    if wrong := int(np.isnan(value).any(axis=1).sum()):
+        raise UserError(f"efficiencies of {wrong} problems are no numbers; make the dataset again")
+    best = np.zeros(len(value))
+    chosen: list[int] = []
+    while True:
+        gain = np.maximum(value - best[:, None], 0).sum(axis=0)
+        column = int(gain.argmax())
+        if gain[column] <= LEAST_GAIN:
+            return chosen
+        chosen.append(column)
+        best = np.maximum(best, value[:, column])
+
+
+def exchange_kernels(value: np.ndarray, chosen: list[int]) -> list[int]:
+    """``chosen`` columns with one exchanged for another as long as the sum of the rows' best grows."""
+    chosen = list(chosen)
+    while chosen:
+        own = value[:, chosen]
+        owner = own.argmax(axis=1)
+        first = own.max(axis=1)
+        others = np.where(np.arange(len(chosen)) == owner[:, None], 0, own)
+        second = others.max(axis=1)
+        gains = []
+        for place in range(len(chosen)):
+            without = np.where(owner == place, second, first)
+            added = np.maximum(value - without[:, None], 0).sum(axis=0)
+            best = int(added.argmax())
+            gains.append((added[best] - (first - without).sum(), place, best))
+        gain, place, column = max(gains)
+        if gain <= LEAST_GAIN:
+            break
+        chosen[place] = column
+    return chosen
+
+
+def covering_value(efficiency: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The value [P, K] of kernels by which a problem that can run at all counts more than all efficiencies together.
+
+    ``efficiency`` [P, K] is 0 where a kernel cannot run a problem; ``weight`` [P] sums to 1.
+    """
+    return efficiency * weight[:, None] + (efficiency > 0)
+
+
+def smallest_set(efficiency: np.ndarray, weight: np.ndarray, loss: float, most: int | None = None) -> list[int]:
+    """The columns of a small set, best first, that runs every problem that one of all columns runs.
+
+    The weighted mean of the best in the set is at least (1 - ``loss``) times that of all columns, if ``most`` columns
+    are enough for that.
+    """
+    value = covering_value(efficiency, weight)
+    least = efficiency.max(axis=1).astype(bool).sum() + (1 - loss) * weight @ efficiency.max(axis=1)
+    chosen = greedy_order(value)
+    sums = np.maximum.accumulate(value[:, chosen], axis=1).sum(axis=0)
+    size = int(np.searchsorted(sums >= least - LEAST_GAIN, True)) + 1 if len(chosen) else 0
+    size = min(size, len(chosen), most or len(chosen))
+    chosen = exchange_kernels(value, chosen[:size])
+    while size > 1:
+        kept = [[other for other in chosen if other != column] for column in chosen]
+        # Without the one that is missed least.
+        fewer = exchange_kernels(value, max(kept, key=lambda rest: float(value[:, rest].max(axis=1).sum())))
+        if value[:, fewer].max(axis=1).sum() < least - LEAST_GAIN:
+            break
+        chosen, size = fewer, size - 1
+    return [chosen[place] for place in greedy_order(value[:, chosen])] if chosen else []

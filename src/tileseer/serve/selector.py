@@ -1,0 +1,434 @@
+"""Selection with a published model: which of the candidates that support a problem is the fastest.
+
+The steps are those of the published C++ header, in NumPy, with the same bits. Neither LightGBM nor pandas is needed,
+nor the modules that know kernels: features and support rules are programs (``serve.program``), trees are tables
+(``serve.forest``).
+"""
+
+import io
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from tileseer.core import atomic, documents
+from tileseer.core.errors import UserError
+from tileseer.core.tables import StrictModel
+from tileseer.costmodel.scores import UNIT
+from tileseer.learn import index, model_files
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.serve.forest import Forest, TreeTable
+from tileseer.serve.program import Inputs, Program, Step, Value
+
+ABOUT = "about"
+"""Name of the array whose bytes are JSON: what is no array."""
+DIMENSIONALITIES = (2, 3)
+NO_CANDIDATE = -1
+PARTS = (8, 64, 256)
+"""Trees after which the remaining candidates go on: first few trees of many candidates, then many of few."""
+BLOCK = 1 << 16
+"""Pairs ranked at a time: what a large batch costs in memory."""
+Ranked = dict[str, Any]
+"""A candidate of a ranking: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and
+``predicted_efficiency`` (percent of the problem's best)."""
+
+
+class About(StrictModel):
+    """What is no array in ``selector.npz``."""
+
+    operation: str
+    arch: str
+    device: str
+    device_kind: str
+    source: str | None
+    weight: float | None
+    stages: list[tuple[int, float]]
+    """Cuts: after so many trees, candidates leave that are further below the best."""
+    begins: tuple[int, int, int]
+    finalists: tuple[int, int]
+    single: list[int]
+    paired: list[int]
+    programs: dict[str, tuple[dict[str, int], list[Step], list[int]]]
+    candidates: list[str]
+    kernels: list[str]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The answer to n problems."""
+
+    candidate: np.ndarray
+    """int64 [n], row of ``candidates.parquet``; -1 where nothing can run the problem."""
+    score: np.ndarray
+    """float64 [n], logarithm of the predicted relative efficiency; 0 for a measured one, -inf without a pick."""
+    known: np.ndarray
+    """bool [n], taken from the table of measured problems."""
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """The candidates of one dimensionality, or the first of them."""
+
+    places: slice
+    program: Program
+    """Features, and the microseconds that scores start from."""
+    rows: np.ndarray
+    """Rows of the tables that belong to the features of candidates, int [features, candidates]."""
+
+    def of_candidates(self, trees: TreeTable) -> np.ndarray:
+        """What the features of the candidates leave over."""
+        if trees not in self._computed:
+            self._computed[trees] = trees.left_over(self.rows)
+        return self._computed[trees]
+
+    @cached_property
+    def _computed(self) -> dict[TreeTable, np.ndarray]:
+        return {}
+
+
+class _Pairs(NamedTuple):
+    """Pairs of n problems and candidates, with what trees need of them."""
+
+    problem: np.ndarray
+    candidate: np.ndarray
+    """Place in the pool."""
+    start: np.ndarray
+    single: np.ndarray
+    """Rows of the tables that belong to the features of problems, int [features, problems]."""
+    paired: np.ndarray
+    """The same of pairs, int [features, pairs]."""
+
+
+class Selector:
+    """The candidates of one operation, and how to select one of them.
+
+    Its times may be ``simulated`` (``about.device_kind``): such choices are not advice for a real GPU.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], folder: Path = Path()) -> None:
+        """``arrays`` are those of ``serve.packing``; ``folder`` has the other files of the operation."""
+        self._arrays = arrays
+        self.folder = folder
+        self.about = about = About.model_validate_json(arrays[ABOUT].tobytes())
+        """Where the model comes from, and what the arrays mean."""
+        self.candidates, self.kernels = about.candidates, about.kernels
+        """Names, and those of the kernels, in the order of the places."""
+        self.row = arrays["row"].astype(np.int64)
+        """int [Q]: rows of ``candidates.parquet``."""
+        self.split_k = arrays["split_k"]
+        self._pruned = arrays["pruned"]
+        self._weight = about.weight
+        self._programs = {
+            name: Program(inputs, _constants(arrays, name), steps, results)
+            for name, (inputs, steps, results) in about.programs.items()
+        }
+
+    @classmethod
+    def read(cls, models: Path, operation: str, arch: str | None = None) -> Self:
+        """Read one operation of a model directory; ``UserError`` unless every file has the hash of the index.
+
+        ``arch``: the arch that the models have to be for; None: any.
+        """
+        folder = index.operation_folder(models, operation, arch)
+        path = folder / model_files.PICKER
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                return cls(dict(arrays), folder)
+        except FileNotFoundError as error:
+            raise UserError(f"{path}: there is no such file; publish the models again") from error
+        except (ValueError, LookupError, OSError, zipfile.BadZipFile) as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise UserError(f"{path}: cannot be read by this release ({reason}); publish the models again") from error
+
+    def save(self, path: Path) -> None:
+        """Write the file that ``read`` reads, whole or not at all."""
+        content = io.BytesIO()
+        np.savez(content, allow_pickle=False, **self._arrays)
+        atomic.write_bytes(path, content.getvalue(), sealed=True)
+
+    def select(self, dims: np.ndarray, *, use_known: bool = True, pruned_only: bool = False) -> Selection:
+        """The pick of each of n problems; ``dims`` [n, 19] are integers in the order of ``problem.DIMS``.
+
+        ``use_known``: a problem that was measured gets its fastest measured candidate. ``pruned_only``: candidates of
+        the pruned kernel set only. Of equal scores the earlier candidate goes first. ``UserError`` names the first row
+        that is no convolution.
+        """
+        dims = checked_dims(dims)
+        place = np.full(len(dims), NO_CANDIDATE)
+        score = np.full(len(dims), -np.inf)
+        if use_known:
+            fastest = self._fastest_measured(dims)
+            place = np.where((fastest >= 0) & (self._pruned[fastest] | (not pruned_only)), fastest, NO_CANDIDATE)
+            score[place >= 0] = 0.0
+        known = place >= 0
+        ndim = ndims(dims)
+        for position, size in enumerate(np.diff(self.about.begins).tolist()):
+            rows = np.flatnonzero(~known & (ndim == DIMENSIONALITIES[position]))
+            step = max(1, BLOCK // max(1, size))
+            for start in range(0, len(rows), step):
+                block = rows[start : start + step]
+                place[block], score[block] = self._best(dims[block], position, pruned_only)
+        return Selection(np.where(place >= 0, self.row[place], NO_CANDIDATE), score, known)
+
+    def rank(self, problem: Problem) -> list[Ranked]:
+        """The candidates that support a problem, best first."""
+        operation = f"{problem.variant}_{problem.dtype}"
+        if operation != self.about.operation:
+            raise UserError(f"the problem is {operation}, but the model is for {self.about.operation}")
+        dims, position = _dims_of(problem), DIMENSIONALITIES.index(problem.ndim)
+        pool = self._pools[position][1]
+        pairs = self._supported_pairs(pool, dims, problem.ndim, False)
+        places, score = pairs.candidate + pool.places.start, self._score(pool, pairs)
+        order = np.lexsort((self.row[places], -score))
+        # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
+        best = 0.0 if self._weight is None else score.max(initial=-np.inf)
+        share = np.minimum(100 * np.exp(score - best), 100.0)
+        return [
+            {
+                "rank": rank,
+                "candidate": self.candidates[place],
+                "kernel": self.kernels[place],
+                "split_k": int(self.split_k[place]),
+                "score": float(score[number]),
+                "predicted_efficiency": float(share[number]),
+            }
+            for rank, (number, place) in enumerate(zip(order, places[order], strict=True), start=1)
+        ]
+
+    def fastest_measured(self, problem: Problem) -> str | None:
+        """The candidate that was fastest when exactly this problem was measured."""
+        place = int(self._fastest_measured(_dims_of(problem))[0])
+        return None if place == NO_CANDIDATE else self.candidates[place]
+
+    def choose(self, problem: Problem, offered: Sequence[str], library: str) -> int:
+        """The row of the candidate to run of those that the library offers, by its own names in its own order.
+
+        ``NO_CANDIDATE``: the library's own choice, the first that runs, because no other is sure to be faster.
+        ``library`` is what offers them, with its version (``cudnn 91900``); of another than was measured nothing is
+        known, which is a warning. The header's ``choose`` gives the same.
+        """
+        # Imported here: pandas takes half a second, and a selection does without.
+        from tileseer.dataset.own_choice import grouping
+        from tileseer.learn.model_schema import FeatureSpec
+
+        spec = documents.read_document(self.folder / model_files.SPEC, FeatureSpec)
+        if spec.own_margins is None:
+            raise UserError(f"{self.folder}: its candidates are offered by no library; use select")
+        if library != spec.library:
+            message = f"{self.folder}: measured with {spec.library}, not with {library}: its own choice is kept"
+            warnings.warn(message, stacklevel=2)
+            return NO_CANDIDATE
+        position = DIMENSIONALITIES.index(problem.ndim)
+        pool = self._pools[position][1]
+        places = {name.partition(f"_{problem.ndim}d_")[2]: at for at, name in enumerate(self.kernels[pool.places])}
+        candidate = np.array([places[name] for name in offered if name in places], np.int64)
+        if not len(offered) or offered[0] not in places:
+            return NO_CANDIDATE
+        inputs = _inputs(_dims_of(problem), problem.ndim)
+        score = self._score(pool, self._pairs(pool, inputs, np.zeros(len(candidate), np.int64), candidate, 1))
+        best = int(score.argmax())
+        margin = spec.own_margins[int(grouping(np.array(problem.G), np.array(problem.C)))]
+        sure = score[best] - score[0] > margin
+        return int(self.row[candidate[best] + pool.places.start]) if sure else NO_CANDIDATE
+
+    @cached_property
+    def aliases(self) -> dict[str, list[str]]:
+        """The other names of kernels that have some: kernels with the same machine code."""
+        entries = documents.read_json(self.folder / model_files.KERNELS)["kernels"]
+        return {entry["kernel"]: entry["aliases"] for entry in entries if entry.get("aliases")}
+
+    def _fastest_measured(self, dims: np.ndarray) -> np.ndarray:
+        """Place of the candidate that was fastest when exactly this problem was measured, or -1, [n]."""
+        rows = np.ascontiguousarray(dims, np.int32)
+        return np.array([self._measured.get(row.tobytes(), NO_CANDIDATE) for row in rows], np.int64)
+
+    @cached_property
+    def _measured(self) -> dict[bytes, int]:
+        places = self._arrays["known_place"].tolist()
+        return {row.tobytes(): place for row, place in zip(self._arrays["known_dims"], places, strict=True)}
+
+    @cached_property
+    def _forest(self) -> tuple[TreeTable, ...]:
+        nodes = [self._arrays[f"node_{name}"] for name in ("tree", "row", "begin", "end")]
+        leaves = self._arrays["leaf"] * UNIT
+        ends = [*(trees for trees, _ in self.about.stages), len(leaves)]
+        return self._features.trees(nodes, leaves, ends, [*(end for end in ends[:-1] if end in PARTS), len(leaves)])
+
+    @cached_property
+    def _features(self) -> Forest:
+        return Forest(np.split(self._arrays["threshold"], np.cumsum(self._arrays["thresholds"])[:-1]))
+
+    @cached_property
+    def _pools(self) -> list[tuple[_Pool, _Pool]]:
+        """For each dimensionality the finalists, and all candidates."""
+        begins = self.about.begins
+        return [
+            (self._pool(begin, begin + finalists), self._pool(begin, end))
+            for begin, finalists, end in zip(begins[:-1], self.about.finalists, begins[1:], strict=True)
+        ]
+
+    def _pool(self, begin: int, end: int) -> _Pool:
+        places = slice(begin, end)
+        return _Pool(places, self._programs["features"].of_rows(places), self._arrays["fixed"][:, places])
+
+    def _best(self, dims: np.ndarray, position: int, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Place and score of the best candidate of each of n problems."""
+        finalists, every = self._pools[position]
+        place, score = self._best_of(finalists, dims, DIMENSIONALITIES[position], pruned_only)
+        none = np.flatnonzero(place < 0)
+        if len(none):
+            place[none], score[none] = self._best_of(every, dims[none], DIMENSIONALITIES[position], pruned_only)
+        return place, score
+
+    def _best_of(self, pool: _Pool, dims: np.ndarray, ndim: int, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
+        place, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
+        pairs = self._supported_pairs(pool, dims, ndim, pruned_only)
+        cuts = iter([*self.about.stages, (None, 0.0)])
+        for trees in self._forest if len(pairs.problem) else ():
+            best_score, score = _best_score(pairs.problem, len(dims)), pairs.start
+            for column, (_, margin) in zip(_sums(pool, trees, pairs).T, cuts, strict=False):
+                score = score + column
+                score[score < best_score(score) - margin] = -np.inf
+            keep = np.flatnonzero(score > -np.inf)
+            pairs = _Pairs(
+                pairs.problem[keep], pairs.candidate[keep], score[keep], pairs.single, pairs.paired.take(keep, axis=1)
+            )
+        # All that are left of a problem have its best score.
+        first = first_of(pairs.problem)
+        place[pairs.problem[first]] = pairs.candidate[first] + pool.places.start
+        best[pairs.problem[first]] = pairs.start[first]
+        return place, best
+
+    def _supported_pairs(self, pool: _Pool, dims: np.ndarray, ndim: int, pruned_only: bool) -> _Pairs:
+        """The pairs of n problems and the candidates of the pool that support them."""
+        inputs = _inputs(dims, ndim)
+        runs = self._arrays["always"]
+        for holds in self._programs["rules"].run(inputs):
+            runs = runs & holds
+        runs = runs.take(self._arrays["class"][pool.places], axis=-1)
+        if pruned_only:
+            runs = runs & self._pruned[pool.places]
+        problem, candidate = np.nonzero(np.broadcast_to(runs, (len(dims), runs.shape[-1])))
+        return self._pairs(pool, inputs, problem, candidate, len(dims))
+
+    def _pairs(
+        self, pool: _Pool, inputs: Inputs, problem: np.ndarray, candidate: np.ndarray, problems: int
+    ) -> _Pairs:  # fmt: skip
+        if not len(problem):
+            none = np.empty((0, 0), np.intp)
+            return _Pairs(problem, candidate, np.empty(0), none, none)
+        values = pool.program.run(inputs)
+        singles, pairs = self.about.single, self.about.paired
+        single = self._features.rows(singles, values[: len(singles)], problems)
+        of_pairs = [_of_pairs(value, problem, candidate) for value in values[len(singles) :]]
+        start = np.zeros(len(problem))
+        if self._weight is not None:
+            start = np.rint(-self._weight * np.log(of_pairs[-1].astype(np.float64)) / UNIT) * UNIT
+        paired = self._features.rows(pairs, of_pairs[: len(pairs)], len(problem))
+        return _Pairs(problem, candidate, start, single, paired)
+
+    def _score(self, pool: _Pool, pairs: _Pairs) -> np.ndarray:
+        """Scores of pairs by all trees, float64."""
+        score = pairs.start
+        for trees in self._forest if len(score) else ():
+            score = score + _sums(pool, trees, pairs).sum(axis=1)
+        return score
+
+
+def _sums(pool: _Pool, trees: TreeTable, pairs: _Pairs) -> np.ndarray:
+    """What the trees add to the scores of pairs, float64 [pairs, ends]."""
+    left_over = trees.left_over(pairs.paired)
+    left_over &= pool.of_candidates(trees).take(pairs.candidate, axis=0)
+    of_problems = trees.left_over(pairs.single)
+    left_over &= of_problems if len(of_problems) == 1 else of_problems.take(pairs.problem, axis=0)
+    return trees.sums(left_over)
+
+
+def _constants(arrays: Mapping[str, np.ndarray], name: str) -> dict[int, np.ndarray]:
+    return {int(key.removeprefix(f"{name}_")): value for key, value in arrays.items() if key.startswith(f"{name}_")}
+
+
+def first_of(problem: np.ndarray) -> np.ndarray:
+    """Which pairs are the first of their problem, bool; ``problem`` is sorted."""
+    first = np.ones(len(problem), bool)
+    np.not_equal(problem[1:], problem[:-1], out=first[1:])
+    return first
+
+
+def _best_score(problem: np.ndarray, count: int) -> Callable[[np.ndarray], Any]:
+    """A function that gives the best of the scores of each pair's problem, one of ``count``; ``problem`` is sorted."""
+    if count == 1:
+        return np.maximum.reduce
+    first = first_of(problem)
+    begins, number = np.flatnonzero(first), np.cumsum(first) - 1
+    return lambda score: np.maximum.reduceat(score, begins).take(number)
+
+
+def _of_pairs(values: Value, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
+    """Values of pairs from what a program gives: a number, or an array of candidates, of problems, or of both."""
+    if not values.ndim:
+        return np.full(len(problem), values)
+    if values.ndim == 1:
+        return values.take(candidate)
+    return values[problem, candidate if values.shape[1] > 1 else 0]
+
+
+_FLAT = np.array([1, 1, 1, 0, 1])
+_DEPTH = np.array([DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilation_d")])
+
+
+def ndims(dims: np.ndarray) -> np.ndarray:
+    """2 or 3 of each problem: 3 where one of the depth fields says so."""
+    return np.where((dims[:, _DEPTH] == _FLAT).all(axis=1), 2, 3)
+
+
+def _dims_of(problem: Problem) -> np.ndarray:
+    return np.array([[getattr(problem, name) for name in DIMS]])
+
+
+def _inputs(dims: np.ndarray, ndim: int) -> Inputs:
+    """What programs read: numbers of one problem, which are quicker, or columns of several."""
+    if len(dims) == 1:
+        return {**dict(zip(DIMS, dims[0], strict=True)), "ndim": np.int64(ndim)}
+    columns = {name: dims[:, [position]] for position, name in enumerate(DIMS)}
+    return {**columns, "ndim": np.full((len(dims), 1), ndim)}
+
+
+def _from_to(first: str, last: str) -> slice:
+    return slice(DIMS.index(first), DIMS.index(last) + 1)
+
+
+_LEAST = np.array([0 if name.startswith("pad") else 1 for name in DIMS])
+_GROUPS, _CHANNELS = _from_to("G", "G"), _from_to("C", "K")
+_AXES = [
+    _from_to(f"{first}{depth}", f"{first}{width}")
+    for first, depth, width in (("", "Di", "Wi"), ("", "Z", "X"), ("pad_", "d", "w"), ("dilation_", "d", "w"))
+]
+"""Slices, which are views: of one problem an array of positions takes ten times as long."""
+
+
+def checked_dims(dims: np.ndarray) -> np.ndarray:
+    """``dims`` as int64 [n, 19] after making sure that each row is a convolution; see ``Problem``."""
+    values = np.asarray(dims)
+    if values.ndim != 2 or values.shape[1] != len(DIMS) or values.dtype.kind not in "iu":
+        raise UserError(
+            f"problems: an array of {values.dtype} with shape {values.shape}; give integers of shape (n, {len(DIMS)}): "
+            f"{', '.join(DIMS)}"
+        )
+    wrong = ((values < _LEAST) | (values > INT32_MAX)).any(axis=1)
+    wide = values.astype(np.int64)
+    wrong |= (wide[:, _CHANNELS] % np.maximum(wide[:, _GROUPS], 1) != 0).any(axis=1)
+    image, extent, padding, dilation = (wide[:, axes] for axes in _AXES)
+    wrong |= (image + 2 * padding - dilation * (extent - 1) - 1 < 0).any(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        try:
+            Problem.from_dims("forward", "bf16", **dict(zip(DIMS, values[row].tolist(), strict=True)))
+        except UserError as error:
+            raise UserError(f"problems, row {row}: {error}") from error
+    return wide

@@ -1,0 +1,126 @@
+"""The JSON files of a serving folder."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tileseer.core.documents import Document
+from tileseer.learn.model_schema import FeatureSetName, Origin, Summary
+from tileseer.problems.problem import INT32_MAX
+
+_Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
+
+
+class Cut(Document):
+    """A place in the trees where candidates leave."""
+
+    trees: _Positive
+    """After so many."""
+    margin: Annotated[float, Field(ge=0)]
+    """Those whose sum is further than this below the best one's."""
+
+
+class NoEstimates(Document):
+    """``resource_estimates.json`` of a family without formulas; else the file holds ``Coefficients``."""
+
+    meaning: str = "this family's resources are what its compiler reported; none are estimated"
+
+
+class Gaps(Document):
+    """How far below its pick a near-best candidate is, over training problems."""
+
+    gap: list[float]
+    """Rising, in units of the problem's scores."""
+    share: list[float]
+    """Of the weight up to each gap."""
+
+
+class Coverage(Document):
+    """What the sets of one confidence reach on the validation problems; shares in percent."""
+
+    confidence: float
+    coverage: float
+    coverage_by_group: float
+    """Mean over families of networks of each one's share, which is what is promised."""
+    mean_set_size: float
+    median_set_size: float
+    largest_set_size: int
+
+
+class Guarantee(Document):
+    """Calibration of ``select --confidence`` (``serve.guarantee``)."""
+
+    meaning: str
+    near: float
+    """Efficiency from which a candidate is near-best."""
+    groups: int
+    gaps: dict[str, Gaps]
+    """By ``2d``, ``3d`` and ``all``."""
+    validation: list[Coverage]
+    """Empty where no problems were set aside."""
+
+
+class Efficiencies(Document):
+    """Efficiency of the picks on the validation problems."""
+
+    full_model: Summary
+    served_model: Summary
+    served_from_pruned_set: Summary
+
+
+class Losses(Document):
+    """Mean efficiency lost against the full model, in points."""
+
+    served_model: float
+    served_from_pruned_set: float
+
+
+class Cost(Document):
+    """What serving costs on the validation problems."""
+
+    n_problems: int
+    efficiency: Efficiencies
+    loss_of_mean: Losses
+    same_pick: float
+    """Problems with the pick of the full model, percent."""
+
+
+class Serving(Origin):
+    """How the model is served, and its figures."""
+
+    feature_set: FeatureSetName
+    trees: int
+    finalists: list[Annotated[int, Field(ge=0, le=INT32_MAX)]]
+    """Rows of ``candidates.parquet`` that are scored first; the others only where none of these can run."""
+    stages: list[Cut]
+    known_problems: int
+    validation: Cost | None
+    """None where no problems were set aside: the served model has learnt from all of them."""
+    guarantee: Guarantee
+
+
+class KernelEntry(Document):
+    """A kernel as a dispatcher finds it."""
+
+    kernel: str
+    aliases: list[str] | None = None
+    """Kernels with the same machine code, of which this one was measured and is offered."""
+    header: str | None = None
+    wrapper: str | None = None
+    unit: str | None = None
+    """Source file of a CUTLASS kernel."""
+    registry_key: dict[str, str | int | bool]
+    """How the library finds it; of a library that is not compiled here, the fields of the name."""
+
+
+class Kernels(Origin):
+    """The kernels of the pool, and the few that are enough."""
+
+    meaning: str
+    allowed_loss: float
+    pool_size: int
+    pruned_size: int
+    oracle_within_pruned: dict[str, Summary]
+    """By split of the problems."""
+    pruned: list[str]
+    kernels: list[KernelEntry]

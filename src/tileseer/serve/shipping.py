@@ -1,0 +1,260 @@
+"""Which kernels to ship: the smallest set that loses nothing that matters, with its price.
+
+The set is chosen on the training problems (``serve.kernel_set``) and judged on networks that it was not chosen for.
+The loss of a set is that of its best kernel against the pool's best, both as measured: what the model loses on top of
+it is judged apart.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import efficiency
+from tileseer.dataset.dataset import Dataset
+from tileseer.kernels.registry import of_arch
+from tileseer.learn import ranking
+from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Summary
+from tileseer.problems import layers, problem_table
+from tileseer.problems.problem import DIMS
+from tileseer.serve import kernel_set
+
+NEAR = 0.05
+"""A set covers a problem well with a kernel this close to the pool's best."""
+
+
+@dataclass(frozen=True)
+class SetLimits:
+    """What a set may cost; None: no limit."""
+
+    loss: float
+    """Of the weighted mean efficiency; the set is the smallest one within it."""
+    kernels: int | None = None
+    bytes: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class KernelPool:
+    """The kernels of one operation to choose from, with their measurements and costs."""
+
+    measurements: Dataset
+    names: list[str]
+    """K kernels, sorted."""
+    weight: np.ndarray
+    """[P], how much each problem counts for the choice; 0 where it is not chosen on. They sum to 1."""
+    uses: pd.DataFrame
+    """``problem_table.USES``: which network needs which problem; empty where that is unknown."""
+    bytes: np.ndarray
+    seconds: np.ndarray
+    """[K], cost of each kernel."""
+    costs: str | None
+    """``measured``, or ``estimated`` where some are; None: the kernels come with their library, nothing is compiled."""
+
+    @classmethod
+    def of(cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None) -> Self:
+        """The kernels of a dataset; below ``results`` may lie its builds and the layers of networks.
+
+        ``weight`` [P]: how much each problem counts; without it, all training problems count alike.
+        """
+        names = sorted(set(measurements.candidates["kernel"]))
+        uses = results / "problems" / f"{measurements.operation}.uses.parquet"
+        code = measurements.candidates.groupby("kernel")["code_bytes"].max().reindex(names).to_numpy(np.float64)
+        seconds = _compile_seconds(results / "build" / measurements.arch / measurements.operation)
+        taken = seconds.reindex(names).to_numpy(np.float64)
+        known = (code > 0) & (taken > 0)
+        if weight is None:
+            weight = measurements.trains.astype(np.float64)
+        weight = np.where(measurements.best_tflops > 0, weight, 0.0)
+        if not weight.sum() > 0:
+            raise UserError(
+                f"{measurements.operation}: no problem that was measured has a weight; there is nothing to choose on"
+            )
+        return cls(
+            measurements,
+            names,
+            weight / weight.sum(),
+            parquet.read_table(uses, problem_table.USES).to_pandas() if uses.is_file() else pd.DataFrame(),
+            np.where(known, code, ESTIMATED_BYTES),
+            np.where(known, taken, ESTIMATED_SECONDS),
+            ("measured" if known.all() else "estimated") if of_arch(measurements.arch).toolchain else None,
+        )
+
+    @cached_property
+    def judged(self) -> np.ndarray:
+        """Problems that the set is judged on, int [J]."""
+        runs = self.measurements.best_tflops > 0
+        return np.flatnonzero((self.weight == 0) & self.measurements.held_out & runs)
+
+    @cached_property
+    def efficiency(self) -> np.ndarray:
+        """Of the best candidate of each kernel, [P, K]; 0 where it cannot run the problem."""
+        every = self.measurements.grid(np.arange(len(self.measurements.problems)))
+        kernel = np.searchsorted(self.names, self.measurements.candidates["kernel"])
+        return kernel_set.best_by_kernel(every, kernel, len(self.names))
+
+    @cached_property
+    def own(self) -> np.ndarray:
+        """Rows of ``efficiency`` that the set is chosen on, [W, K]: those with a weight."""
+        return self.efficiency[self.weight > 0]
+
+    @cached_property
+    def own_weight(self) -> np.ndarray:
+        """Weights of these rows, [W]."""
+        return self.weight[self.weight > 0]
+
+    def smallest(self, limits: SetLimits) -> list[int]:
+        """The set within the limits, best kernel first; ``UserError`` where none of it can run every problem."""
+        if self.costs is None and (limits.bytes is not None or limits.seconds is not None):
+            raise UserError(
+                f"--max-bytes, --max-compile: kernels of {self.measurements.arch} come with their library, and nothing "
+                "is compiled; use --max-kernels"
+            )
+        own, weight = self.own, self.own_weight
+        chosen = kernel_set.smallest_set(own, weight, limits.loss, limits.kernels)
+        fits, over = 0, len(chosen) + 1
+        if not self._affordable(chosen, limits):
+            while over - fits > 1:
+                most = (fits + over) // 2
+                chosen = kernel_set.smallest_set(own, weight, limits.loss, most)
+                fits, over = (most, over) if self._affordable(chosen, limits) else (fits, most)
+            chosen = kernel_set.smallest_set(own, weight, limits.loss, fits) if fits else []
+        lost = int((own[:, chosen].max(axis=1, initial=0.0) == 0).sum())
+        if lost:
+            raise UserError(
+                f"{self.measurements.operation}: {len(chosen)} kernels are within the limits, and {lost} of "
+                f"{len(own)} problems would have none; allow more kernels, bytes or compile time"
+            )
+        return chosen
+
+    def _affordable(self, chosen: Sequence[int], limits: SetLimits) -> bool:
+        costs = ((self.bytes, limits.bytes), (self.seconds, limits.seconds))
+        return all(limit is None or cost[list(chosen)].sum() <= limit for cost, limit in costs)
+
+    def figures(self, chosen: Sequence[int]) -> dict[str, Any]:
+        """Loss and cost of a set; losses in percent."""
+        columns = list(chosen)
+        value = self.own * self.own_weight[:, None]
+        reached = value[:, columns].max(axis=1, initial=0.0).sum() / value.max(axis=1).sum()
+        figures: dict[str, Any] = {"kernels": len(columns), "loss": efficiency.percent(1 - float(reached))}
+        if self.costs:
+            figures |= {
+                "bytes": int(self.bytes[columns].sum()),
+                "compile_seconds": round(float(self.seconds[columns].sum()), 1),
+                "costs": self.costs,
+            }
+        return figures | self._unseen(columns)
+
+    def _unseen(self, columns: list[int]) -> dict[str, Any]:
+        """What the set loses on networks that it was not chosen for."""
+        if not len(self.judged):
+            return {}
+        own = self.efficiency[self.judged]
+        picked = own[:, columns].max(axis=1, initial=0.0) / own.max(axis=1)
+        summary = Summary.of(picked)
+        figures: dict[str, Any] = {
+            "unseen_problems": len(own),
+            "unseen_without_kernel": int((picked == 0).sum()),
+            "unseen_loss": round(100 - summary.mean, 4),
+            "unseen_p10_loss": round(100 - summary.p10, 4),
+            "unseen_well_covered": efficiency.percent(float((picked >= 1 - NEAR).mean())),
+        }
+        if len(self.uses):
+            keys = self.measurements.problems["problem_key"].iloc[self.judged]
+            figures["networks"] = _losses_of_networks(self.uses, keys, _best_ms(self.measurements)[self.judged], picked)
+            if figures["networks"]:
+                figures["worst_network"] = max(figures["networks"].values())
+        return figures
+
+    def curve(self, size: int) -> list[dict[str, Any]]:
+        """Figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
+        covering = kernel_set.covering_value(self.own, self.own_weight)
+        order = kernel_set.greedy_order(covering)
+        sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
+        return [self.figures(kernel_set.exchange_kernels(covering, order[:n])) for n in sizes]
+
+
+def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
+    """Time of the fastest kernel in all calls of some networks of a table of layers, by problem, float64 [P]."""
+    table = layers.read_layers(path)
+    missing = sorted(set(networks) - {layer.network for layer in table})
+    if missing:
+        raise UserError(f"{path}: there is no network {missing[0]!r}; it has a column network")
+    rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
+    calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()
+    dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])
+    best_ms = _best_ms(measurements)
+    return calls.reindex(dims, fill_value=0).to_numpy(np.float64) * np.where(np.isfinite(best_ms), best_ms, 0.0)
+
+
+def cut(model: Model, names: Iterable[str]) -> Model:
+    """A model that knows some kernels alone."""
+    kept = model.pool["kernel"].isin(set(names))
+    return replace(model, pool=model.pool[kept].reset_index(drop=True))
+
+
+def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[str, dict[str, float]]:
+    """What the picks of models lose, percent of the pool's best, on the problems that a set is judged on."""
+    rows = pool.judged
+    if not len(rows):
+        return {}
+    problems = pool.measurements.problems.iloc[rows].reset_index(drop=True)
+    achieved = pool.measurements.grid(rows)
+
+    def loss(model: Model) -> dict[str, float]:
+        scores = model.predict(problems, threads=threads)
+        pick = ranking.positions(pool.measurements, model)[scores.argmax(axis=1)]
+        ran = np.isfinite(scores.max(axis=1))
+        summary = Summary.of(np.where(ran, achieved[np.arange(len(rows)), pick], 0.0))
+        return {"loss": round(100 - summary.mean, 4), "p10_loss": round(100 - summary.p10, 4)}
+
+    return {name: loss(model) for name, model in models.items()}
+
+
+def _compile_seconds(build: Path) -> pd.Series:
+    """CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
+    tables = [parquet.read_table(path).to_pandas() for path in sorted(build.glob("*.costs.parquet"))]
+    if not tables:
+        return pd.Series(dtype=np.float64)
+    return pd.concat(tables).groupby("kernel")["seconds"].max()
+
+
+def _losses_of_networks(
+    uses: pd.DataFrame, keys: pd.Series, best_ms: np.ndarray, picked: np.ndarray
+) -> dict[str, float]:  # fmt: skip
+    """What each run of a network loses of its time, percent, worst first; a layer without a kernel does not count."""
+    layer_times = pd.DataFrame({"problem_key": list(keys), "best": best_ms, "picked": picked})
+    table = uses.merge(layer_times[picked > 0], on="problem_key")
+    table["run"] = (table["network"] + " " + table["run"]).str.strip()
+    table["best"] *= table["occurrences"]
+    table["taken"] = table["best"] / table["picked"]
+    sums = table.groupby("run")[["best", "taken"]].sum()
+    losses = {str(run): efficiency.percent(1 - best / taken) for run, best, taken in sums.itertuples()}
+    return dict(sorted(losses.items(), key=lambda loss: (-loss[1], loss[0])))
+
+
+def _best_ms(measurements: Dataset) -> np.ndarray:
+    """Time of the fastest kernel of each problem, float64 [P]; infinite where nothing ran."""
+    best = np.full(len(measurements.problems), np.inf)
+    ran = measurements.ok
+    np.minimum.at(best, measurements.problem[ran], measurements.latency_ms[ran])
+    return best
+
+
+def set_line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
+    """A set in one line."""
+    text = f"{operation}: {figures['kernels']} of {pool} kernels lose {figures['loss']:.2f} %"
+    if "costs" not in figures:
+        return f"{text}; nothing to compile"
+    return (
+        f"{text}; {figures['bytes'] / 1e6:.1f} MB, {figures['compile_seconds'] / 3600:.2f} CPU hours to compile "
+        f"({figures['costs']})"
+    )

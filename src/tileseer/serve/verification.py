@@ -1,0 +1,137 @@
+"""Verification of model directories, datasets, recordings, folders of results and sealed files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from tileseer.core import seal
+from tileseer.core.errors import UserError
+from tileseer.core.places import find
+from tileseer.core.progress import Progress
+from tileseer.costmodel.coefficients import load_coefficients
+from tileseer.dataset import provenance, recording, schema
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.hardware import read_hardware
+from tileseer.learn import index as published
+from tileseer.learn import model_files
+from tileseer.learn.model import Model
+from tileseer.problems.operation import Operation
+from tileseer.serve.selector import Selector
+
+SEAL = ".*.sha256"
+STAGES = ("models", "datasets", "configs")
+"""Folders by which a folder of results is known."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """One checked thing."""
+
+    subject: str
+    ok: bool
+    said: str
+    """What it is; if something is wrong, how to repair it."""
+
+
+def check_path(path: Path, config: Path) -> list[CheckResult]:
+    """The checks of what lies at ``path``; ``UserError`` if it is nothing of ours. ``config``: folder of the tables."""
+    if (path / model_files.INDEX).is_file():
+        return _models(path)
+    if (path / recording.FILE).is_file():
+        return _recording(path, config)
+    if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
+        return _results(path)
+    if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
+        return _try(str(path), lambda: _dataset(path))
+    if path.is_file() and seal.seal_path(path).is_file():
+        return _try(str(path), lambda: _sealed(path))
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file or folder")
+    raise UserError(
+        f"{path}: is neither a model directory ({model_files.INDEX}), a recording ({recording.FILE}), a folder of "
+        f"results ({', '.join(STAGES)}), a dataset, nor a file with a seal beside it"
+    )
+
+
+def _try(subject: str, check: Callable[[], str]) -> list[CheckResult]:
+    try:
+        return [CheckResult(subject, True, check())]
+    except UserError as error:
+        return [CheckResult(subject, False, str(error))]
+
+
+def _models(path: Path) -> list[CheckResult]:
+    try:
+        index = published.verify(path)
+    except UserError as error:
+        return [CheckResult(str(path), False, str(error))]
+    results = [CheckResult(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")]
+    for name in index.operations:
+        results += _try(f"{path}, {name}", partial(_model, path, name))
+    return results
+
+
+def _model(path: Path, operation: str) -> str:
+    """Load a model, which checks its feature list and its tables; return what it is."""
+    model = Model.read(Selector.read(path, operation).folder)
+    return (
+        f"{len(model.spec.feature_names)} features, all of this release, {model.tree_count} trees, "
+        f"{len(model.pool)} candidates, device kind: {model.spec.device_kind}"
+    )
+
+
+def _dataset(path: Path) -> str:
+    """Check a dataset's seal, columns and rows; return what it is."""
+    table = schema.read_rows(path)
+    made = provenance.of_table(table, path)
+    measurements = Dataset.of_table(table, path)
+    timed = int((measurements.latency_ms > 0).sum())
+    return (
+        f"{table.num_rows:,} rows, {len(measurements.problems):,} problems, {len(measurements.candidates):,} "
+        f"candidates, {timed:,} times, {made.device_kind} on {made.device}"
+    )
+
+
+def _recording(path: Path, config: Path) -> list[CheckResult]:
+    try:
+        recorded = recording.load(path)
+        hardware = read_hardware(find(config / "hardware.yaml"), recorded.device)
+        coefficients = load_coefficients(find(config / "simulated_device.yaml"))
+    except UserError as error:
+        return [CheckResult(str(path), False, str(error))]
+
+    def replayed(operation: str) -> str:
+        table = recording.dataset(path, Operation.parse(operation), hardware, coefficients)
+        times = table.num_rows - table["latency_ms"].null_count
+        return f"{table.num_rows:,} rows, {times:,} times, recorded on {recorded.device}"
+
+    return [check for name in recorded.operations for check in _try(f"{path}, {name}", partial(replayed, name))]
+
+
+def _sealed(path: Path) -> str:
+    seal.check_seal(path)
+    if not path.is_file():
+        raise UserError(f"{path}: the file is missing, but its seal is there; delete the seal and run again")
+    return "has the SHA-256 of its seal"
+
+
+def _results(path: Path) -> list[CheckResult]:
+    """Check every seal, every dataset and every model directory."""
+    sealed = [seal_file.with_name(seal_file.name[1 : -len(".sha256")]) for seal_file in sorted(path.rglob(SEAL))]
+    checks: list[Callable[[], list[CheckResult]]] = [
+        *(partial(_try, str(file), partial(_sealed, file)) for file in sealed),
+        *(partial(_try, str(file), partial(_dataset, file)) for file in sorted(path.glob("datasets/*/*.parquet"))),
+        *(partial(_models, index.parent) for index in sorted(path.glob(f"models/*/{model_files.INDEX}"))),
+    ]
+    results: list[CheckResult] = []
+    with Progress("verify", len(checks), "files") as progress:
+        for check in checks:
+            own = check()
+            progress.add(failed=int(not all(result.ok for result in own)))
+            results += own
+    broken = [result for result in results[: len(sealed)] if not result.ok]
+    summary = f"{len(sealed) - len(broken)} of {len(sealed)} sealed files are whole"
+    return [CheckResult(str(path), not broken, summary), *broken, *results[len(sealed) :]]

@@ -1,1 +1,0 @@
-"""The serving stage: what a dispatcher runs of a trained model."""

@@ -1,1 +1,0 @@
-"""The sections of ``config/config.yaml`` and the parameters that they lead to."""

@@ -1,1 +1,0 @@
-"""The support stage: which pairs can run."""

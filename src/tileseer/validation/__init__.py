@@ -1,1 +1,0 @@
-"""The validation stage: how well a model chooses on unseen problems."""

@@ -1,0 +1,69 @@
+"""Picks of a published C++ header, compiled with g++, and random problems to compare them on."""
+
+import subprocess
+
+import numpy as np
+
+from tileseer.core.errors import UserError
+from tileseer.problems.problem import DIMS, Problem
+
+SHAPES = 500
+"""Random shapes of each direction; benchmarks/serving.py compares 10,000."""
+MAIN = """
+#include "selector.hpp"
+#include <cstdio>
+namespace model = tileseer::OPERATION_ARCH;
+int main()
+{
+    model::Selector selector;
+    model::Options options;
+    int known, pruned;
+    model::Problem problem;
+    std::int32_t* dims = &problem.N;
+    while(std::scanf("%d %d", &known, &pruned) == 2)
+    {
+        for(int i = 0; i < 19; ++i)
+            if(std::scanf("%d", dims + i) != 1)
+                return 1;
+        options.use_known   = known;
+        options.pruned_only = pruned;
+        const model::Pick pick = selector.select(problem, options);
+        std::printf("%d %a %d\\n", pick.candidate ? pick.candidate->row : -1, pick.score, pick.known);
+    }
+}
+"""
+
+
+def random_shapes(count, seed=0):
+    """Problems of many kinds: strided, dilated, grouped, odd channels, volumes; int64 [count, 19]."""
+    draw = np.random.default_rng(seed)
+    rows = []
+    while len(rows) < count:
+        groups = int(draw.choice([1, 1, 1, 2, 8, 32]))
+        dims = {"N": int(draw.integers(1, 65)), "G": groups}
+        dims |= {name: groups * int(draw.choice([1, 3, 8, 16, 24, 64, 256, 320])) for name in ("C", "K")}
+        axes = [("Hi", "Y", "h"), ("Wi", "X", "w")] + [("Di", "Z", "d")] * (draw.random() < 0.4)
+        for image, extent, axis in axes:
+            dims |= {image: int(draw.integers(1, 120)), extent: int(draw.choice([1, 2, 3, 5, 7]))}
+            dims |= {f"stride_{axis}": int(draw.integers(1, 4)), f"pad_{axis}": int(draw.integers(0, 4))}
+            dims |= {f"dilation_{axis}": int(draw.choice([1, 1, 1, 2, 3]))}
+        try:
+            problem = Problem.from_dims("forward", "bf16", **dims)
+        except UserError:
+            continue
+        rows.append([getattr(problem, name) for name in DIMS])
+    return np.array(rows)
+
+
+def picks_of_cpp(folder, operation, shapes, known, pruned, arch="gfx950"):
+    """Compile the published header with g++ and return its picks, scores and known flags."""
+    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", operation).replace("ARCH", arch))
+    header = folder / f"models/grouped_conv_{operation}_{arch}"
+    program = folder / "main"
+    if not program.exists():
+        command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]
+        subprocess.run([*command, "-o", program, folder / "main.cpp"], check=True)
+    text = "".join(f"{known} {pruned} {' '.join(map(str, row))}\n" for row in shapes.tolist())
+    lines = subprocess.run([program], input=text, text=True, capture_output=True, check=True).stdout.split("\n")[:-1]
+    rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
+    return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]

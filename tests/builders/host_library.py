@@ -1,0 +1,28 @@
+"""The measuring driver and the fake kernels, compiled for the host backend once a test run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tileseer.compile import native
+
+ROOT = Path(__file__).parents[2]
+COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
+
+
+INCLUDE = ROOT / native.SOURCES
+
+
+def compiled(source: Path, output: Path) -> str:
+    """Return the path of a library made of one source."""
+    command = native.command("host", COMPILER, "", [source], output, INCLUDE)
+    native.build([*command, "-Wall", "-Wextra", "-Werror"])
+    return str(output)
+
+
+def build(folder: Path) -> tuple[str, str]:
+    """Return the paths of driver and fake kernels, built into ``folder``."""
+    driver = compiled(INCLUDE / native.DRIVER_SOURCE, folder / "driver.so")
+    return driver, compiled(ROOT / "tests/builders/fake_kernels.cpp", folder / "fake.so")

@@ -1,0 +1,171 @@
+"""A small world for the tests of learning: some kernels, some problems, times of the simulated device."""
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tileseer.config.model import TrainingParameters
+from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
+from tileseer.kernels import candidates as candidate_tables
+from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.learn.cross_validation import CrossValidation, cross_validate
+from tileseer.learn.features.features import Features
+from tileseer.learn.fit import fit, samples_of
+from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Summary
+from tileseer.learn.prior import Prior
+from tileseer.learn.training import manifest_of, save_training
+from tileseer.measure.device import STATUSES
+from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.problems import problem
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.problem import Problem
+
+CONFIG = Path(__file__).parents[2] / "config"
+SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
+
+
+@cache
+def product():
+    return hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
+
+
+@cache
+def coefficients():
+    return load_coefficients(CONFIG / "simulated_device.yaml")
+
+
+def kernels(variant="forward"):
+    shapes = [
+        ((16, 64, 64), (1, 4, 1), (16, 16, 16)),
+        ((64, 64, 64), (4, 1, 1), (16, 16, 16)),
+        ((64, 128, 64), (2, 2, 1), (32, 32, 16)),
+        ((128, 64, 128), (8, 2, 1), (16, 16, 32)),
+    ]
+    return [
+        KernelConfig(
+            variant, "bf16", layout, ndim, pipeline, "cshuffle", "intrawave", *tile, *wave, *warp,
+            double_smem_buffer=double,
+        )
+        for ndim, layout in ((2, "nhwgc"), (3, "ndhwgc"))
+        for tile, wave, warp in shapes
+        for pipeline, double in (("compv3", False), ("compv3", True), ("mem", False))
+    ]  # fmt: skip
+
+
+def candidates(configs, split_k=(1,)):
+    table = pd.concat([kernel.frame(configs).assign(split_k=split) for split in split_k], ignore_index=True)
+    labels = [candidate_tables.label(n, s) for n, s in zip(table["kernel"], table["split_k"], strict=True)]
+    table.insert(0, "candidate", labels)
+    table.insert(2, "kernel_id", [f"{i:016x}" for i in range(len(table))])
+    estimate = resources.estimate(table, product(), coefficients())
+    return table.assign(aliases="", **{name: estimate[name] for name in ("vgprs", "lds_bytes", "occupancy")})
+
+
+def problems(variant="forward", count=40):
+    found = []
+    for i in range(count):
+        dims = {
+            "N": (1, 4, 32)[i % 3], "C": (32, 64, 256, 8)[i % 4], "K": (64, 128, 512)[i % 3 - i % 2],
+            "Hi": 7 + i, "Wi": 7 + i, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1, "stride_h": 1 + i % 2,
+            "stride_w": 1 + i % 2,
+        }  # fmt: skip
+        if i % 5 == 0:
+            dims |= {"Di": 4, "Z": 3, "pad_d": 1}
+        found.append(Problem.from_dims(variant, "bf16", **dims))
+    table = problem.problem_frame(found)
+    table["split"] = ["validation" if i % 4 == 3 else "train" for i in range(count)]
+    table["network"] = [f"net{i % 2}" for i in range(count)]
+    table["layer"] = [f"layer{i}" for i in range(count)]
+    return table
+
+
+@cache
+def measured(variant="forward"):
+    """All pairs of the small world with the simulated device's times."""
+    problem_table = problems(variant)
+    candidate_table = candidates(kernels(variant), (1, 4) if variant == "bwd_weight" else (1,))
+    pairs = np.indices((len(problem_table), len(candidate_table)), dtype=np.int32)
+    rows, columns = (index.ravel() for index in pairs)
+    device = SimulatedDevice(product(), coefficients(), seed=1)
+    times = device.measure(problem_table, candidate_table, rows, columns)
+    flops = implicit_gemm(problem_table, variant)["flops"].to_numpy()
+    return Dataset(
+        arch="gfx950", operation=f"{variant}_bf16", device=device.name, device_kind=device.kind,
+        problems=problem_table, candidates=candidate_table, problem=rows, candidate=columns,
+        status=times.status, latency_ms=times.latency_ms, tflops=flops[rows] / (times.latency_ms * 1e9),
+        sentinel=times.sentinel,
+    )  # fmt: skip
+
+
+def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):
+    """Dataset from a hand-written table of TFLOPS [P, Q]; NaN is a missing row."""
+    tflops = np.array(tflops, float)
+    count, width = tflops.shape
+    found = problems(count=count).assign(split=split)
+    if networks is not None:
+        found["network"] = networks
+    pool = candidates(kernels()[:width])
+    if ndim is not None:
+        found["ndim"] = ndim
+        pool["ndim"] = ndim
+    rows, columns = (index.astype(np.int32) for index in np.nonzero(~np.isnan(tflops)))
+    status = np.zeros(len(rows), np.uint8)
+    for (row, column), name in (statuses or {}).items():
+        status[(rows == row) & (columns == column)] = STATUSES.index(name)
+    speed = np.where(status == 0, tflops[rows, columns], np.nan)
+    base = measured()
+    return dataclasses.replace(
+        base, problems=found, candidates=pool, problem=rows, candidate=columns, status=status,
+        tflops=speed, latency_ms=1 / speed,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """What the model stage makes."""
+
+    model: Model
+    crossed: CrossValidation
+    inputs: tuple
+    data: Dataset
+
+    @property
+    def out_of_fold(self):
+        return self.crossed.picks.merge(self.data.problems[["problem_key", "layer_family", "ndim"]], on="problem_key")
+
+    @property
+    def manifest(self):
+        used, prior, _, _ = self.inputs
+        summary = Summary.of(self.out_of_fold["efficiency"].to_numpy())
+        return manifest_of(self.model, self.data, used, summary, prior)
+
+    def save(self, folder):
+        return save_training(folder, self.model, self.data, self.crossed, *self.inputs)
+
+
+def features(name="tileseer"):
+    return Features.of(name, product())
+
+
+def of(data, settings=SMALL):
+    """The samples that a model of ``data`` learns from."""
+    return samples_of(data, features(), settings)
+
+
+def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None, recorded=()):
+    """Train as the model stage does."""
+    learnt = data if other_dtype is None else data.followed_by(other_dtype)
+    chosen = Features.of(settings.features, gpu)
+    prior = Prior.of(settings, data.operation, coefficients)
+    crossed = cross_validate(learnt, chosen, settings, prior, threads)
+    model = fit(learnt, chosen, settings, prior, threads).with_margins(crossed.margins)
+    model = model.with_pool(model.pool["candidate"].isin(data.candidates["candidate"]))
+    used = samples_of(learnt, chosen, settings, prior, threads)
+    return Trained(model, crossed, (used, prior, recorded, threads), data)

@@ -1,0 +1,53 @@
+"""Models of the small world of ``learning_samples``, trained, judged, served and published."""
+
+import json
+
+import learning_samples as samples
+
+from tileseer.config.model import ServingParameters
+from tileseer.core import documents, parquet
+from tileseer.learn import index, model_files
+from tileseer.learn.model import Model
+from tileseer.learn.validation import validate
+from tileseer.serve import model_folder, serving
+
+TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
+API = samples.CONFIG / "ck_api.yaml"
+SMALL_SERVING = ServingParameters(walks=60)
+LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+"""A problem that most candidates of the small world support."""
+WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
+
+
+def make(folder, variant, threads=1):
+    """Train, validate and serve one operation; return its training folder, its report and its serving folder."""
+    data, product = samples.measured(variant), samples.product()
+    trained = samples.train(data, product, samples.SMALL, threads)
+    training = folder / "training" / data.operation
+    trained.save(training)
+    report = folder / f"{data.operation}.json"
+    documents.write_document(report, validate(trained.model, data, threads=threads))
+    return training, report, serve(folder, variant, training, threads)
+
+
+def serve(folder, variant, training, threads=1):
+    """Make the serving folder of a training of the small world; return it."""
+    data = samples.measured(variant)
+    unseen = parquet.read_table(training / model_files.OUT_OF_FOLD).to_pandas()
+    model = Model.read(training)
+    served = serving.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING, threads)
+    served.save(folder / "serving" / data.operation)
+    return folder / "serving" / data.operation
+
+
+def publish(folder, variant="forward"):
+    """Make and publish one operation below ``folder``; return the model directory."""
+    training, report, served = make(folder, variant)
+    model_folder.publish_models([training], [report], [served], folder / "models")
+    return folder / "models"
+
+
+def let_the_hashes_fit(models):
+    """Write the hashes of the files as they are now into the index, as somebody would who changes a model by hand."""
+    path = models / model_files.INDEX
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": index.hashes(models)}))

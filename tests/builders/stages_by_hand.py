@@ -1,0 +1,207 @@
+"""The stages of a very small workflow, run one by one in this process: for tests of what they make of their inputs."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from tileseer.problems.problem import DIMS
+
+ROOT = Path(__file__).parents[2]
+TABLES = ("arch_specs.json", "hardware.yaml", "simulated_device.yaml", "ck_api.yaml")
+RULES, LAYERS, GENERATOR = "config/rules.yaml", "config/layers.csv", "config/generator.yaml"
+CONFIGS = {"rule_set": RULES, "chunks": 1}
+PROBLEMS = {
+    "networks": LAYERS, "validation": LAYERS, "training": [GENERATOR], "design": 0, "training_layers": 0,
+    "validation_problems": 0,
+}  # fmt: skip
+MODEL = {
+    "overrides": {
+        "n_estimators": 2, "cv_estimators": 2, "folds": 2, "num_leaves": 4,
+    }
+}  # fmt: skip
+SERVING = {"overrides": {"walks": 100}}
+PRODUCT = "--product gfx950_mi355x --hardware config/hardware.yaml"
+OPERATION = "--operation forward_bf16"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A script: its words, the files that it reads and those that it writes; ``made`` are files of earlier stages."""
+
+    name: str
+    words: str
+    tables: tuple[str, ...]
+    made: tuple[str, ...]
+    outputs: tuple[str, ...]
+    settings: dict | None = None
+    """Of the section that is named as the stage is."""
+
+    @property
+    def section(self) -> str:
+        return "model" if self.name == "baseline" else self.name
+
+    def run(self) -> int:
+        """Run it in the current folder."""
+        settings = [] if self.settings is None else ["--settings", json.dumps({self.section: self.settings})]
+        return main_of(self.name)([*self.words.format(root=ROOT).split(), *settings])
+
+
+@cache
+def main_of(script: str) -> Callable[[list[str]], int]:
+    """Return the function of a script."""
+    return runpy.run_path(str(ROOT / f"workflow/scripts/{script}.py"))["main"]
+
+
+STAGES = (
+    Stage(
+        "arch_specs",
+        "--source config/arch_specs.json --template {root}/workflow/templates/arch_specs.py.j2 "
+        "--json made/specs.json --python made/specs.py",
+        ("config/arch_specs.json",), (), ("made/specs.json", "made/specs.py"),
+    ),
+    Stage(
+        "configs",
+        f"--arch gfx950 {OPERATION} --arch-specs made/specs.json --tables {{root}}/config/rule_sets "
+        "--kernels made/configs.parquet --rejected made/rejected.tsv --plan made/plan.tsv",
+        (RULES,), ("made/specs.json",), ("made/configs.parquet", "made/rejected.tsv", "made/plan.tsv"), CONFIGS,
+    ),
+    Stage(
+        "problems",
+        f"{OPERATION} --ndims 2 3 --uses made/uses.parquet --problems made/problems.parquet",
+        (LAYERS, GENERATOR), (), ("made/uses.parquet", "made/problems.parquet"), PROBLEMS,
+    ),
+    Stage(
+        "headers",
+        "--arch gfx950 --chunk 0 --configs made/configs.parquet --templates {root}/workflow/templates "
+        "--api config/ck_api.yaml --bundle made/headers.tar",
+        ("config/ck_api.yaml",), ("made/configs.parquet",), ("made/headers.tar",),
+    ),
+    Stage(
+        "sources",
+        "--arch gfx950 --configs made/configs.parquet --bundles made/headers.tar --templates {root}/workflow/templates "
+        "--api config/ck_api.yaml --folder made/sources",
+        ("config/ck_api.yaml",), ("made/configs.parquet", "made/headers.tar"), ("made/sources",),
+    ),
+    Stage(
+        "compile",
+        f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
+        "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "
+        "--costs made/costs.parquet",
+        ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/configs.parquet", "made/headers.tar"),
+        ("made/build.parquet", "made/costs.parquet"), {"toolchain": "none"},
+    ),
+    Stage(
+        "support",
+        f"--arch gfx950 {OPERATION} --build made/build.parquet --problems made/problems.parquet {PRODUCT} "
+        "--support made/support.parquet",
+        ("config/hardware.yaml",), ("made/build.parquet", "made/problems.parquet"), ("made/support.parquet",),
+    ),
+    Stage(
+        "aliases",
+        "--build made/build.parquet --support made/support.parquet --aliases made/aliases.parquet",
+        (), ("made/build.parquet", "made/support.parquet"), ("made/aliases.parquet",),
+    ),
+    Stage(
+        "benchmark",
+        f"--arch gfx950 {OPERATION} --chunk 0 --support made/support.parquet --build made/build.parquet "
+        f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
+        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/0.csv --repeats journals/again/0.csv '
+        "--receipt made/receipt.json",
+        ("config/hardware.yaml", "config/simulated_device.yaml", "journals/0.csv"),
+        ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/receipt.json",),
+    ),
+    Stage(
+        "active",
+        f"--arch gfx950 {OPERATION} --support made/support.parquet --build made/build.parquet "
+        f"--problems made/problems.parquet {PRODUCT} --coefficients config/simulated_device.yaml "
+        '--settings {{"lock":{{"folder":"locks"}}}} --journal journals/active.csv --chosen made/active.parquet',
+        ("config/hardware.yaml", "config/simulated_device.yaml"),
+        ("made/support.parquet", "made/build.parquet", "made/problems.parquet"), ("made/active.parquet",),
+    ),
+    Stage(
+        "dataset",
+        f"--arch gfx950 {OPERATION} --problems made/problems.parquet --build made/build.parquet "
+        "--support made/support.parquet --receipts made/receipt.json --dataset made/dataset.parquet "
+        "--quarantine made/quarantine.tsv",
+        ("journals/0.csv",),
+        ("made/problems.parquet", "made/build.parquet", "made/support.parquet", "made/receipt.json"),
+        ("made/dataset.parquet", "made/quarantine.tsv"),
+    ),
+    Stage(
+        "model",
+        f"--dataset made/dataset.parquet {PRODUCT} --coefficients config/simulated_device.yaml --output made/training",
+        ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/dataset.parquet",), ("made/training",), MODEL,
+    ),
+    Stage(
+        "validation",
+        "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
+        "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
+        (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
+        ("made/validation.json",), {"studies": ["leave_network_out"]},
+    ),
+    Stage(
+        "serving",
+        "--dataset made/dataset.parquet --training made/training --layers config/layers.csv --api config/ck_api.yaml "
+        "--template {root}/workflow/templates/serving/selector.hpp.j2 --coefficients config/simulated_device.yaml "
+        "--output made/serving",
+        (LAYERS, "config/ck_api.yaml", "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training"),
+        ("made/serving",), SERVING,
+    ),
+    Stage(
+        "publish",
+        "--training made/training --validation made/validation.json --serving made/serving --arch gfx950 "
+        "--operations forward_bf16 --made-from made/dataset.parquet made/problems.parquet --workflow {root} "
+        "--models made/models",
+        (), ("made/training", "made/validation.json", "made/serving", "made/dataset.parquet"), ("made/models",),
+    ),
+    Stage(
+        "report",
+        "--validation made/validation.json --training made/training --dataset made/dataset.parquet "
+        "--template {root}/workflow/templates/report.html.j2 --page made/report.html",
+        (), ("made/validation.json", "made/dataset.parquet"), ("made/report.html",),
+    ),
+    Stage(
+        "baseline",
+        f"--dataset made/dataset.parquet {PRODUCT} --trees 2 --output made/baseline",
+        ("config/hardware.yaml",), ("made/dataset.parquet",), ("made/baseline",), MODEL,
+    ),
+    Stage(
+        "recorded",
+        f"{OPERATION} --recording recording --hardware config/hardware.yaml --product sm_90_h200 "
+        "--coefficients config/simulated_device.yaml --dataset made/recorded.parquet",
+        ("recording/recording.json", "config/hardware.yaml", "config/simulated_device.yaml"), (),
+        ("made/recorded.parquet",),
+    ),
+)  # fmt: skip
+
+
+def lay_out(folder: Path) -> None:
+    """Write the tables that the stages read."""
+    (folder / "config").mkdir(parents=True)
+    for name in TABLES:
+        shutil.copy(ROOT / "config" / name, folder / "config" / name)
+    shutil.copytree(ROOT / "config/recorded/sm_90", folder / "recording", ignore=shutil.ignore_patterns("bwd_*"))
+    rules = yaml.safe_load((ROOT / "config/rule_sets/sweep.yaml").read_text())
+    rules["tiles"] = rules["tiles"][:1]
+    rules["variants"]["forward"]["options"] = rules["variants"]["forward"]["options"][2:3]
+    (folder / RULES).write_text(yaml.safe_dump(rules))
+    (folder / LAYERS).write_text(_layers())
+    sections = yaml.safe_load((ROOT / "config/problems/training.yaml").read_text())["sections"]
+    sections = [section | {"count": 24} for section in sections if section["name"] == "dense 3x3"]
+    (folder / GENERATOR).write_text(yaml.safe_dump({"sections": sections}))
+
+
+def _layers() -> str:
+    plain = {name: 0 if name.startswith("pad") else 1 for name in DIMS} | {"N": 2, "Hi": 14, "Wi": 14}
+    rows = [plain | {"C": 64 << i % 3, "K": 64 << i // 3, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1} for i in range(6)]
+    lines = [",".join(("network", "run", "layer", "occurrences", *DIMS))]
+    lines += [f"net{i % 2},run,layer{i},{1 + i % 2},{','.join(map(str, row.values()))}" for i, row in enumerate(rows)]
+    return "\n".join(lines) + "\n"

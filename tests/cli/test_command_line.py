@@ -1,0 +1,227 @@
+"""What holds for every subcommand: help with examples that parse, ``--json`` of one form, options of one name."""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tileseer.cli import main, options, score
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/command-line.md").read_text()
+MEANINGS = {
+    "--dtype": "data type", "--variant": "direction", "--config": "folder of the tables", "--json": "one JSON object",
+    "--problem": "dimensions",
+}  # fmt: skip
+"""What an option that several subcommands have is said to be, wherever it is."""
+OTHER_THINGS = {("score", "--problem")}
+
+
+def leaves(parser, words=()):
+    """Return (words, parser) of every call that does something: a subcommand, or each of its modes."""
+    found = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not found:
+        return [(words, parser)]
+    return [leaf for name, sub in found[0].choices.items() for leaf in leaves(sub, (*words, name))]
+
+
+PARSER = main.parser(main.COMMANDS)
+LEAVES = leaves(PARSER)
+
+
+@pytest.mark.parametrize(("words", "parser"), LEAVES, ids=[" ".join(words) for words, _ in LEAVES])
+def test_every_call_takes_json_and_says_what_options_mean(words, parser):
+    options = {option: action.help for action in parser._actions for option in action.option_strings}
+    assert "--json" in options, "call command_line.add_json"
+    for option, meaning in MEANINGS.items():
+        if options.get(option) and (words[0], option) not in OTHER_THINGS and words != ("explain", "config"):
+            assert meaning in options[option], option
+    for option in options:
+        assert re.fullmatch(r"-h|--[a-z]+(-[a-z]+)*|--(N|C|K|G|[DHW]i|[ZYX]|\w+_[dhw])", option), option
+
+
+@pytest.mark.parametrize("name", sorted(main.COMMANDS))
+def test_the_examples_of_a_help_text_are_calls(name, monkeypatch):
+    examples = main.module(name).EXAMPLES
+    assert examples
+    for example in examples:
+        words = shlex.split(example.replace("\\\n", " ").partition(" > ")[0])
+        assert words[:2] == ["tileseer", name]
+        args, more = PARSER.parse_known_args(words[1:])
+        assert args.command == name and (not more or main.module(name).TAKES_MORE)
+
+
+def test_help_ends_with_the_examples(capsys):
+    with pytest.raises(SystemExit):
+        main.main(["cache", "--help"])
+    assert "\nexamples:\n  tileseer cache stats\n" in capsys.readouterr().out
+
+
+def test_numbers_that_are_not_known_are_null(capsys):
+    options.print_json("x", {"a": float("nan"), "b": [float("inf"), 1], "c": Path("d")})
+    assert json.loads(capsys.readouterr().out) == {
+        "command": "x", "format": options.JSON_FORMAT, "a": None, "b": [None, 1], "c": "d"
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="command"):
+        options.print_json("x", {"command": 1})
+
+
+def documented():
+    """Return the fields of each call that docs/command-line.md lists."""
+    rows = re.findall(r"^\| `([\w -]+)` \| (.*) \|$", PAGE.split("\n## JSON\n")[1], re.MULTILINE)
+    return {call: set(re.findall(r"`(\w+)`", fields)) for call, fields in rows}
+
+
+def test_the_page_has_the_json_of_every_call():
+    assert set(documented()) == {" ".join(words) for words, _ in LEAVES}
+
+
+CHEAP = {
+    "cache stats": "cache stats --folder {tmp}/cache",
+    "cache gc": "cache gc --folder {tmp}/cache",
+    "cache verify": "cache verify --folder {tmp}/cache",
+    "doctor": "doctor",
+    "bench": "bench --quick --kernels 1",
+    "explain config": "explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950",
+    "new-arch": "new-arch gfx951 --like gfx950 --print",
+    "verify": "verify config/recorded/sm_90",
+}
+
+
+@pytest.mark.parametrize("call", sorted(CHEAP))
+def test_json_has_the_fields_of_the_page(call, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "cache").mkdir()
+    main.main([*shlex.split(CHEAP[call].format(tmp=tmp_path)), "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["command"] == call and printed["format"] == options.JSON_FORMAT
+    assert set(printed) - {"command", "format"} == documented()[call]
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [("--list-names", {"names"}), ("--list-configs", {"configs"}), ("--output {tmp}", {"archs"})],
+)
+def test_codegen_has_json_for_each_of_its_answers(action, fields, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    request = [
+        "codegen",
+        "--arch",
+        "gfx950",
+        "--variant",
+        "forward",
+        "--ndim",
+        "2",
+        "--dtype",
+        "bf16",
+        "--tile-k",
+        "32",
+    ]
+    assert main.main([*request, *action.format(tmp=tmp_path).split(), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert set(printed) - {"command", "format"} == fields <= documented()["codegen"]
+    (only,) = printed[fields.pop()]
+    assert "grouped_conv_fwd_bf16" in json.dumps(only) or only["kernels"] == 1
+
+
+def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
+    shtab = pytest.importorskip("shtab", reason="the environment is older than envs/requirements.lock")
+    assert shtab
+    script = subprocess.run(
+        [shutil.which("python3"), "-c", "from tileseer.cli import main; main.main(['completion', 'bash'])"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (tmp_path / "script").write_text(script)
+
+    def completed(*words):
+        call = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_tileseer; echo ${{COMPREPLY[@]}}"
+        run = ["bash", "-c", f"source {tmp_path}/script; {call}"]
+        return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
+
+    assert completed("tileseer", "ver") == {"verify"}
+    assert {"pick", "config"} <= completed("tileseer", "explain", "''")
+    assert completed("tileseer", "select", "--conf") == {"--confidence"}
+    assert completed("tileseer", "select", "--dtype", "b") == {"bf16"}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
+    program = shutil.which(shell)
+    if program is None and "CI" not in os.environ:
+        pytest.skip(f"{shell} is not installed")
+    assert program is not None
+    assert main.main(["completion", shell]) == 0
+    script = tmp_path / "script"
+    script.write_text(capsys.readouterr().out)
+    read = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
+    assert read.returncode == 0 and read.stderr == ""
+    script.write_text(script.read_text() + "\nif (\n")
+    assert subprocess.run([program, "-n", str(script)], capture_output=True, check=False).returncode != 0
+
+
+def test_without_words_it_prints_its_help(capsys):
+    assert main.main([]) == 0
+    assert "COMMAND" in capsys.readouterr().out
+
+
+def test_scores_are_written_as_the_suffix_says(tmp_path):
+    score.WRITERS[".csv"](pa.table({"kernel": ["a"], "score": [0.5]}), tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text() == "kernel,score\na,0.5\n"
+
+
+MISTAKES = (
+    ("selct", "invalid choice: 'selct' (choose from "),
+    ("cache stat", "; see tileseer cache --help"),
+    ("compare a b --measure x", "unknown argument --measure; see tileseer --help"),
+    ("cache gc --folder a --max-gb=1", "unknown argument --max-gb=1; see tileseer --help"),
+    ("run", "Snakefile: there is none in this folder"),
+    ("provenance a.txt --history", "history.jsonl: it has no publication of a.txt; run tileseer run"),
+    ("select", "the following arguments are required: MODEL_DIR; see tileseer select --help"),
+    ("select nowhere --problem N=8", "nowhere/index.json: there is no such file; is this the right directory?"),
+    ("select a.txt --problem N=8", "a.txt: is a file; give the folder that holds index.json"),
+    ("select nowhere --top 0", "argument --top: '0' is no whole number from 1"),
+    ("provenance a.txt", "a.txt: is a file; give the folder that holds index.json"),
+    ("compare a.txt nowhere", "nowhere: there is no such file or folder; give two model directories or two datasets"),
+    ("cache stats --folder a.txt", "--folder: a.txt is no folder"),
+    ("score --model m --problems p.csv --out x.txt", "--out: x.txt has to end in .parquet or .csv"),
+    ("cache stats --folder nope", "--folder: nope is no folder; name one, or leave it out"),
+    ("cache gc --max-gib x", "argument --max-gib: 'x' is no number from 0"),
+    ("cache gc --max-gib nan", "argument --max-gib: 'nan' is no number from 0"),
+    ("bench --quick --kernels 0", "argument --kernels: '0' is no whole number from 1"),
+    ("bench --quick --kernels many", "argument --kernels: 'many' is no whole number from 1"),
+    ("bench --quick --product gfx942_mi300x", "--product: gfx942_mi300x is a gfx942, but --arch is gfx950"),
+    ("bench --quick --arch gfx908", "no product stands for gfx908; add --product"),
+    ("bench --problem N=8,Q=3", "unknown field 'Q'"),
+    ("verify nowhere", "nowhere: there is no such file or folder"),
+    ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
+    ("new-arch foo --like gfx942", "'foo' is no name of a target"),
+    ("completion csh", "argument shell: invalid choice: 'csh'"),
+)
+
+
+@pytest.mark.parametrize(("call", "told"), MISTAKES, ids=[call for call, _ in MISTAKES])
+def test_a_mistake_is_told_in_one_line(call, told, tmp_path, capsys, monkeypatch):
+    (tmp_path / "config").symlink_to(ROOT / "config")
+    (tmp_path / "a.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = main.main(call.split())
+    except SystemExit as end:
+        status = end.code
+    printed = capsys.readouterr()
+    assert status == 2 and printed.out == ""
+    assert printed.err.startswith("error: ") and printed.err.count("\n") == 1
+    assert told in printed.err
+
+
+def test_the_product_of_the_simulated_device_follows_the_arch(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main.main(["bench", "--quick", "--arch", "gfx942", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["device"] == "gfx942_mi300x, SIMULATED"

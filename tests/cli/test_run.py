@@ -1,0 +1,170 @@
+"""What ``tileseer run`` shows of the records of Snakemake, and what the history of publications says."""
+
+import json
+import logging
+import os
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import snakemake_logger_plugin_tileseer as plugin
+from tileseer.cli import main
+from tileseer.serve import history
+
+snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
+Event = snakemake_common.LogEvent
+
+
+@pytest.fixture
+def view(tmp_path, monkeypatch, capsys):
+    """Make a view in a folder, which closes at the end; ``summary.json`` is what it writes."""
+    monkeypatch.chdir(tmp_path)
+    views = []
+
+    def make(dryrun=False):
+        views.append(
+            plugin.LogHandler(SimpleNamespace(dryrun=dryrun), plugin.LogHandlerSettings(summary="summary.json"))
+        )
+        emit(views[0], "", event=Event.WORKFLOW_STARTED)
+        return views[0]
+
+    yield make
+    views[0].close()
+
+
+def emit(view, message, level=logging.INFO, **more):
+    record = logging.LogRecord("snakemake", level, "", 0, message, (), None)
+    vars(record).update(more)
+    view.emit(record)
+
+
+def begin(view, number=3, log="model.log"):
+    """A run of two jobs, of which one begins."""
+    emit(view, "", event=Event.RUN_INFO, stats={"model": 1, "all": 1, "total": 2})
+    emit(
+        view, "", event=Event.JOB_INFO, jobid=number, rule_name="model", log=[log],
+        wildcards={"arch": "gfx950", "operation": "forward_bf16", "chunk": "0"},
+        reason="Missing output files: a, b; Code has changed",
+    )  # fmt: skip
+
+
+def test_without_a_terminal_a_job_is_a_line_and_silence_ends(view, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(plugin, "SILENT_S", 0.05)
+    shown = view()
+    begin(shown)
+    (tmp_path / "model.log").write_text("train: 20 of 80 trees, 10 a second, 6 s left, 0 failed\n")
+    time.sleep(0.3)
+    assert "at work: train: 20 of 80 trees, 10 a second, 6 s left, 0 failed\n" in capsys.readouterr().err
+    (tmp_path / "model.log").write_text("model gfx950 forward_bf16: 239 rows\n")
+    emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
+    shown.close()
+    lines = capsys.readouterr().err.splitlines()
+    assert "[1/2] model gfx950 forward_bf16: 239 rows (0 s)" in lines
+    assert lines[-1] == "stages: 1 computed, 0 restored unchanged"
+    assert json.loads((tmp_path / "summary.json").read_text()) == {"is_run": True, "computed": 1, "restored": 0}
+
+
+def test_a_restored_job_is_counted_as_such(view, tmp_path, capsys):
+    shown = view()
+    begin(shown)
+    (tmp_path / "model.log").write_text("model gfx950 forward_bf16: unchanged, restored\n")
+    emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
+    shown.close()
+    assert "stages: 0 computed, 1 restored unchanged" in capsys.readouterr().err
+
+
+def test_the_files_of_settings_are_no_stages(view, capsys):
+    shown = view()
+    wildcards = {"stage": "model", "digest": "0123456789abcdef"}
+    emit(
+        shown, "", event=Event.JOB_INFO, jobid=3, rule_name="stage_file", log=["stage.log"], wildcards=wildcards,
+        reason="Missing output files: a",
+    )  # fmt: skip
+    emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
+    assert capsys.readouterr().err == ""
+
+
+def test_the_log_of_an_earlier_run_is_not_what_a_job_says(view, tmp_path, capsys):
+    (tmp_path / "model.log").write_text("model: unchanged, restored\n")
+    os.utime(tmp_path / "model.log", (1e9, 1e9))
+    shown = view()
+    begin(shown)
+    emit(shown, "", event=Event.JOB_FINISHED, job_id=3)
+    assert "[1/2] model gfx950 forward_bf16 chunk 0 (0 s)" in capsys.readouterr().err
+
+
+def test_a_failed_job_shows_the_end_of_its_log_and_is_named_last(view, tmp_path, capsys):
+    shown = view()
+    begin(shown)
+    lines = [f"line {number}" for number in range(100)]
+    (tmp_path / "model.log").write_text("\n".join([*lines, "error: \x1b[31mno rows"]))
+    emit(shown, "", logging.ERROR, event=Event.JOB_ERROR, jobid=3, rule_msg=None)
+    emit(shown, "WorkflowError:\nAt least one job did not complete successfully.", logging.ERROR, event=Event.ERROR)
+    shown.close()
+    printed = capsys.readouterr().err
+    assert "model gfx950 forward_bf16 chunk 0 failed; the end of model.log:\n    line 81\n" in printed
+    assert "    error: \\x1b[31mno rows\n" in printed and "WorkflowError" not in printed
+    assert printed.splitlines()[-1].startswith("error: 1 jobs failed: model gfx950 forward_bf16 chunk 0; mend it")
+
+
+def test_other_errors_are_shown(view, capsys):
+    emit(view(), "MissingRuleException:\nNo rule to produce nonsense", logging.ERROR, event=Event.ERROR)
+    assert "No rule to produce nonsense" in capsys.readouterr().err
+
+
+def test_a_dry_run_lists_the_jobs_on_standard_output(view, tmp_path, capsys):
+    shown = view(dryrun=True)
+    begin(shown)
+    shown.close()
+    assert capsys.readouterr().out == "model gfx950 forward_bf16 chunk 0: Missing output files\n2 jobs would run\n"
+    assert json.loads((tmp_path / "summary.json").read_text())["is_run"] is False
+
+
+def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    shown = view()
+    begin(shown)
+    (tmp_path / "model.log").write_text("train: 20 of 80 trees, 10 a second\n")
+    shown._live.refresh()
+    shown.close()
+    printed = capsys.readouterr().err
+    assert "0 of 2 jobs done" in printed and "train: 20 of 80 trees, 10 a second" in printed
+
+
+def published(mean, config="c" * 64, **more):
+    figures = history.PublishedFigures(
+        n_problems=10, mean=mean, median=99.0, p10=90.0, without_model=80.0, best_possible=97.0, **more
+    )
+    return history.Published(
+        time="2026-01-02T03:04:05Z", arch="gfx950", device_kind="simulated", commit="abcdef0123456", changed_files=0,
+        config_sha256=config, data_sha256={"forward_bf16": "d" * 64}, operations={"forward_bf16": figures},
+    )  # fmt: skip
+
+
+def test_history_is_a_table_with_what_changed(tmp_path, capsys):
+    lines = [published(mean).model_dump_json() for mean in (94.0, 95.5)]
+    (tmp_path / "history.jsonl").write_text("\n".join(lines) + "\n")
+    models = str(tmp_path / "models/gfx950")
+    assert main.main(["provenance", models, "--history"]) == 0
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert first.split()[5:8] == ["forward_bf16", "94.00", "-"] and first.split()[2] == "abcdef012"
+    assert second.split()[5:8] == ["forward_bf16", "95.50", "+1.50"]
+    main.main(["provenance", models, "--history", "--json"])
+    assert len(json.loads(capsys.readouterr().out)["published"]) == 2
+
+
+def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
+    first, second = published(94.0), published(95.5, config="e" * 64)
+    said = history.changes_since_last([first, second], second.operations)
+    assert said == "2026-01-02, commit abcdef012: forward_bf16 94.00 -> 95.50 %; changed: config"
+    assert history.changes_since_last([second], second.operations) is None
+    # The last publication may be of other models.
+    assert history.changes_since_last([second, first], second.operations) is None
+
+
+def test_a_damaged_line_of_the_history_is_named(tmp_path, capsys):
+    (tmp_path / "history.jsonl").write_text("{\n")
+    assert main.main(["provenance", str(tmp_path / "models/gfx950"), "--history"]) == 2
+    assert "history.jsonl, line 1: this is no JSON" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""The table of kernels that a level of CK Tile's API lacks: what was compiled, and the rules made of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import tool_modules
+
+from tileseer.cli.main import main
+from tileseer.compile import build
+from tileseer.core import parquet
+from tileseer.kernels.ck_tile import api
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+
+ROOT = Path(__file__).parents[2]
+LEVEL = "2025.11"
+
+
+@pytest.fixture(scope="module")
+def tool():
+    return tool_modules.load("compile_matrix")
+
+
+@pytest.fixture(scope="module")
+def verdicts(tool):
+    return tool.read_verdicts(ROOT / tool.TRIED.format(level=LEVEL))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return api.load(ROOT / "config/ck_api.yaml", LEVEL)
+
+
+def test_the_table_says_of_every_kernel_what_the_compiler_said(verdicts, table):
+    assert len(verdicts) > 100
+    for case, error in verdicts.items():
+        assert bool(error) == bool(table.not_built(case.kernel, case.arch)), case
+
+
+def test_the_table_is_the_one_that_follows_from_the_verdicts(tool, verdicts, table):
+    assert tool.lacks(verdicts) == table.not_compiled
+
+
+def test_random_kernels_of_full_that_no_rule_leaves_out_compile(tool, table):
+    drawn = tool.read_verdicts(ROOT / tool.DRAWN.format(level=LEVEL))
+    assert Counter(case.arch for case in drawn) == dict.fromkeys(tool.ARCHS, 20)
+    assert not any(drawn.values())
+    assert not [case for case in drawn for row in table.not_compiled if row.holds_on(case.arch, case.kernel)]
+
+
+def test_a_draw_depends_on_seed_and_name_alone(tool, verdicts):
+    first = tool.drawn(verdicts, 5, seed=1)
+    assert Counter(case.arch for case in first) == dict.fromkeys(tool.ARCHS, 5)
+    assert tool.drawn(reversed(list(verdicts)), 5, seed=1) == first != tool.drawn(verdicts, 5, seed=2)
+    rest = set(verdicts) - {first[0]}
+    assert set(first) - set(tool.drawn(rest, 5, seed=1)) == {first[0]}
+
+
+def test_a_kernel_that_is_written_otherwise_today_is_tried_again(tool, verdicts, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    pools, (case, other, *_) = tool.Pools(LEVEL), verdicts
+    path = tmp_path / "tried.tsv"
+    path.write_text(tool.verdicts_text({case: "", other: "no"}, pools, old={other}))
+    assert tool.read_verdicts(path) == {case: "", other: "no"}
+    assert tool.read_verdicts(path, pools) == {case: ""}
+
+
+def test_build_tables_of_a_pool_are_added_up(tool, verdicts, tmp_path):
+    names = [case.kernel.name for case in verdicts if case.kernel.pipeline == "mem" and case.arch == "gfx950"][:3]
+    folder = tmp_path / "gfx950/forward_bf16"
+    folder.mkdir(parents=True)
+    row = dict.fromkeys(build.SCHEMA.names) | {"kernel_id": "0", "split_k": [1], "build_reason": "", "error_digest": ""}
+    row |= {"resources_from": "code_object", "build_status": "ok", "code_hash": "aa", "code_bytes": 1500}
+    rows = [row | {"kernel": name} for name in names]
+    rows[2] |= {"build_status": "compile_error", "build_reason": "no", "code_hash": "", "code_bytes": None}
+    costs = [{"kernel": name, "seconds": 4.0, "peak_mib": 1.0, "repeatable": True} for name in names]
+    parquet.write_table(pa.Table.from_pylist(rows, build.SCHEMA), folder / "0.parquet")
+    parquet.write_table(pa.Table.from_pylist(costs, build.COSTS), folder / "0.costs.parquet")
+    built = tool.builds(tmp_path / "gfx950")
+    assert [tool.row_error(row) for row in built] == ["", "", "no"]
+    assert "| forward_bf16 | mem | 3 | 2 | 1 | 0 | 12 | 3 | 1 | 0 |\n" in tool.built_page(built, 728, LEVEL, "clang")
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("fwd_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_vec1_1_1", True),  # nothing is transposed
+        ("bwd_data_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_vec1_8_8", True),  # 16 bytes of B
+        ("bwd_data_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_vec8_4_8", False),
+        ("bwd_weight_bf16_nhwgc_2d_mem_cshuffle_intrawave_16x64x64_1x4x1_16x16x16", True),  # 4 a thread of A
+        ("bwd_weight_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16", False),
+    ],
+)
+def test_vectors_of_transposed_tensors_that_ck_tile_would_choose_itself(name, own):
+    kernel = KernelConfig.parse(f"grouped_conv_{name}")
+    assert api.word(kernel, api.OWN_VECTORS) == own
+    assert api.word(api.with_own_vectors(kernel), api.OWN_VECTORS)
+
+
+def test_the_newest_level_lacks_nothing_that_was_not_compiled():
+    assert not api.load(ROOT / "config/ck_api.yaml").not_compiled
+
+
+TRUTH = (
+    lambda arch, k: k.double_smem_buffer and k.pipeline in ("mem", "compv5"),
+    lambda arch, k: k.variant == "bwd_weight" and arch == "gfx90a" and k.warp_tile_k == 32,
+    lambda arch, k: k.variant == "bwd_data" and k.pipeline == "compv3",
+)
+"""What a compiler of this test's own refuses."""
+
+
+def test_rules_are_found_by_compiling_few_kernels(tool, monkeypatch):
+    """Rules of the pool of two archs, without what the compiler of the test refuses being known."""
+    monkeypatch.chdir(ROOT)
+    refused = lambda case: any(rule(case.arch, case.kernel) for rule in TRUTH)  # noqa: E731
+    cases = [case for case in tool.Pools(LEVEL).cases("sweep.yaml") if case.arch != "gfx942" and case.kernel.ndim == 2]
+    made: dict = {}
+    while batch := tool.wanted(cases, made, True):
+        assert len({case.arch for case in batch}) == 1
+        made |= {case: "no" if refused(case) else "" for case in batch}
+    assert len(made) < len(cases) / 2
+    rules = tool.lacks(made)
+    for case in cases:
+        found = any((not row.arch or case.arch in row.arch) and row.holds(case.kernel) for row in rules)
+        assert found == refused(case), (case, rules)
+
+
+NAME = "grouped_conv_fwd_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_dsb"
+
+
+@pytest.mark.parametrize(("level", "code"), [(LEVEL, 1), (api.NEWEST, 0)])
+def test_explain_says_what_a_level_lacks(capsys, level, code):
+    main(["explain", "config", NAME, "--arch", "gfx950", "--ck-api", level])
+    told = capsys.readouterr().out
+    (line,) = [line for line in told.splitlines() if "unsupported_by_ck" in line]
+    assert ("FAIL" in line) == bool(code)
+    assert ("CK Tile 2025.11: it does not compile: " in told) == bool(code)
+
+
+def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):
+    asked = ["codegen", "--arch", "gfx950", "--variant", "forward", "--datatype", "bf16", "--ndim", "2"]
+    asked += ["--pipeline", "compv3", "--double-smem-buffer", "--output", str(tmp_path / "out")]
+    assert main([*asked, "--ck-api", LEVEL]) == 2
+    assert "the level 2025.11 of the CK Tile API has none of 1 kernels" in capsys.readouterr().err
+    assert main(asked) == 0

@@ -1,0 +1,143 @@
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from stages_by_hand import main_of
+
+from configuration_page import json_schema
+from tileseer.config.benchmark import TIMINGS, BenchmarkSettings, Timing
+from tileseer.config.config import Config, check
+from tileseer.config.model import ModelSettings, TrainingParameters
+from tileseer.config.section import Section
+from tileseer.core.errors import UserError
+from tileseer.core.tables import read_yaml
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import kernel_filter, rule_sets
+from tileseer.problems.operation import Operation
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_shipped_config_is_valid_and_says_the_defaults():
+    shipped = check(yaml.safe_load((ROOT / "config/config.yaml").read_text()))
+    # The two things that the shipped config asks for beyond the defaults.
+    asked = shipped.configs.model_copy(update={"include_flagged": []})
+    assert shipped.configs.include_flagged == ["half_zero_output"]
+    timing = shipped.benchmark.timing_overrides
+    assert timing.model_dump(exclude_unset=True) == {"simulated_deviation": False}
+    assert shipped.model_copy(update={"configs": asked, "benchmark": BenchmarkSettings()}) == Config()
+
+
+DEVICES = ("hip", "cuda", "emulated")
+
+
+@pytest.mark.parametrize("names", [("smoke",), *((name,) for name in DEVICES), *((name, "smoke") for name in DEVICES)])
+def test_the_overlays_fit_each_other(names):
+    merged: dict = {}
+    for name in ("config", *names):
+        for key, value in yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()).items():
+            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+            merged[key] = merged[key] | value if both else value
+    config = check(merged)
+    assert config.benchmark.device == ("simulated" if names[0] == "smoke" else names[0])
+    for name in (config.problems.validation, config.configs.rule_set):
+        assert (ROOT / name).is_file()
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "gfx942", "gfx90a"])
+def test_the_smallest_run_has_ten_kernels_and_problems(arch):
+    asked = yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
+    specs, tables = ArchSpecs.load(ROOT / "config/arch_specs.json"), ROOT / "config/rule_sets"
+    rule_set = (tables / "sweep.yaml").as_posix()
+    operation = Operation.parse(asked["operations"][0])
+    found = rule_sets.enumeration(rule_set, tables, None, specs, arch, operation, [2, 3], [])
+    assert len(kernel_filter.filter_kernels(found, asked["configs"]["filter"], "configs.filter").kernels) == 10
+    assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]
+
+
+def options(section: type[Section], prefix: str = "") -> list[str]:
+    """Names of all options of a section; a map of overrides is one."""
+    names = []
+    for name, field in section.model_fields.items():
+        nested = isinstance(field.annotation, type) and issubclass(field.annotation, Section)
+        if nested and not name.endswith("overrides"):
+            names += options(field.annotation, f"{prefix}{name}.")
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def test_there_are_few_options():
+    assert len(options(Config)) <= 45
+
+
+def written(section: BenchmarkSettings) -> dict:
+    """Settings of a stage as its job reads them."""
+    return json.loads(json.dumps({"benchmark": section.model_dump(mode="json")}))
+
+
+def test_overrides_change_single_parameters_of_a_preset():
+    section = BenchmarkSettings(timing="quick", timing_overrides=Timing(max_noise=0.1))
+    changed = BenchmarkSettings.of(written(section), "benchmark").parameters
+    assert changed == TIMINGS["quick"].model_copy(update={"max_noise": 0.1})
+    assert BenchmarkSettings().parameters == Timing() == TIMINGS["standard"]
+    model = ModelSettings(seed=3, overrides=TrainingParameters(folds=2)).parameters
+    assert model == TrainingParameters(seed=3, folds=2)
+    with pytest.raises(UserError, match=r"config: model.overrides: .*write model.seed"):
+        check({"model": {"overrides": {"seed": 3}}})
+
+
+def test_every_field_says_what_it_means():
+    schema = json.loads(json_schema())
+    for name, section in [("Config", schema), *schema["$defs"].items()]:
+        for field, content in section.get("properties", {}).items():
+            assert "description" in content or "$ref" in str(content), f"{name}.{field}"
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"arhc": "gfx950"}, "config: arhc: unknown field, .*; is it arch\\?"),
+        ({"benchmark": {"timing_overrides": {"sampel_ms": 1}}}, "timing_overrides.sampel_ms: .*is it sample_ms\\?"),
+        ({"arch": "mi300"}, "config: arch: .*'mi300'"),
+        ({"operations": ["forward"]}, "config: operations: .*'forward'"),
+        ({"operations": []}, "config: operations: "),
+        ({"operations": ["forward_bf16", "forward_bf16"]}, "listed twice"),
+        ({"configs": {"chunks": "8"}}, "config: configs.chunks: .*'8'"),
+        ({"configs": {"ndims": [1]}}, "config: configs.ndims.0: "),
+        ({"benchmark": {"device": "hopes"}}, "config: benchmark.device: .*'hopes'"),
+        ({"benchmark": {"products": {"gfx950": "a b"}}}, "config: benchmark.products.gfx950: "),
+        ({"model": {"prior": "logs/../../use.txt"}}, "config: model.prior: .*leaves the workflow"),
+        ({"model": {"overrides": {"folds": 1}}}, "config: model.overrides.folds: .*1"),
+        ({"problems": {"training": ["/etc/passwd; rm"]}}, "config: problems.training.0: "),
+        ({"compile": {"toolchain": None}}, "config: compile.toolchain: .*None"),
+    ],
+)
+def test_each_wrong_field_gets_one_clear_line(config, told):
+    with pytest.raises(UserError, match=told) as error:
+        check(config)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_several_wrong_fields_are_all_told():
+    with pytest.raises(UserError) as error:
+        check({"arhc": 1, "model": {"overrides": {"folds": 1}, "seed": -1}})
+    assert len(str(error.value).splitlines()) == 3
+
+
+def test_settings_survive_the_way_through_a_command_line(capsys):
+    settings = BenchmarkSettings(seed=7, timing_overrides=Timing(batch_pairs=3))
+    assert BenchmarkSettings.of(written(settings), "benchmark") == settings
+    with pytest.raises(UserError, match="--settings: benchmark: seed"):
+        BenchmarkSettings.of({"benchmark": {"seed": "7"}}, "benchmark")
+    main = main_of("problems")
+    assert main(["--operation", "forward_bf16", "--ndims", "2", "--problems", "p", "--uses", "u", "--settings", "{"])
+    assert "no JSON" in capsys.readouterr().err
+
+
+def test_a_key_that_is_written_twice_is_one_line(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("arch: gfx950\nproblems: {design: 1, seed: 1, design: 2}\n")
+    with pytest.raises(UserError, match=rf"^{path}:2: the key 'design' is written twice: remove one of the two$"):
+        read_yaml(path)

@@ -1,0 +1,63 @@
+"""Bundles: same content, same bytes; a damaged archive is refused."""
+
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.core import bundle
+from tileseer.core.errors import UserError
+
+FILES = {"b.hpp": "b\n", "wrappers/a.hpp": b"\x00\xff", "a.cpp": "ä"}
+NAMES = st.lists(st.text("ab.-_ü", min_size=1, max_size=60).filter(lambda part: part not in (".", "..")), min_size=1)
+
+
+def test_read_returns_what_was_written_sorted(tmp_path):
+    bundle.write_bundle(tmp_path / "x.tar", FILES)
+    read = bundle.read_bundle(tmp_path / "x.tar")
+    assert list(read.items()) == [("a.cpp", "ä".encode()), ("b.hpp", b"b\n"), ("wrappers/a.hpp", b"\x00\xff")]
+
+
+def test_bytes_depend_on_content_alone(tmp_path):
+    bundle.write_bundle(tmp_path / "x.tar", FILES)
+    bundle.write_bundle(tmp_path / "y.tar", dict(reversed(FILES.items())))
+    assert (tmp_path / "x.tar").read_bytes() == (tmp_path / "y.tar").read_bytes()
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        for member in archive:
+            assert (member.mtime, member.uid, member.gid, member.mode, member.uname) == (0, 0, 0, 0o644, "")
+
+
+def test_any_plain_tar_reader_can_read_it(tmp_path):
+    bundle.write_bundle(tmp_path / "x.tar", FILES)
+    with tarfile.open(tmp_path / "x.tar") as archive:
+        assert archive.extractfile("b.hpp").read() == b"b\n"
+
+
+@given(st.dictionaries(NAMES.map("/".join), st.binary(max_size=700), max_size=4))
+def test_round_trip(tmp_path_factory, files):
+    path = tmp_path_factory.mktemp("bundle") / "x.tar"
+    bundle.write_bundle(path, files)
+    assert bundle.read_bundle(path) == files
+
+
+def test_unpack_writes_the_files(tmp_path):
+    bundle.write_bundle(tmp_path / "x.tar", FILES)
+    bundle.unpack_bundles([tmp_path / "x.tar"], tmp_path / "folder")
+    assert (tmp_path / "folder/wrappers/a.hpp").read_bytes() == b"\x00\xff"
+    assert (tmp_path / "folder/a.cpp").read_text() == "ä"
+
+
+def test_damaged_bundle_is_named(tmp_path):
+    path = tmp_path / "x.tar"
+    bundle.write_bundle(path, {"a": b"x" * 3000})
+    whole = path.read_bytes()
+    for broken in (b"", b"no tar at all", whole[:700], whole[:2600]):
+        path.write_bytes(broken)
+        with pytest.raises(UserError, match=r"x\.tar.*(delete it|run again)"):
+            bundle.read_bundle(path)
+
+
+def test_empty_bundle(tmp_path):
+    bundle.write_bundle(tmp_path / "x.tar", {})
+    assert bundle.read_bundle(tmp_path / "x.tar") == {}

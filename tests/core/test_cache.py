@@ -1,0 +1,382 @@
+"""The shared cache: whole or absent, bounded, and safe for many writers who may die at any moment."""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.cli.main import main
+from tileseer.core import cache as caches
+from tileseer.core.cache import Cache
+from tileseer.core.errors import UserError
+
+BIG = 10**9
+
+
+def content_of(number, size=3000):
+    return random.Random(number).randbytes(size)
+
+
+def entries(folder):
+    return sorted(path for path in (folder / "entries").rglob("*") if path.is_file())
+
+
+def held(folder):
+    return sum(path.stat().st_size for path in entries(folder))
+
+
+@given(st.lists(st.binary(max_size=9), max_size=4), st.lists(st.binary(max_size=9), max_size=4))
+def test_other_parts_give_another_key(one, other):
+    assert (caches.key(*one) == caches.key(*other)) == (one == other)
+
+
+def test_what_is_kept_comes_back_and_the_rest_is_absent(tmp_path):
+    cache = Cache(tmp_path / "cache", BIG)
+    assert cache.get(caches.key("a")) is None
+    for content in (b"", b"\n", content_of(1), b"tileseer-cache-1 \n"):
+        assert cache.put(caches.key(content), content)
+        assert Cache(tmp_path / "cache", BIG).get(caches.key(content)) == content
+    assert cache.get(caches.key("a")) is None
+    assert cache.stats().entries == 4
+
+
+def test_the_first_of_two_contents_stays(tmp_path):
+    cache = Cache(tmp_path, BIG)
+    assert cache.put(caches.key("a"), b"one") and cache.put(caches.key("a"), b"other")
+    assert cache.get(caches.key("a")) == b"one"
+
+
+@pytest.mark.parametrize("key", ["", "../../etc/passwd", "A" * 64, "0" * 63, "0" * 64 + "\n"])
+def test_only_digests_are_keys(tmp_path, key):
+    with pytest.raises(ValueError, match="64 hex digits"):
+        Cache(tmp_path, BIG).put(key, b"")
+
+
+@given(position=st.integers(0), cut=st.booleans())
+def test_a_damaged_entry_is_never_returned(tmp_path_factory, position, cut):
+    folder = tmp_path_factory.mktemp("cache")
+    cache = Cache(folder, BIG)
+    cache.put(caches.key("a"), b"content")
+    (path,) = entries(folder)
+    whole = bytearray(path.read_bytes())
+    position %= len(whole)
+    if cut:
+        del whole[position:]
+    else:
+        whole[position] ^= 1
+    path.write_bytes(whole)
+    assert list(cache.verify()) == [path]
+    assert cache.get(caches.key("a")) is None
+    assert not entries(folder) and not cache.verify()
+
+
+def test_an_entry_under_another_name_is_damaged(tmp_path):
+    cache = Cache(tmp_path, BIG)
+    cache.put(caches.key("a"), b"content")
+    (path,) = entries(tmp_path)
+    moved = path.with_name(path.name[:-1] + ("0" if path.name[-1] != "0" else "1"))
+    path.rename(moved)
+    assert cache.get(moved.name) is None
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path):
+    cache = Cache(tmp_path, 10 * 3200)
+    keys = [caches.key(str(number)) for number in range(9)]
+    for number, key in enumerate(keys):
+        cache.put(key, content_of(number))
+        os.utime(tmp_path / "entries" / key[:2] / key, (number, number))
+    assert cache.get(keys[0]) == content_of(0)
+    for number in (100, 101):
+        cache.put(caches.key(str(number)), content_of(number))
+    kept = [cache.get(key) is not None for key in keys]
+    assert kept[0] and not kept[1] and kept[-1]
+    assert held(tmp_path) <= 10 * 3200
+
+
+@pytest.mark.parametrize("max_bytes", [0, 100])
+def test_what_is_above_the_bound_is_not_kept(tmp_path, max_bytes):
+    cache = Cache(tmp_path / "cache", max_bytes)
+    assert not cache.put(caches.key("a"), content_of(1))
+    assert cache.get(caches.key("a")) is None
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_a_message(tmp_path, capfd):
+    (tmp_path / "file").write_text("")
+    cache = Cache(tmp_path / "file/cache", BIG)
+    assert not cache.put(caches.key("a"), b"content")
+    assert cache.get(caches.key("a")) is None
+    assert "going on without it" in capfd.readouterr().err
+
+
+def test_what_a_killed_writer_left_goes_after_a_while(tmp_path):
+    cache, key = Cache(tmp_path, BIG), caches.key("a")
+    cache.put(key, b"content")
+    fresh, old = (tmp_path / "entries" / key[:2] / f".{key}.{name}.tmp" for name in ("fresh", "old"))
+    fresh.touch()
+    old.touch()
+    os.utime(old, (0, 0))
+    cache.collect()
+    assert fresh.exists() and not old.exists() and cache.get(key) == b"content"
+
+
+def churn(folder, seed):
+    """Write and read at random for ever; end with status 3 if a wrong content comes back."""
+    draw = random.Random(seed)
+    cache = Cache(folder, 40 * 3200)
+    while True:
+        number = draw.randrange(80)
+        if draw.random() < 0.5:
+            cache.put(caches.key(str(number)), content_of(number))
+        elif cache.get(caches.key(str(number))) not in (None, content_of(number)):
+            os._exit(3)
+
+
+def test_many_writers_that_are_killed_at_any_moment(tmp_path):
+    draw = random.Random(1)
+    start = multiprocessing.get_context("fork").Process
+    workers = [start(target=churn, args=(tmp_path, seed)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    # What `tileseer cache stats|gc|verify` do, in the middle of it.
+    beside = Cache(tmp_path, 40 * 3200)
+    try:
+        for kill in range(30):
+            time.sleep(draw.uniform(0.005, 0.05))
+            at = draw.randrange(len(workers))
+            os.kill(workers[at].pid, signal.SIGKILL)
+            workers[at].join()
+            assert workers[at].exitcode == -signal.SIGKILL
+            workers[at] = start(target=churn, args=(tmp_path, 100 + kill))
+            workers[at].start()
+            assert not beside.verify()
+            # Counted while others write: an entry may be counted and its successor as well.
+            assert beside.stats().entries <= 80
+            if kill % 5 == 0:
+                assert beside.collect(20 * 3200).bytes <= 20 * 3200
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.join()
+    cache = Cache(tmp_path, 40 * 3200)
+    assert not cache.verify()
+    assert cache.stats().bytes <= 1.2 * 40 * 3200
+    assert cache.stats().entries > 10
+    assert cache.collect().bytes <= 40 * 3200
+
+
+def make_slowly(folder, seconds, mark):
+    """Ask for an entry; making it takes time and leaves a line."""
+
+    def make():
+        with (folder / "made").open("a") as stream:
+            stream.write(f"{mark}\n")
+        time.sleep(seconds)
+        return b"content"
+
+    assert Cache(folder, BIG).made_once(caches.key("one"), make) == b"content"
+
+
+def made_by(folder):
+    return (folder / "made").read_text().split() if (folder / "made").exists() else []
+
+
+def wait_for_the_maker(folder):
+    while not made_by(folder):
+        time.sleep(0.01)
+
+
+def test_what_many_ask_for_at_once_is_made_once(tmp_path):
+    start = multiprocessing.get_context("fork").Process
+    workers = [start(target=make_slowly, args=(tmp_path, 0.3, number)) for number in range(5)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 5
+    assert len(made_by(tmp_path)) == 1
+
+
+def test_who_waits_for_a_maker_that_is_killed_makes_it(tmp_path, capfd):
+    start = multiprocessing.get_context("fork").Process
+    first = start(target=make_slowly, args=(tmp_path, 600, "first"))
+    first.start()
+    wait_for_the_maker(tmp_path)
+    second = start(target=make_slowly, args=(tmp_path, 0, "second"))
+    second.start()
+    time.sleep(0.2)
+    assert made_by(tmp_path) == ["first"]
+    first.kill()
+    second.join()
+    assert second.exitcode == 0
+    assert made_by(tmp_path) == ["first", "second"]
+    assert "waiting for another workflow" in capfd.readouterr().err
+
+
+def test_who_does_not_wait_gets_what_is_free(tmp_path):
+    keys = [caches.key(str(number)) for number in range(3)]
+    first = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path, keys[:2]))
+    first.start()
+    wait_for_the_maker(tmp_path)
+    with Cache(tmp_path, BIG).claimed(keys) as ours:
+        assert ours == {keys[2]}
+    first.kill()
+    first.join()
+    with Cache(tmp_path, BIG).claimed(keys) as ours:
+        assert ours == set(keys)
+
+
+def hold(folder, keys):
+    with Cache(folder, BIG).claimed(keys):
+        (folder / "made").write_text("held")
+        time.sleep(600)
+
+
+def test_without_a_cache_everything_is_ours_to_make(tmp_path, capfd):
+    assert Cache(tmp_path, 0).made_once(caches.key("a"), lambda: b"made") == b"made"
+    (tmp_path / "file").write_text("")
+    with Cache(tmp_path / "file", BIG).claimed([caches.key("a")], wait=True) as ours:
+        assert ours == {caches.key("a")}
+    assert "going on without it" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can write as two users")
+@pytest.mark.parametrize("mode", [0o777, 0o1777])
+def test_two_users_share_a_folder_that_is_open_to_both(mode, capfd):
+    # Not below pytest's own folder, which is closed to others.
+    folder = Path(tempfile.mkdtemp(prefix="tileseer-test-"))
+    try:
+        folder.chmod(mode)
+        use_as_several(folder, capfd)
+    finally:
+        shutil.rmtree(folder)
+
+
+def use_as_several(folder, capfd):
+    for user in (65534, 1234, 65534):
+        child = os.fork()
+        if not child:
+            os.setuid(user)
+            cache = Cache(folder, 40 * 3200)
+            read = [cache.get(caches.key(str(number))) for number in range(4)]
+            with cache.claimed([caches.key("a")]) as ours:
+                put = bool(ours)
+            put = put and all(cache.put(caches.key(f"{user} {number}"), content_of(number)) for number in range(4))
+            put = put and all(cache.put(caches.key(str(number)), content_of(number)) for number in range(4))
+            os._exit(0 if put and read in ([None] * 4, [content_of(number) for number in range(4)]) else 1)
+        assert os.waitpid(child, 0)[1] == 0, capfd.readouterr().err
+    assert len({path.stat().st_uid for path in entries(folder)}) == 2
+    assert held(folder) <= 40 * 3200
+
+
+def test_the_command_counts_collects_and_checks(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "a cache"
+    cache = Cache(folder, BIG)
+    for number in range(5):
+        cache.put(caches.key(str(number)), content_of(number))
+    where = ["--folder", str(folder), "--json"]
+
+    def call(*arguments):
+        status = main(["cache", *arguments, *where])
+        printed = json.loads(capsys.readouterr().out)
+        assert printed.pop("command") == f"cache {arguments[0]}" and printed.pop("format") == 2
+        return status, printed
+
+    assert call("stats") == (0, {"folder": str(folder), "entries": 5, "bytes": held(folder), "max_bytes": 20 * 2**30})
+    damaged = entries(folder)[0]
+    damaged.write_bytes(b"damaged")
+    status, faults = call("verify")
+    assert status == 1 and list(faults["damaged"]) == [str(damaged)]
+    assert call("verify", "--repair")[0] == 1
+    assert call("verify") == (0, {"damaged": {}, "removed": False})
+    status, done = call("gc", "--max-gib", str(2 * 3200 / 2**30))
+    assert status == 0 and done["removed"] == 2 and done["entries"] == 2
+
+
+def test_the_command_takes_the_folder_of_the_configuration(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/config.yaml").write_text(f"cache: {{folder: {tmp_path}/there, max_gib: 1}}\n")
+    assert main(["cache", "stats"]) == 0
+    assert f"{tmp_path}/there: 0 entries, 0.0 MiB of at most 1,024.0 MiB" in capsys.readouterr().out
+    (tmp_path / "config/config.yaml").write_text("cache: {folder: there}\n")
+    assert main(["cache", "stats"]) == 2
+    assert "cache.folder: 'there': give an absolute path" in capsys.readouterr().err
+
+
+def test_the_default_folder_is_the_users(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert caches.default_folder() == tmp_path / "tileseer"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert caches.default_folder() == tmp_path / ".cache/tileseer"
+    with pytest.raises(UserError, match="absolute"):
+        caches.open_cache("relative", 1)
+
+
+PLANTED = {
+    "a FIFO": lambda path, victim: os.mkfifo(path),
+    "a link": lambda path, victim: path.symlink_to(victim),
+    "a second name": lambda path, victim: path.hardlink_to(victim),
+    "a dangling link": lambda path, victim: path.symlink_to(victim.with_name("made")),
+    "a link to /dev/zero": lambda path, victim: path.symlink_to("/dev/zero"),
+    "a folder": lambda path, victim: path.mkdir(),
+    "a file of 1 TiB": lambda path, victim: (path.touch(), os.truncate(path, 1 << 40)),
+}
+
+
+@pytest.mark.parametrize("name", ["claims", "entry", "partial"])
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_others_plant_costs_the_time_to_make_it_again_and_nothing_else(tmp_path, capfd, name, plant):
+    """No file outside is read, written, made or made readable; nothing hangs; nothing takes the memory."""
+    folder, victim, key = tmp_path / "cache", tmp_path / "victim", caches.key("a")
+    cache = Cache(folder, BIG)
+    cache.put(caches.key("other"), b"other")
+    victim.write_text("precious content, longer than any number")
+    victim.chmod(0o600)
+    path = folder / {"entry": f"entries/{key[:2]}/{key}", "partial": f"entries/{key[:2]}/.{key}.0.tmp"}.get(name, name)
+    path.parent.mkdir(exist_ok=True)
+    if path.exists():
+        path.unlink()
+    plant(path, victim)
+    assert cache.made_once(key, lambda: b"content") == b"content"
+    with cache.claimed([key]) as ours:
+        assert ours == {key}
+    cache.stats()
+    cache.verify()
+    if name != "entry":
+        assert cache.get(key) == b"content"
+        cache.collect(0)
+    assert victim.read_text() == "precious content, longer than any number"
+    assert victim.stat().st_mode & 0o777 == 0o600
+    assert {found.name for found in tmp_path.iterdir()} == {"cache", "victim"}
+
+
+@pytest.mark.parametrize("name", ["entries", "entries/XX"])
+def test_a_folder_that_is_a_link_is_not_followed(tmp_path, name):
+    """Entries of another cache, say the private one of the user who reads this one, stay as they are."""
+    folder, key = tmp_path / "cache", caches.key("a")
+    own = Cache(tmp_path / "own", BIG)
+    own.put(key, b"private")
+    (tmp_path / "own/entries" / key[:2] / f".{key}.0.tmp").touch()
+    link = folder / name.replace("XX", key[:2])
+    link.parent.mkdir(parents=True)
+    folder.chmod(0o777)
+    link.symlink_to(tmp_path / "own" / link.relative_to(folder))
+    before = sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*"))
+    cache = Cache(folder, BIG)
+    assert not cache.put(caches.key("b"), b"new") or name == "entries/XX"
+    cache.put(key, b"replaced", replace=True)
+    cache.collect(0)
+    cache.verify(repair=True)
+    assert sorted((path, path.stat().st_mode) for path in (tmp_path / "own").rglob("*")) == before
+    assert own.get(key) == b"private"

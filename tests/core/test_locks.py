@@ -1,0 +1,292 @@
+import contextlib
+import io
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tileseer.core.errors import UserError
+from tileseer.core.locks import device_locks, hold_first_free, hold_lock, holder_of, try_lock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from tileseer.core.locks import hold_lock
+with hold_lock(Path(sys.argv[1]), timeout_s=60, description="toy"):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+HOST = re.escape(os.uname().nodename)
+
+
+def start_holder(path, seconds=30.0, **environment):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), str(seconds)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+    )
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+@contextlib.contextmanager
+def held_elsewhere(path, **environment):
+    """Another process holds the lock meanwhile."""
+    process = start_holder(path, **environment)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def hold(path, timeout_s=0.3):
+    return hold_lock(path, timeout_s=timeout_s, description="toy")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "toy.lock"
+
+
+def test_a_free_lock_is_taken_at_once_and_left_clean(path):
+    for _ in range(2):
+        with hold(path) as waited_s:
+            assert waited_s < 1
+            assert re.match(rf"process {os.getpid()} of user {os.getuid()} on {HOST} since \d", holder_of(path))
+            assert try_lock(path) is None
+        assert holder_of(path) == "" and list(path.parent.iterdir()) == [path]
+
+
+def test_a_waiting_process_says_who_holds_the_lock_and_gives_up_in_time(path, capfd):
+    with held_elsewhere(path) as process:
+        message = rf"toy was busy for \d+ s: held by process {process.pid}"
+        with pytest.raises(UserError, match=message), hold(path):
+            pass
+        assert f"waiting for toy since 0 s: held by process {process.pid}" in capfd.readouterr().err
+
+
+def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(path, capfd):
+    process = start_holder(path)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    with hold(path):
+        pass
+    assert f"took over {path}: held by process {process.pid}" in capfd.readouterr().err
+
+
+def test_a_waiting_process_goes_on_when_the_owner_is_done(path):
+    process = start_holder(path, 1)
+    start = time.monotonic()
+    with hold(path, 30) as waited_s:
+        assert 0.2 < waited_s <= time.monotonic() - start
+    process.wait()
+
+
+def test_of_several_devices_the_first_free_one_is_held(tmp_path):
+    locks = device_locks(["gpu-1", "gpu-2"], tmp_path / "locks")
+    with hold(locks["gpu-1"]), hold_first_free(locks, timeout_s=1) as (device, _):
+        assert device == "gpu-2"
+        with pytest.raises(UserError, match="gpu-1, gpu-2 was busy"), hold_first_free(locks, timeout_s=0.2):
+            pass
+    with hold_first_free(locks, timeout_s=1) as (device, _):
+        assert device == "gpu-1"
+
+
+def write_foreign_note(path, host, boot):
+    path.write_text(f"process 7 of user 0 on {host} since 2026-01-01 00:00:00\nboot {boot}\n")
+
+
+def test_the_note_of_another_machine_counts_where_flock_knows_only_this_one(path):
+    write_foreign_note(path, "elsewhere", "f00d")
+    message = f"held by process 7 of user 0 on elsewhere .*if that process has ended, delete {path}"
+    with pytest.raises(UserError, match=message), hold(path):
+        pass
+    assert "elsewhere" in holder_of(path)
+
+
+@pytest.mark.parametrize("same", ["host", "boot"])
+def test_a_dead_container_or_a_restart_of_this_machine_stops_nobody(path, same):
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    write_foreign_note(path, *((os.uname().nodename, "f00d") if same == "host" else ("container", boot)))
+    with hold(path):
+        pass
+
+
+SHIM = """
+#define _GNU_SOURCE
+#include <errno.h>
+int flock(int fd, int operation) { errno = %s; return -1; }
+"""
+
+
+@pytest.fixture(params=["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
+def no_flock(request, tmp_path_factory):
+    """Environment in which ``flock`` fails as on a file system that has none."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    folder = tmp_path_factory.mktemp("shim")
+    (folder / "shim.c").write_text(SHIM % request.param)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c"], check=True)
+    return {"LD_PRELOAD": str(folder / "shim.so")}
+
+
+def try_elsewhere(path, environment):
+    code = """
+import sys; from pathlib import Path; from tileseer.core.locks import *; from tileseer.core.errors import *
+@reports_user_errors
+def main():
+    with hold_lock(Path(sys.argv[1]), timeout_s=0.3, description="toy"): print("got it")
+sys.exit(main())
+"""
+    command = [sys.executable, "-c", code, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+
+
+def test_without_flock_the_lock_holds_and_its_dead_owner_is_taken_over(path, no_flock):
+    with held_elsewhere(path, **no_flock) as owner:
+        second = try_elsewhere(path, no_flock)
+        assert second.returncode == 2 and "Traceback" not in second.stderr
+        holder = f"held by process {owner.pid} on {os.uname().nodename}"
+        assert f"toy was busy for 0 s: {holder} (if that process has ended, delete {path}.held)" in second.stderr
+        assert owner.poll() is None
+    assert try_elsewhere(path, no_flock).stdout == "got it\n"
+    assert try_elsewhere(path, no_flock).stdout == "got it\n"
+
+
+def test_without_flock_the_lock_of_another_machine_is_never_taken(path, no_flock):
+    path.with_name("toy.lock.held").write_text("7\nelsewhere\n")
+    message = try_elsewhere(path, no_flock).stderr
+    assert f"held by process 7 on elsewhere (if that process has ended, delete {path}.held)" in message
+
+
+ROOT, NOBODY = 0, 65534
+needs_root = pytest.mark.skipif(os.getuid() != ROOT, reason="only root can become another user")
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user can reach, which pytest's own are not."""
+    folder = Path(tempfile.mkdtemp(prefix="tileseer-lock-", dir="/tmp"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def hold_as(user, folder, messages, seconds):
+    """Become a user with a narrow umask, hold the lock, and send what was printed while it was not free."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    os.umask(0o077)
+    sys.stderr = printed = io.StringIO()
+    try:
+        with hold_first_free(device_locks(["toy"], folder), timeout_s=60):
+            messages.put(printed.getvalue())
+            time.sleep(seconds)
+    except UserError as error:
+        messages.put(str(error))
+
+
+def start_as(user, folder, seconds=0.0):
+    # Forked: another user need not be able to read this environment.
+    context = multiprocessing.get_context("fork")
+    messages = context.Queue()
+    process = context.Process(target=hold_as, args=(user, folder, messages, seconds))
+    process.start()
+    return process, messages
+
+
+@needs_root
+@pytest.mark.parametrize(("owner", "other"), [(ROOT, NOBODY), (NOBODY, ROOT)])
+def test_two_users_share_a_device(open_folder, owner, other):
+    folder = open_folder / "locks"
+    first, messages = start_as(owner, folder, 60)
+    assert messages.get(timeout=20) == ""
+    second, waiting = start_as(other, folder)
+    time.sleep(0.5)
+    first.kill()
+    first.join()
+    message = waiting.get(timeout=20)
+    second.join()
+    holder = rf"held by process {first.pid} of user {owner} on {HOST} since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.search(rf"^waiting for toy since 0 s: {holder}$", message, re.M)
+    assert re.search(rf"^took over .*toy.lock: {holder} and is gone$", message, re.M)
+    assert second.exitcode == 0
+
+
+@needs_root
+def test_a_lock_folder_of_one_user_is_refused_with_the_fix(open_folder):
+    folder = open_folder / "locks"
+    folder.mkdir(mode=0o755)
+    process, messages = start_as(NOBODY, folder)
+    message = messages.get(timeout=20)
+    process.join()
+    assert str(folder) in message and "user 65534" in message and "lock.folder" in message
+
+
+PLANTED = {
+    "a FIFO": os.mkfifo,
+    "a link": lambda path: path.symlink_to(path.with_name("victim")),
+    "a dangling link": lambda path: path.symlink_to(path.with_name("nothing")),
+    "a link to a device": lambda path: path.symlink_to("/dev/zero"),
+    "a second name": lambda path: path.hardlink_to(path.with_name("victim")),
+    "a folder": Path.mkdir,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
+def test_what_is_no_plain_file_is_named_and_not_touched(tmp_path, path, plant):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    victim.chmod(0o600)
+    plant(path)
+    with pytest.raises(OSError) as error, hold(path):
+        pass
+    assert error.value.filename == str(path)
+    assert victim.read_text() == "precious" and victim.stat().st_mode & 0o777 == 0o600
+    assert not (tmp_path / "nothing").exists()
+
+
+NOTES = {
+    "nested JSON": "[" * 100_000,
+    "escape codes": '{"pid": "\x1b[2J\x1b]0;pwned\x07", "user": 0, "since": "\x1b[31m"}',
+    "a form of its own with an escape code": "process 1 of user 0 since 2026-01-01 00:00:00\x1b[2J",
+    "much": "x" * 10_000_000,
+    "bytes": "\x00\xff",
+}
+
+
+@pytest.mark.parametrize("note", NOTES.values(), ids=NOTES)
+def test_a_note_in_another_form_is_not_shown(path, capfd, note):
+    with held_elsewhere(path):
+        path.write_text(note, encoding="latin1")
+        with pytest.raises(UserError, match="held by a process that left no note"), hold(path):
+            pass
+    with hold(path):
+        pass
+    printed = capfd.readouterr().err
+    assert printed.replace("\n", "").isprintable() and "took over" not in printed
+
+
+@needs_root
+def test_the_dead_note_of_another_user_in_a_sticky_folder_stops_nobody(open_folder):
+    folder = open_folder / "locks"
+    first, messages = start_as(ROOT, folder, 60)
+    assert messages.get(timeout=20) == ""
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    first.kill()
+    first.join()
+    second, waiting = start_as(NOBODY, folder)
+    assert f"tileseer-toy.lock: held by process {first.pid} of user {ROOT}" in waiting.get(timeout=20)
+    second.join()
+    assert second.exitcode == 0

@@ -1,0 +1,377 @@
+"""Whatever stands in an input: a stage or command succeeds, or one message names the file and nothing was written.
+
+| input | read by | damaged here | its values, one by one |
+|---|---|---|---|
+| config.yaml | Snakefile, cache | bytes, values, names | test_bad_input.py, test_config.py |
+| arch_specs.json | arch_specs, codegen, new-arch | bytes, values, names | test_bad_input.py, test_arch.py |
+| rule set, sweep | configs | bytes, values, names | test_bad_input.py |
+| hardware.yaml, simulated_device.yaml, ck_api.yaml | compile to serving | bytes, values, names | test_bad_input.py |
+| tables of layers and problems | problems, validation, serving, score | bytes, cells | test_bad_problems.py |
+| generator file | problems | bytes, values, names | test_bad_input.py |
+| list of kernels | score | bytes, lines | test_foreign_names.py |
+| journal | benchmark, dataset | bytes | test_journal.py |
+| receipts, Parquet, bundles, training, reports | stages | bytes, also without a seal | test_seal.py, test_bundle.py |
+| recording | recorded | bytes, values, names | test_bad_folders.py |
+| model directory | score, provenance, compare | bytes, values, names | test_bad_folders.py |
+| zoo file, ONNX | crawl | | test_bad_problems.py, tests/crawl |
+| objects of a compiler, cache entries | compile, cache | | test_compiler_faults.py, test_cache.py |
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+import stages_by_hand
+import yaml
+from hostile_values import HOSTILE, changed, places
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from stages_by_hand import ROOT, STAGES
+
+from tileseer.cli import main
+from tileseer.core import seal
+from tileseer.measure import journal
+
+FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MODELS = "made/models"
+FOLDER = f"{MODELS}/grouped_conv_forward_bf16_gfx950"
+COMMANDS = {
+    "score": f"score --model {MODELS} --problems config/layers.csv --kernels kernels.txt --out new/scores.parquet",
+    "provenance": f"provenance {MODELS} --ro-crate new/crate --date 2026-11-21",
+    "compare": "compare made/dataset.parquet made/dataset.parquet",
+    "compare models": f"compare {MODELS} {MODELS} --measured made/dataset.parquet",
+    "codegen": f"codegen --arch gfx950 --rule-set tiny --variant forward --ndim 2 --dtype bf16 --templates "
+    f"{ROOT}/workflow/templates --output new/emitted",
+    "new-arch": "new-arch gfx951 --like gfx950",
+    "select": f"select {MODELS} --variant forward --dtype bf16 --problem N=2,C=64,K=64,Hi=14,Wi=14",
+    "verify": f"verify {MODELS}",
+    "bench": "bench --quick --kernels 2",
+    "cache": "cache stats --folder made",
+}
+"""Commands that write, and some that must not."""
+INPUTS = {
+    "score": ("kernels.txt", "config/layers.csv", f"{MODELS}/index.json", f"{FOLDER}/feature_spec.json"),
+    "provenance": (f"{MODELS}/provenance.json", f"{MODELS}/index.json"),
+    "compare": ("made/dataset.parquet",),
+    "compare models": ("made/dataset.parquet", f"{MODELS}/index.json"),
+    "codegen": ("config/arch_specs.json", "config/rule_sets/full.yaml"),
+    "new-arch": ("config/arch_specs.json",),
+    "select": (f"{MODELS}/index.json", f"{FOLDER}/candidates.parquet"),
+    "verify": (f"{MODELS}/index.json",),
+    "bench": ("config/arch_specs.json", "config/hardware.yaml", "config/simulated_device.yaml"),
+    "cache": ("config/config.yaml",),
+}
+EXPENSIVE = {"model", "baseline", "validation", "serving", "report", "recorded"}
+"""Stages whose work takes long: they get damage that is certain to be refused."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A finished workflow, with the temporary folder beside it; who runs something here runs it in its folder."""
+    place = tmp_path_factory.mktemp("world")
+    folder = place / "work"
+    stages_by_hand.lay_out(folder)
+    (place / "tmp").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(tempfile, "tempdir", str(place / "tmp"))
+        for stage in STAGES:
+            if stage.name not in ("report", "baseline", "recorded"):
+                assert stage.run() == 0, stage.name
+        for name in ("default.yaml", "full.yaml", "builder.yaml", "sweep.yaml", "cutlass.yaml"):
+            Path("config/rule_sets").mkdir(exist_ok=True)
+            shutil.copy(ROOT / "config/rule_sets" / name, f"config/rule_sets/{name}")
+        shutil.copy(ROOT / "config/config.yaml", "config")
+        names = [file.stem for file in Path("made/sources").glob("grouped_conv_fwd*_2d_*.cpp")]
+        Path("kernels.txt").write_text("\n".join(names) + "\n")
+        yield folder
+
+
+def snapshot(place):
+    """Return every file and folder, with what would tell a change; but for journals, their indexes and locks.
+
+    Journals keep what was measured. An index is whole wherever it is, and is made anew when it does not fit. A lock's
+    file names its last holder.
+    """
+    others = ("journals/*.csv", "*.csv.index", "locks/*.lock")
+    paths = (path for path in place.rglob("*") if not any(path.match(pattern) for pattern in others))
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) if path.is_file() else None for path in paths}
+
+
+class Trial:
+    """The outputs of a stage are away; afterwards they and the journals are as they were."""
+
+    def __init__(self, world, outputs):
+        self.place, self.outputs = world.parent, [world / name for name in outputs]
+        self.kept, self.journals = {}, {path: path.read_bytes() for path in (world / "journals").glob("*.csv")}
+
+    def __enter__(self):
+        for path in self.paths():
+            if path.exists():
+                self.kept[path] = shutil.move(path, self.place.parent / f"aside {len(self.kept)}")
+        return self
+
+    def __exit__(self, *exception):
+        for path in self.paths():
+            remove(path)
+        for path, aside in self.kept.items():
+            shutil.move(aside, path)
+        for path, content in self.journals.items():
+            path.write_bytes(content)
+
+    def paths(self):
+        return [path for output in self.outputs for path in (output, seal.seal_path(output))]
+
+
+def remove(path):
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def judge(call, place, outputs, damaged, capfd, refused=False):
+    """Run something; it is done as a whole, or it names the damaged file and leaves everything as it was."""
+    before = snapshot(place)
+    capfd.readouterr()
+    try:
+        ended = call()
+    except SystemExit as end:
+        ended = end.code
+    said = capfd.readouterr().err
+    after = snapshot(place)
+    assert "Traceback" not in said and "Warning" not in said
+    assert not [path for path in after if path.name == "pwned" or path.name.endswith(".tmp")]
+    new = {path for path in after if path not in before or (after[path] != before[path] and after[path])}
+    gone = set(before) - set(after)
+    assert not gone
+    if ended in (0, 1, 3) and not refused:
+        expected = {path for output in outputs for path in (output.parent, output, seal.seal_path(output))}
+        strays = [path for path in new - expected if not any(path.is_relative_to(output) for output in outputs)]
+        assert not strays
+        return
+    assert ended == 2
+    assert [line.startswith("error: ") for line in said.splitlines()].count(True) == 1 and damaged.name in said, said
+    assert not new, new
+
+
+def damaged_bytes(data, content):
+    """Draw a damage of bytes."""
+    how = data.draw(st.sampled_from(("cut", "flip", "zeros", "empty", "foreign", "some bytes")))
+    at = data.draw(st.integers(0, max(0, len(content) - 1)))
+    if how == "flip":
+        return content[:at] + bytes([content[at] ^ 1 << data.draw(st.integers(0, 7))]) + content[at + 1 :]
+    if how == "some bytes":
+        return content[:at] + data.draw(st.binary(max_size=20)) + content[at + data.draw(st.integers(0, 20)) :]
+    return {
+        "cut": content[:at],
+        "zeros": content[:at] + bytes(len(content) - at),
+        "empty": b"",
+        "foreign": b"nonsense\n" * 9,
+    }[how]
+
+
+def hostile_text(data, path):
+    """Draw a hostile value for one place of a JSON or YAML file, or a line of another one."""
+    text = path.read_text()
+    hostile = data.draw(HOSTILE)
+    if path.suffix in (".json", ".yaml"):
+        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        where = data.draw(st.sampled_from(list(places(content))))
+        content = changed(content, where, hostile, rename=data.draw(st.booleans()))
+        made = json.dumps(content) if path.suffix == ".json" else yaml.safe_dump(content)
+    else:
+        lines = text.splitlines()
+        row = data.draw(st.integers(0, len(lines) - 1))
+        cells = lines[row].split(",")
+        cells[data.draw(st.integers(0, len(cells) - 1))] = str(hostile)
+        lines[row] = ",".join(cells)
+        made = "\n".join(lines) + "\n"
+    return made.encode(errors="surrogatepass")
+
+
+def cases(kind):
+    return [pytest.param(stage, name, id=f"{stage.name} {name}") for stage in STAGES for name in getattr(stage, kind)]
+
+
+@pytest.mark.parametrize(("stage", "name"), cases("tables"))
+@FEW
+@given(data=st.data())
+def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
+    path = world / name
+    sound = path.read_bytes()
+    if stage.name in EXPENSIVE:
+        content = data.draw(st.sampled_from((b"", b"\0" * 99, b"nonsense\n" * 9)))
+    else:
+        content = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))(data, sound)
+    with Trial(world, stage.outputs) as trial:
+        path.write_bytes(content)
+        try:
+            judge(stage.run, trial.place, trial.outputs, path, capfd)
+        finally:
+            path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("name", ["benchmark", "active"])
+def test_coefficients_that_make_impossible_times_are_refused(name, world, capfd):
+    stage = next(stage for stage in STAGES if stage.name == name)
+    path = world / "config/simulated_device.yaml"
+    sound = path.read_bytes()
+    with Trial(world, stage.outputs) as trial:
+        path.write_text(yaml.safe_dump(changed(yaml.safe_load(sound), ("iteration", "latency"), 1e308, rename=False)))
+        try:
+            judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
+        finally:
+            path.write_bytes(sound)
+
+
+def test_a_table_of_archs_without_an_operator_is_named(world, capfd):
+    path = world / "config/arch_specs.json"
+    sound = path.read_bytes()
+    try:
+        content = json.loads(sound)
+        content["operators"].pop("conv_fwd")
+        path.write_text(json.dumps(content))
+        judge(lambda: main.main(COMMANDS["codegen"].split()), world.parent, (), path, capfd, refused=True)
+    finally:
+        path.write_bytes(sound)
+
+
+def files_of(path):
+    return sorted(file for file in path.rglob("[!.]*") if file.is_file()) if path.is_dir() else [path]
+
+
+@pytest.mark.parametrize(("stage", "name"), cases("made"))
+@settings(FEW, max_examples=4)
+@given(data=st.data())
+def test_a_stage_and_what_an_earlier_one_made(stage, name, data, world, capfd):
+    # A whole folder of another one may be needed; of most, one file is enough.
+    path = data.draw(st.sampled_from(files_of(world / name)))
+    sound = path.read_bytes()
+    sealed = seal.seal_path(path).exists()
+    content = damaged_bytes(data, sound) if sealed else data.draw(st.sampled_from((b"", b"nonsense\n" * 9)))
+    if content == sound:
+        return
+    with Trial(world, stage.outputs) as trial:
+        path.write_bytes(content)
+        try:
+            judge(stage.run, trial.place, trial.outputs, path, capfd)
+        finally:
+            path.write_bytes(sound)
+
+
+NEW = {"new-arch": ("config/arch_specs.json",)}
+
+
+@pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
+@settings(FEW, max_examples=5)
+@given(data=st.data())
+def test_a_command_and_its_input(command, name, data, world, capfd):
+    path = world / name
+    sound = path.read_bytes()
+    how = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))
+    content = damaged_bytes(data, sound) if path.suffix == ".parquet" else how(data, sound)
+    outputs = [world / one for one in NEW.get(command, ())] or [world / "new"]
+    try:
+        path.write_bytes(content)
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, outputs, path, capfd)
+    finally:
+        path.write_bytes(sound)
+        remove(world / "new")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
+    hostile = world.parent / "a b 'c' \"d\" $(touch pwned) `touch pwned`; touch pwned\n{0} %s é☃"
+    os.symlink(world, hostile)
+    try:
+        words = [
+            str(hostile / word) if (world / word).exists() or word.startswith("new/") else word
+            for word in COMMANDS[command].split()
+        ]
+        if command in ("codegen", "new-arch"):
+            words += ["--config", str(hostile / "config")]
+        sound = (world / "config/arch_specs.json").read_bytes()
+        before = snapshot(world.parent)
+        assert main.main(words) in (0, 3), capfd.readouterr().err
+        assert "Traceback" not in capfd.readouterr().err
+        assert not list(world.parent.rglob("pwned"))
+        allowed = (world / "new", world / "config")
+        for path in set(snapshot(world.parent)) - set(before):
+            assert any(path.is_relative_to(folder) for folder in allowed), path
+    finally:
+        (world / "config/arch_specs.json").write_bytes(sound)
+        remove(world / "new")
+        hostile.unlink()
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense\n" * 9, b"\0" * 99], ids=["empty", "foreign", "zeros"])
+def test_a_damaged_journal_of_another_chunk(content, world, capfd):
+    path = world / "journals/active.csv"
+    sound = path.read_bytes()
+    stage = next(stage for stage in STAGES if stage.name == "benchmark")
+    with Trial(world, stage.outputs) as trial:
+        # Nothing measured yet, so the others are looked through.
+        Path("journals/0.csv").write_text(journal.HEADER + "\n")
+        path.write_bytes(content)
+        try:
+            judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
+        finally:
+            path.write_bytes(sound)
+
+
+ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]\n" for n in range(1, 13))
+SHAPES = {
+    "nested": b"[" * 200_000,
+    "nested values": b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    "a huge number": b'{"arch": ' + b"9" * 20_000 + b"}",
+    "a value of itself": b"a: &a [*a]",
+    "aliases": ALIASES.encode(),
+    "a folder": None,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
+def test_a_command_and_an_input_of_an_impossible_shape(command, name, shape, world, capfd):
+    path = world / name
+    if path.suffix in (".csv", ".txt") and shape != "a folder":
+        return
+    sound = path.read_bytes()
+    path.unlink()
+    try:
+        path.mkdir() if SHAPES[shape] is None else path.write_bytes(SHAPES[shape])
+        # What is wrong is what verify is asked for.
+        refused = command != "verify"
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, (), path, capfd, refused)
+    finally:
+        remove(path)
+        path.write_bytes(sound)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+@pytest.mark.parametrize(
+    ("error", "ended", "said"),
+    [(KeyboardInterrupt, 130, "interrupted\n"), (MemoryError, 2, "error: there is not enough memory")],
+)
+def test_an_interrupt_and_an_input_without_end_are_one_line(command, error, ended, said, world, capfd, monkeypatch):
+    def stopped(*_):
+        raise error
+
+    monkeypatch.setattr(main.module(command.split()[0]), "run", stopped)
+    assert main.main(COMMANDS[command].split()) == ended
+    shown = capfd.readouterr().err
+    assert shown.startswith(said) and shown.count("\n") == 1
+
+
+def test_a_dataset_whose_name_is_no_text(world, capfd):
+    path = world / os.fsdecode(b"made/\xff\xfe.parquet")
+    shutil.copy(world / "made/dataset.parquet", path)
+    try:
+        assert main.main(["compare", str(path), str(path)]) == 2
+        assert "rename it" in capfd.readouterr().err
+    finally:
+        path.unlink()

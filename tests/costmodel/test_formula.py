@@ -1,0 +1,121 @@
+"""The device's formula as a start: worth much with few rows, published with the model, refused where circular."""
+
+import dataclasses
+
+import learning_samples as samples
+import numpy as np
+import pytest
+
+from tileseer.config.model import ModelSettings, TrainingParameters
+from tileseer.core.errors import UserError
+from tileseer.costmodel.formula import Formula, FormulaPrior
+from tileseer.learn import explain, ranking
+from tileseer.learn import training as stage
+from tileseer.learn.model import Model
+from tileseer.measure.device import STATUSES
+from tileseer.measure.simulated_device import SimulatedDevice
+from tileseer.problems.problem import problems_of_frame
+
+
+def measured():
+    """The small world as if a real GPU had been timed."""
+    return dataclasses.replace(samples.measured(), device_kind="measured")
+
+
+def changed(**settings):
+    return TrainingParameters(**{**samples.SMALL.model_dump(), "n_estimators": 60, **settings})
+
+
+def train(data, prior):
+    return samples.train(data, samples.product(), changed(prior=prior), coefficients=samples.coefficients())
+
+
+def picked(data, model):
+    return ranking.rank(model, data).picked.mean()
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return train(measured(), "formula")
+
+
+def test_scores_are_those_of_the_formula_and_what_trees_add(trained):
+    data = measured()
+    model, pairs = trained.model, (data.problem, data.candidate)
+    start = model.spec.formula
+    formula = Formula(data.problems, data.candidates, samples.product(), start).score(*pairs)
+    trees = dataclasses.replace(model, spec=model.spec.model_copy(update={"formula": None}))
+    # The pool holds every candidate here.
+    np.testing.assert_allclose(
+        model.score_pairs(data.problems, *pairs), formula + trees.score_pairs(data.problems, *pairs)
+    )
+    # The device deviates little from the formula, so its rows follow it.
+    assert 0.8 < start.weight < 1.2
+    ok = np.isfinite(data.latency_ms)
+    np.testing.assert_allclose(-formula[ok] / start.weight, np.log(1000 * data.latency_ms[ok]), atol=0.6)
+
+
+def test_rows_that_do_not_follow_the_formula_take_its_weight():
+    data = measured()
+    chance = np.exp(np.random.default_rng(2).normal(size=len(data.tflops)))
+    start = train(dataclasses.replace(data, tflops=np.where(np.isnan(data.tflops), np.nan, chance)), "formula")
+    assert start.model.spec.formula.weight < 0.2
+
+
+def test_with_few_rows_it_is_worth_much():
+    data = measured()
+    train_row = (data.problems["split"] == "train").to_numpy()[data.problem]
+    few = data.only(~train_row | (np.random.default_rng(1).random(len(train_row)) < 0.15))
+    assert picked(data, train(few, "formula").model) > picked(data, train(few, "none").model) + 0.03
+
+
+def test_a_published_model_keeps_the_coefficients(trained, tmp_path):
+    data = measured()
+    trained.save(tmp_path)
+    again = Model.read(tmp_path)
+    assert again.spec.formula.coefficients == samples.coefficients()
+    pairs = data.problem[:50], data.candidate[:50]
+    np.testing.assert_array_equal(
+        again.score_pairs(data.problems, *pairs), trained.model.score_pairs(data.problems, *pairs)
+    )
+    ranked = again.rank(problems_of_frame(data.problems)[0])
+    assert ranked["predicted_efficiency"].iloc[0] == 100 and ranked["predicted_efficiency"].is_monotonic_decreasing
+
+
+def test_the_formula_is_among_the_reasons_of_a_pick(trained):
+    data = measured()
+    pick, other = np.array([0]), np.array([9])
+    (reasons,) = explain.contributions(trained.model, data.problems.iloc[:1], data.candidates, pick, other)
+    by_name = {reason.feature: reason for reason in reasons}
+    formula = by_name[explain.FORMULA]
+    weight = trained.model.spec.formula.weight
+    assert formula.contribution == pytest.approx(weight * np.log(formula.of_best / formula.of_pick), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("simulated", "none"), ("recorded", "formula"), ("measured", "formula")]
+)
+def test_it_is_the_default_for_real_times_alone(kind, expected):
+    data = dataclasses.replace(samples.measured(), device_kind=kind)
+    assert stage.settings_for(ModelSettings().parameters, data).prior == expected
+    reference = ModelSettings(features="reference").parameters
+    assert stage.settings_for(reference, data).prior == "none"
+
+
+def test_times_that_the_formula_made_are_not_learnt_on_top_of_it():
+    with pytest.raises(UserError, match="judged by itself"):
+        stage.settings_for(ModelSettings(prior="formula").parameters, samples.measured())
+    with pytest.raises(UserError, match="knows no formula"):
+        stage.settings_for(ModelSettings(prior="formula", features="reference").parameters, measured())
+
+
+def test_without_deviation_a_simulated_time_is_the_formula_and_noise():
+    quiet = samples.coefficients().undisturbed()
+    data = samples.measured()
+    device = SimulatedDevice(samples.product(), quiet, seed=1, repeats=1000)
+    times = device.measure(data.problems, data.candidates, data.problem, data.candidate)
+    assert not (times.status == STATUSES.index("crash")).any()
+    start = FormulaPrior(weight=1.0, coefficients=quiet)
+    says = -Formula(data.problems, data.candidates, samples.product(), start).score(data.problem, data.candidate)
+    ok = np.isfinite(times.latency_ms)
+    assert np.median(np.abs(np.log(1000 * times.latency_ms[ok]) - says[ok])) < 0.03

@@ -1,0 +1,150 @@
+"""Kernels through the door of the package: orders of waves, memory, arguments, code objects, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from amd_instructions import encode
+from tinygrad.runtime.autogen.amd.cdna import ins
+
+from amdgpu_emulator import CodeObject, EmulatedGpu, EmulationFault, KernelDescriptor, bundle_bytes, dispatch, load
+
+ROOT = Path(__file__).parents[2]
+SAXPY = Path(__file__).with_name("saxpy.co")
+END = encode("SOPP", ins.SOPPOp.S_ENDPGM)
+BARRIER = encode("SOPP", ins.SOPPOp.S_BARRIER)
+WAIT = encode("SOPP", ins.SOPPOp.S_WAITCNT, simm16=0)
+VOP1, VOP2, DS, GLOBAL = ins.VOP1Op, ins.VOP2Op, ins.DSOp, ins.GLOBALOp
+
+
+def exchange(barrier):
+    """Each thread writes its number to LDS, then stores that of the thread 64 before it to memory.
+
+    s[8:9] is the address of the arguments, of which the first is that of the output; s10 is the workgroup.
+    """
+    return b"".join([
+        encode("SMEM", ins.SMEMOp.S_LOAD_DWORDX2, sbase=4, sdata=12, imm=1),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=0, vdst=1),
+        encode("DS", DS.DS_WRITE_B32, addr=1, data0=0),
+        WAIT,
+        barrier,
+        encode("VOP2", VOP2.V_SUBREV_U32_E32, src0=128 + 64, vsrc1=0, vdst=2),
+        encode("VOP2_LIT", VOP2.V_AND_B32_E32, src0=255, vsrc1=2, vdst=2, literal=255),
+        encode("VOP2", VOP2.V_LSHLREV_B32_E32, src0=128 + 2, vsrc1=2, vdst=2),
+        encode("DS", DS.DS_READ_B32, addr=2, vdst=3),
+        WAIT,
+        encode("SOP2_LIT", ins.SOP2Op.S_MUL_I32, ssrc0=255, ssrc1=10, sdst=14, literal=1024),
+        encode("VOP2", VOP2.V_ADD_U32_E32, src0=14, vsrc1=1, vdst=1),
+        encode("GLOBAL", GLOBAL.GLOBAL_STORE_DWORD, addr=1, saddr=12, data=3),
+        END,
+    ])  # fmt: skip
+
+
+def launch(code, seed, groups=3, threads=256, lds=1024, out_words=None):
+    out = np.full(groups * 256 if out_words is None else out_words, -1, np.int32)
+    rows = ({".offset": 0, ".size": 8, ".value_kind": "global_buffer"},)
+    # The arguments' address is in s[8:9], behind the scratch buffer, the dispatch and the queue.
+    kernel = KernelDescriptor("exchange", 0, lds, 0, 8, rows, 10 << 1 | 1 << 7, 1 | 2 | 4 | 8)
+    code_object = CodeObject("gfx950", {"exchange": kernel}, code, (0, len(code)))
+    code_object.launch("exchange", [groups], [threads], [out], seed=seed)
+    return out
+
+
+def test_threads_exchange_through_lds_in_every_order():
+    want = (np.arange(256) - 64) % 256
+    for seed in range(6):
+        assert launch(exchange(BARRIER), seed).reshape(3, 256).tolist() == [want.tolist()] * 3
+
+
+def test_a_missing_barrier_depends_on_the_order():
+    want = np.tile((np.arange(256) - 64) % 256, 3)
+    right = {bool((launch(exchange(b""), seed) == want).all()) for seed in range(8)}
+    assert False in right
+    # What is read before it is written is not a number.
+    assert (launch(exchange(b""), 0)[:64] == -1).all()
+
+
+def test_the_last_wave_may_be_partial():
+    out = launch(exchange(BARRIER), 1, groups=1, threads=100)
+    assert (out[:36] == -1).all() or (out[:64] == -1).all()
+    assert out[64:100].tolist() == list(range(36)) and (out[100:] == -1).all()
+
+
+def test_memory_that_was_not_allocated_is_a_fault():
+    with pytest.raises(
+        EmulationFault, match=r"S_ENDPGM at 0x.*: 4 bytes at address 0x.* are in no memory.*: offset 1024 of argument 0"
+    ):
+        launch(exchange(BARRIER), 0, groups=2, out_words=256)
+    with pytest.raises(EmulationFault, match=r"outside of the LDS of a workgroup, which has 512 bytes"):
+        launch(exchange(BARRIER), 0, lds=512)
+
+
+def test_a_kernel_that_does_not_end_is_a_fault(monkeypatch):
+    monkeypatch.setattr(dispatch, "MOST_STOPS", 50)
+    loop = WAIT + encode("SOPP", ins.SOPPOp.S_BRANCH, simm16=0xFFFE) + END
+    with pytest.raises(EmulationFault, match=r"workgroup \(0, 0, 0\) does not end: 50 barriers and waits"):
+        launch(loop, 0)
+
+
+def saxpy(count=100):
+    return np.ones(count, np.float32), np.arange(100, dtype=np.float32), np.float32(3), np.uint32(100)
+
+
+def test_arguments_reach_a_compiled_kernel():
+    code, arguments = load(SAXPY), saxpy()
+    execution = code.launch("saxpy", [2], [64], arguments)
+    assert (arguments[0] == 3 * np.arange(100) + 1).all()
+    assert execution.opcodes["s_endpgm"] == 2 and execution.opcodes["v_fmac_f32"] == 2
+    begin, end = code.text
+    assert code.kernels["saxpy"].entry in execution.addresses and all(begin <= a < end for a in execution.addresses)
+    # On a GPU that is kept, from bytes, once more.
+    gpu = EmulatedGpu()
+    for _ in range(2):
+        count = (100).to_bytes(4, "little")
+        gpu.launch(load(SAXPY.read_bytes()), "saxpy", (2, 1, 1), (64, 1, 1), [*arguments[:3], count])
+    assert (arguments[0] == 9 * np.arange(100) + 1).all()
+
+
+def test_an_access_beside_a_buffer_and_a_store_to_an_input_are_faults():
+    code = load(SAXPY)
+    with pytest.raises(EmulationFault, match=r"4 bytes at .*: offset 396 of argument 0, which has 396 bytes"):
+        code.launch("saxpy", [2], [64], saxpy(99))
+    arguments = saxpy()
+    arguments[0].flags.writeable = False
+    with pytest.raises(EmulationFault, match="a store to argument 0, which is read-only"):
+        code.launch("saxpy", [2], [64], arguments)
+
+
+def test_wrong_arguments_name_themselves():
+    code, arguments = load(SAXPY), saxpy()
+    with pytest.raises(ValueError, match="no kernel axpy, but saxpy"):
+        code.launch("axpy", [2], [64], arguments)
+    with pytest.raises(ValueError, match="the argument at offset 16 has 4 bytes, not 8"):
+        code.launch("saxpy", [2], [64], [*arguments[:2], np.float64(3), arguments[3]])
+    with pytest.raises(ValueError, match="takes 4 arguments, not 3"):
+        code.launch("saxpy", [2], [64], arguments[:3])
+    with pytest.raises(ValueError, match="argument 0: the array is not contiguous"):
+        code.launch("saxpy", [2], [64], [np.ones(200, np.float32)[::2], *arguments[1:]])
+    with pytest.raises(EmulationFault, match="gfx1100 is not emulated; gfx90a, gfx942, gfx950 are"):
+        CodeObject("gfx1100", code.kernels, code.image, code.text).launch("saxpy", [2], [64], arguments)
+
+
+def test_a_file_that_is_no_code_object_is_refused():
+    with pytest.raises(ValueError, match="no AMDGPU code object"):
+        load(b"\x7fELF but nothing else")
+    with pytest.raises(ValueError, match="no AMDGPU code object"):
+        load(SAXPY.read_bytes()[:3000])
+    with pytest.raises(ValueError, match="no bundle"):
+        bundle_bytes(b"nothing")
+
+
+def test_the_example_of_the_readme_runs(monkeypatch, capsys):
+    readme = (ROOT / "src/amdgpu_emulator/README.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    monkeypatch.chdir(ROOT)
+    exec(example, {})
+    assert capsys.readouterr().out == "y is right; the waves executed 42 instructions\n"
+    assert len(example.splitlines()) <= 12

@@ -1,0 +1,106 @@
+"""Basic blocks: waits, barriers, branches, and what opcodes mean on an arch."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from amd_instructions import encode, wave
+from tinygrad.runtime.autogen.amd.cdna import ins
+
+from amdgpu_emulator import decoder
+from amdgpu_emulator.faults import UnsupportedInstruction
+from amdgpu_emulator.machine_code import MachineCode
+from amdgpu_emulator.wave import LANES, VCC
+
+
+def machine_code(*parts):
+    code = b"".join(parts)
+    return MachineCode(code, 0, "gfx950")
+
+
+def test_an_access_happens_between_its_issue_and_its_wait():
+    for eager in (True, False):
+        w = wave(eager=eager)
+        w.lds.u8[:256].view(np.uint32)[:] = 5
+        w.v[2], w.v[8] = np.arange(LANES) * 4, 1
+        code = machine_code(
+            encode("DS", ins.DSOp.DS_READ_B32, addr=2, vdst=8),
+            encode("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=264, vdst=9),
+            encode("SOPP", ins.SOPPOp.S_WAITCNT, simm16=0xC07F),
+            encode("VOP1", ins.VOP1Op.V_MOV_B32_E32, src0=264, vdst=10),
+            encode("SOPP", ins.SOPPOp.S_ENDPGM),
+        )
+        w.pc, runs = 0, Counter()
+        assert [code.run(w, runs), code.run(w, runs)] == ["wait", "end"]
+        # What uses the register before the wait sees either value.
+        assert set(w.v[9].tolist()) == {5 if eager else 1}
+        assert set(w.v[10].tolist()) == {5}
+
+
+def test_branches_and_calls():
+    w = wave()
+    code = machine_code(
+        encode("SOPK", ins.SOPKOp.S_MOVK_I32, sdst=4, simm16=3),
+        encode("SOPK", ins.SOPKOp.S_ADDK_I32, sdst=5, simm16=7),
+        encode("SOPK", ins.SOPKOp.S_ADDK_I32, sdst=4, simm16=0xFFFF),
+        encode("SOPK", ins.SOPKOp.S_CMPK_LG_I32, sdst=4, simm16=0),
+        encode("SOPP", ins.SOPPOp.S_CBRANCH_SCC1, simm16=0xFFFC),
+        encode("SOPP", ins.SOPPOp.S_BARRIER),
+        encode("SOPP", ins.SOPPOp.S_ENDPGM),
+    )
+    w.s[5] = 0
+    w.pc, runs = 0, Counter()
+    assert [code.run(w, runs), code.run(w, runs)] == ["barrier", "end"]
+    assert w.s[5] == 21 and code.opcodes(runs).total() == 1 + 3 * 4 + 1 + 1
+    for name, vcc, taken in (
+        ("VCCZ", 0, True),
+        ("VCCZ", 1, False),
+        ("VCCNZ", 1, True),
+        ("EXECZ", 0, False),
+        ("EXECNZ", 0, True),
+        ("SCC0", 0, True),
+    ):
+        jumps = machine_code(
+            encode("SOPP", ins.SOPPOp[f"S_CBRANCH_{name}"], simm16=1), encode("SOPP", ins.SOPPOp.S_ENDPGM),
+            encode("SOPP", ins.SOPPOp.S_BARRIER),
+        )  # fmt: skip
+        w = wave()
+        w.pc, w.s64[VCC // 2] = 0, vcc
+        assert jumps.run(w, Counter()) == ("barrier" if taken else "end")
+
+
+def test_products_of_bf16_have_numbers_of_their_own_on_gfx90a():
+    # As the compiler encodes v_mfma_f32_16x16x16bf16_1k for gfx90a.
+    inst = decoder.decode(bytes.fromhex("0000e7d306150202"), 0, "gfx90a")
+    assert inst.op.name == "V_MFMA_F32_16X16X16_BF16"
+    with pytest.raises(UnsupportedInstruction, match="no instruction at 0x0: 0000e7d306150202"):
+        decoder.decode(bytes.fromhex("0000e7d306150202"), 0, "gfx942")
+
+
+def test_gfx90a_rounds_the_product():
+    parts = [
+        encode("VOP2_LIT", ins.VOP2Op.V_FMAMK_F32_E32, src0=258, vsrc1=4, vdst=9, literal=0x40490FDB),
+        encode("VOP2_LIT", ins.VOP2Op.V_FMAAK_F32_E32, src0=258, vsrc1=4, vdst=10, literal=0x40490FDB),
+        encode("VOP2", ins.VOP2Op.V_DOT2C_F32_BF16_E32, src0=258, vsrc1=4, vdst=5),
+        encode("SOPP", ins.SOPPOp.S_ENDPGM),
+    ]
+    w = wave()
+    w.vf[2], w.vf[4], w.vf[5] = np.linspace(-3, 3, LANES), np.linspace(0.1, 5, LANES), 0.3
+    w.pc = 0
+    assert MachineCode(b"".join(parts), 0, "gfx90a").run(w, Counter()) == "end"
+    pi = np.float32(3.14159274)
+    assert (w.vf[9] == w.vf[2] * pi + w.vf[4]).all() and (w.vf[10] == w.vf[2] * w.vf[4] + pi).all()
+    assert (w.vf[5] == w.vf[2] * w.vf[4] + np.float32(0.3)).all()
+
+
+def test_an_opcode_that_is_not_known_names_itself_and_its_address():
+    w = wave()
+    code = machine_code(
+        encode("SOPP", ins.SOPPOp.S_NOP), encode("VOP1", ins.VOP1Op.V_SIN_F32_E32, src0=258, vdst=4),
+        encode("SOPP", ins.SOPPOp.S_ENDPGM),
+    )  # fmt: skip
+    w.pc = 0
+    with pytest.raises(UnsupportedInstruction, match=r"V_SIN_F32 at 0x4: V_SIN_F32_E32 is not emulated"):
+        code.run(w, Counter())

@@ -1,0 +1,106 @@
+"""The hardware table: complete, and refusing mistakes by name."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tileseer.core.errors import UserError
+from tileseer.gpus import hardware
+
+CONFIG = Path(__file__).parents[2] / "config"
+TABLE = CONFIG / "hardware.yaml"
+
+
+def edited(tmp_path, edit):
+    content = yaml.safe_load(TABLE.read_text())
+    edit(content["products"])
+    path = tmp_path / "hardware.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("product", "arch", "peak"),
+    [
+        ("gfx950_mi355x", "gfx950", 2517),
+        ("gfx950_mi350x", "gfx950", 2307),
+        ("gfx942_mi325x", "gfx942", 1307),
+        ("gfx942_mi300x", "gfx942", 1307),
+        ("gfx90a_mi250x_gcd", "gfx90a", 191),
+        ("gfx1100_7900xtx", "gfx1100", 123),
+        ("gfx1201_9070xt", "gfx1201", 195),
+    ],
+)
+def test_products_reach_their_published_peak(product, arch, peak):
+    gpu = hardware.read_hardware(TABLE, product)
+    assert (gpu.name, gpu.arch) == (product, arch)
+    assert gpu.peak_tflops_16bit == pytest.approx(peak, rel=5e-3)
+    assert gpu.lds_bytes == gpu.lds_kib * 1024
+    assert gpu.max_clock_mhz == pytest.approx(1000 * gpu.clock_ghz)
+
+
+def test_only_the_fitted_floor_is_called_fitted():
+    fitted = {
+        (p, f) for p, gpu in hardware.read_products(TABLE).items() for f, basis in gpu.basis.items() if basis == "F"
+    }
+    assert fitted == {("gfx950_mi355x", "launch_floor_us")}
+
+
+def drop(field):
+    return lambda products: products["gfx942_mi300x"].pop(field)
+
+
+def change(field, value):
+    return lambda products: products["gfx942_mi300x"].__setitem__(field, value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (drop("xcds"), "gfx942_mi300x.*xcds"),
+        (change("compute_units", 0), "gfx942_mi300x.*compute_units.*0"),
+        (change("compute_units", "many"), "gfx942_mi300x.*compute_units.*'many'"),
+        (change("wave_size", 48), "gfx942_mi300x.*wave_size.*48"),
+        (change("clock_ghz", float("nan")), "gfx942_mi300x.*clock_ghz.*nan"),
+        (change("cu_count", 304), "gfx942_mi300x.*cu_count: unknown field"),
+        (change("name", "MI300X"), "gfx942_mi300x.*name"),
+        (change("basis", {"default": "S", "turbo": "A"}), "gfx942_mi300x.*turbo"),
+        (change("basis", {"xcds": "S"}), "gfx942_mi300x.*default"),
+        (lambda products: products.clear(), "products"),
+    ],
+)
+def test_mistakes_are_named_with_file_product_field_and_value(tmp_path, edit, named):
+    path = edited(tmp_path, edit)
+    with pytest.raises(UserError, match=named) as caught:
+        hardware.read_products(path)
+    assert str(path) in str(caught.value)
+
+
+def test_unknown_product_lists_the_known(tmp_path):
+    with pytest.raises(UserError, match=r"'gfx950_mi999'.*gfx950_mi355x"):
+        hardware.read_hardware(TABLE, "gfx950_mi999")
+
+
+@pytest.mark.parametrize("text", ["products: [", "- a list\n", "", "\xff"])
+def test_files_that_are_no_table(tmp_path, text):
+    path = tmp_path / "hardware.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(UserError, match=str(path)):
+        hardware.read_products(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        hardware.read_products(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["simds_per_cu", "wave_size", "matrix_flops_16bit", "matrix_flops_fp32", "short_k_rate", "lds_bytes_per_clock"],
+)
+def test_products_of_one_arch_have_the_same_compute_unit(field):
+    for product in hardware.read_products(TABLE).values():
+        assert getattr(hardware.product_of_arch(TABLE, product.arch), field) == getattr(product, field)
+
+
+def test_an_arch_without_a_product_is_told():
+    with pytest.raises(UserError, match="no product has the arch gfx1; add one"):
+        hardware.product_of_arch(TABLE, "gfx1")

@@ -1,0 +1,200 @@
+"""cuDNN's plans: names, the replayed recording, the library's own choice, and what a program asks."""
+
+from dataclasses import replace
+
+import learning_samples as samples
+import numpy as np
+import pytest
+from compiled_selector import OWN_CHOICE, compiled_selector
+from hypothesis import given
+from hypothesis import strategies as st
+from published_models import API, SMALL_SERVING, TEMPLATE
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core import documents, parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset import own_choice, recording
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
+from tileseer.kernels import names, registry
+from tileseer.kernels.cudnn.engines import ENGINES, tile_code
+from tileseer.kernels.cudnn.kernel import Plan
+from tileseer.learn import model_files, ranking
+from tileseer.learn import training as model_stage
+from tileseer.learn.features.cudnn import CUDNN
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, Problem, problems_of_frame
+from tileseer.serve import serving as stage
+from tileseer.serve.selector import NO_CANDIDATE
+
+ARCH, OPERATION = "sm_90_cudnn", "bwd_weight_bf16"
+FOLDER = samples.CONFIG / "recorded" / ARCH
+H200 = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "sm_90_h200")
+knobs = st.lists(st.tuples(st.integers(0, 40), st.integers(-1, 2048)), unique_by=lambda pair: pair[0], max_size=6)
+
+
+@given(
+    st.sampled_from(VARIANTS), st.sampled_from(DTYPES), st.sampled_from([2, 3]), st.sampled_from(list(ENGINES)), knobs
+)
+def test_a_name_says_the_whole_plan(variant, dtype, ndim, engine, pairs):
+    plan = Plan(variant, dtype, ndim, engine, "_".join(f"k{knob}={value}" for knob, value in pairs))
+    assert Plan.parse(plan.name) == plan and plan.name.endswith(plan.plan) and plan.settings == dict(pairs)
+    assert names.read(plan.name, ARCH).kernel == plan and registry.of_kernels([plan.name]).name == "cudnn"
+
+
+@pytest.mark.parametrize("plan", ["eng62_k2=07", "eng999", "eng62_", "eng62_k2", "62", "eng62_k2=1_x"])
+def test_other_names_are_refused(plan):
+    with pytest.raises(UserError, match="kernel name"):
+        Plan.parse(f"cudnn_conv_fwd_bf16_2d_{plan}")
+
+
+def test_tiles_of_engines_are_told_apart():
+    codes = [tile_code(engine, tile) for engine, count in ENGINES.items() for tile in (None, *range(count + 1))]
+    assert codes == list(range(len(codes)))
+    # A tile that nobody measured is no other engine's.
+    assert tile_code(62, 1000) == tile_code(62, ENGINES[62])
+
+
+def test_features_say_engine_tile_and_slices():
+    plans = [Plan("forward", "bf16", 2, 62, "k2=7_k13=1_k27=4_k28=2"), Plan("forward", "bf16", 2, 49, "k0=12_k2=3")]
+    columns = CUDNN.candidate_columns(Plan.frame(plans), H200)
+    assert columns["engine"].tolist() == [62, 49] and columns["split"].tolist() == [1, 12]
+    assert columns["cluster_m"].tolist() == [4, -1] and columns["tile"].tolist() == [tile_code(62, 7), tile_code(49, 3)]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A part of the recording as measurements, and its file."""
+    table = recording.dataset(FOLDER, Operation.parse(OPERATION), H200)
+    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
+    path = tmp_path_factory.mktemp("cudnn") / "dataset.parquet"
+    parquet.write_table(table.filter(numbers % 6 == 0), path)
+    return Dataset.read(path), path
+
+
+@pytest.fixture(scope="module")
+def trained(measured):
+    """A small model of it, which is too small to find a margin by itself."""
+    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), measured[0])
+    assert (settings.features, settings.prior) == ("cudnn", "none")
+    found = samples.train(measured[0], H200, settings)
+    assert len(found.model.spec.own_margins) == len(own_choice.GROUPINGS)
+    return replace(found, model=with_margin(found.model, 0.03))
+
+
+def with_margin(model, margin):
+    """The same model with another margin for all groupings."""
+    return replace(model, spec=model.spec.model_copy(update={"own_margins": [margin] * len(own_choice.GROUPINGS)}))
+
+
+def test_a_dataset_has_what_the_library_offered(measured):
+    pairs = parquet.read_table(FOLDER / OPERATION / "pairs.parquet")
+    table = recording.dataset(FOLDER, Operation.parse(OPERATION), H200)
+    assert table.num_rows == pairs.num_rows and table["rank"].null_count == 0
+    statuses = table.select(["kernel", "status"]).to_pandas().astype(str).groupby("kernel")["status"].agg(set)
+    wrong = statuses[statuses.map(lambda found: "wrong_result" in found)]
+    assert len(wrong) and not any("ok" in found for found in wrong)
+    own = own_choice.of(measured[0])
+    times = np.full((len(measured[0].problems), len(measured[0].candidates)), np.inf)
+    times[measured[0].problem, measured[0].candidate] = measured[0].rank
+    # No plan that runs stands before the library's own choice.
+    ok = measured[0].status == 0
+    first = np.full(len(own), np.inf)
+    np.minimum.at(first, measured[0].problem[ok], measured[0].rank[ok])
+    has = own != own_choice.NONE
+    assert (times[np.flatnonzero(has), own[has]] == first[has]).all() and has.mean() > 0.9
+
+
+def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
+    scores = np.tile([0.0, -0.1, -0.3], (5, 1))
+    scores[2, 1] = -np.inf
+    margins = np.array([0.2, 0.2, 0.2, 0.2, 0.05])
+    picks = own_choice.kept(scores, np.array([1, 2, 1, own_choice.NONE, 1]), margins).argmax(axis=1)
+    # The own choice that the model does not know is kept; without one the best stands. Each problem has its own margin.
+    assert picks.tolist() == [1, 0, 1, 0, 0]
+
+
+def test_each_grouping_has_the_margin_that_gains_most_where_few_lose(measured):
+    data, own = measured[0], own_choice.of(measured[0])
+    sure = np.full((len(data.problems), len(data.candidates)), -np.inf)
+    ok = data.status == 0
+    sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
+    assert own_choice.margins(data, sure, own) == [0.0] * 3
+    # Who names the worst plan of grouped problems first, by far, is believed of the others alone.
+    grouping = own_choice.grouping(data.problems["G"].to_numpy(), data.problems["C"].to_numpy())
+    wrong = np.where((grouping == own_choice.GROUPINGS.index("grouped"))[:, None] & np.isfinite(sure), -sure, sure)
+    assert own_choice.margins(data, wrong, own) == [0.0, 0.0, own_choice.NEVER]
+    # A plan that never ran is not picked, whatever its score.
+    barred = np.flatnonzero(np.bincount(data.candidate[ok], minlength=len(data.candidates)) == 0)
+    sure[:, barred] = 1000.0
+    assert len(barred) and own_choice.margins(data, sure, own) == [0.0] * 3
+
+
+def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
+    data = measured[0]
+    names = data.candidates["kernel"].str.replace("_bf16_", "_fp16_")
+    candidates = data.candidates.assign(kernel=names, candidate=names)
+    problems = data.problems.assign(problem_key=data.problems["problem_key"].str[::-1], dtype="fp16")
+    other = replace(data, operation="bwd_weight_fp16", problems=problems, candidates=candidates)
+    settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
+    both = samples.train(data, H200, settings, other_dtype=other)
+    assert both.model.pool["kernel"].tolist() == trained.model.pool["kernel"].tolist()
+    assert both.manifest.unique_problems == 2 * trained.manifest.unique_problems
+    assert both.model.text != trained.model.text
+    assert len(both.out_of_fold) == len(trained.out_of_fold)
+
+
+def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
+    kept = []
+    for margin in (0.0, 0.1, 10.0):
+        scored = ranking.rank(with_margin(trained.model, margin), measured[0])
+        kept.append(np.mean(scored.picks == own_choice.of(measured[0])[scored.rows]))
+    assert kept[0] < kept[1] < kept[2] == 1
+    assert trained.model.spec.library == recording.load(FOLDER).library
+
+
+@pytest.fixture(scope="module")
+def published(measured, trained, tmp_path_factory):
+    """A folder with the header of the model, and its selector."""
+    served = stage.build(
+        measured[0], trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
+    )
+    folder = tmp_path_factory.mktemp("models")
+    header = folder / f"grouped_conv_{OPERATION}_{ARCH}" / model_files.SELECTOR
+    header.parent.mkdir()
+    header.write_text(served.header)
+    documents.write_document(header.with_name(model_files.SPEC), trained.model.spec)
+    served.selector.folder = header.parent
+    return folder, served.selector
+
+
+def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, tmp_path, capfd):
+    data, library = measured[0], trained.model.spec.library
+    header = published[0] / f"grouped_conv_{OPERATION}_{ARCH}"
+    choose = compiled_selector(header, f"{OPERATION}_{ARCH}", tmp_path / "selector.so")
+    plans = np.array([Plan.parse(name).plan for name in trained.model.pool["kernel"]], object)
+    positions = ranking.positions(data, trained.model)
+    offered, own = own_choice.offered(data)[:, positions], own_choice.of(data)
+    moved = 0
+    for row, problem in enumerate(problems_of_frame(data.problems)):
+        first = np.flatnonzero(positions == own[row])
+        listed = [*first, *(place for place in np.flatnonzero(offered[row]) if place not in first)]
+        dims = [getattr(problem, name) for name in DIMS]
+        found = choose(dims, plans[listed].tolist(), library)
+        assert (NO_CANDIDATE if found < 0 else listed[found]) == published[1].choose(problem, plans[listed], library)
+        # One that the model does not know stands first: nothing says what another would gain.
+        assert choose(dims, ["eng0_k99=1", *plans[listed]], library) == OWN_CHOICE
+        moved += found >= 0
+    assert 0 < moved < len(own)
+    # Of another version nothing is known: the library's own choice, and one warning.
+    for _ in range(2):
+        assert choose(dims, plans[listed].tolist(), "cudnn 90100") == OWN_CHOICE
+    assert capfd.readouterr().err.count("measured with cudnn 91900") == 1
+
+
+def test_python_warns_of_another_version(trained, published):
+    problem = Problem.from_dims("bwd_weight", "bf16", N=32, C=64, K=64, Hi=56, Wi=56, Y=3, X=3, pad_h=1, pad_w=1)
+    plans = [Plan.parse(name).plan for name in trained.model.pool["kernel"] if "_2d_" in name]
+    with pytest.warns(UserWarning, match="measured with cudnn 91900, not with cudnn 92000"):
+        assert published[1].choose(problem, plans, "cudnn 92000") == NO_CANDIDATE
+    assert published[1].choose(problem, [], "cudnn 91900") == NO_CANDIDATE

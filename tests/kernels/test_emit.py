@@ -1,0 +1,625 @@
+"""What emitted C++ says about its kernel: fields, argument lists, registry keys, refusals; the same bytes always."""
+
+import itertools
+import json
+import re
+import shutil
+from dataclasses import fields, replace
+from operator import attrgetter
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stages_by_hand import main_of
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core import bundle, parquet
+from tileseer.core.errors import UserError
+from tileseer.kernels import kernel_table
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.emit import CHUNK_SIZE, CkTileEmitter
+from tileseer.kernels.ck_tile.kernel import (
+    EPILOGUES,
+    LAYOUTS,
+    PIPELINES,
+    SCHEDULERS,
+    SPECIALIZATIONS,
+    STREAMK,
+    KernelConfig,
+)
+
+ROOT = Path(__file__).parents[2]
+TEMPLATES = ROOT / "workflow/templates"
+API = ROOT / "config/ck_api.yaml"
+EMITTER = CkTileEmitter(TEMPLATES, API)
+OTHER_EMITTER = CkTileEmitter(TEMPLATES, API)
+
+FORWARD = KernelConfig(
+    "forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 32, 64, 128, 2, 1, 1, 16, 16, 32
+)
+WEIGHT = replace(FORWARD, variant="bwd_weight")
+TWO_STAGE = replace(WEIGHT, two_stage=True)
+STREAM_K = replace(WEIGHT, streamk="tree")
+BASE = {"forward": FORWARD, "bwd_data": replace(FORWARD, variant="bwd_data"), "bwd_weight": WEIGHT}
+
+CPP_TYPES = {"fp16": "half_t", "bf16": "bf16_t", "fp32": "float"}
+LAYOUT_TAGS = {1: "NWGC GKXC NWGK", 2: "NHWGC GKYXC NHWGK", 3: "NDHWGC GKZYXC NDHWGK"}
+ROLES = {"forward": "In Wei Out", "bwd_data": "Out Wei In", "bwd_weight": "Out In Wei"}
+SUFFIX = {"forward": "Fwd", "bwd_data": "BwdData", "bwd_weight": "BwdWeight"}
+LAUNCHER = {
+    "forward": "SelectedConvKernelLauncher",
+    "bwd_data": "SelectedConvBwdDataLauncher",
+    "bwd_weight": "SelectedConvBwdWeightLauncher",
+}
+# pipeline: (enumerator, class, base class of the tail, takes the convolution policy, arguments of the tail handler)
+PIPELINE_FACTS = {
+    "basic_v1": ("BASIC_V1", "AGmemBGmemCRegV1", "AGmemBGmemCRegV1", True, 1),
+    "basic_v2": ("BASIC_V2", "AGmemBGmemCRegV2", "AGmemBGmemCRegV2", True, 2),
+    "compv1": ("BASIC_V1", "AGmemBGmemCRegV1", "AGmemBGmemCRegV1", True, 1),
+    "compv2": ("BASIC_V2", "AGmemBGmemCRegV2", "AGmemBGmemCRegV2", True, 2),
+    "compv3": ("COMPUTE_V3", "AgBgCrCompV3", "AgBgCrCompV3", True, 2),
+    "compv4": ("COMPUTE_V4", "AgBgCrCompV4", "AgBgCrCompV4", False, 2),
+    "compv5": ("COMPUTE_V5", "AgBgCrCompV5", "AgBgCrCompV5", False, 2),
+    "compv6": ("COMPUTE_V6", "AgBgCrCompV6", "AgBgCrCompV6", False, 2),
+    "mem": ("MEMORY", "AgBgCrMem", "AgBgCrMem", True, 2),
+    "comp_async": ("COMPUTE_ASYNC", "AgBgCrCompAsync", "AgBgCrCompAsync", False, 2),
+    "basic_async_v1": ("BASIC_ASYNC_V1", "AGmemBGmemCRegAsyncV1", "AGmemBGmemCRegV1", False, 1),
+    "wavelet": ("WAVELET", "AgBgCrWavelet", None, True, 0),
+}
+KINDS = [
+    replace(BASE[variant], pipeline=pipeline, ndim=ndim, layout=LAYOUTS[ndim][0])
+    for variant, pipeline, ndim in itertools.product(VARIANTS, PIPELINES, LAYOUTS)
+    if variant == "forward" or pipeline != "compv5"
+]
+
+
+def aliases(text):
+    """Return every ``using X = Y;``; later ones (outside the launcher) do not replace earlier ones."""
+    found = {}
+    for alias, value in re.findall(r"\busing (\w+)\s*=\s*([^;]+);", text):
+        found.setdefault(alias, value)
+    return found
+
+
+def arguments(text, template):
+    """Return the template arguments of the first use of ``template``."""
+    start = re.search(rf"\b{template}<", text).end()
+    depth, given_arguments, begin = 1, [], start
+    for end in range(start, len(text)):
+        if text[end] in "<(":
+            depth += 1
+        elif text[end] in ">)":
+            depth -= 1
+        if depth == 0 or (text[end] == "," and depth == 1):
+            given_arguments.append(" ".join(text[begin:end].split()))
+            begin = end + 1
+        if depth == 0:
+            return given_arguments
+    raise AssertionError(f"{template} is not closed")
+
+
+def constants(text):
+    return dict(re.findall(r"static constexpr [\w:]+(?: char\*| ) ?(\w+)\s*= (.+);", text))
+
+
+def key_of(kernel, arch="gfx950"):
+    return dict(re.findall(r"key\.(\w+)\s*= (.+);", EMITTER.wrapper(kernel, arch)))
+
+
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
+def test_config_struct(kernel):
+    text = EMITTER.header(kernel, "gfx942")
+    struct = text[text.index(f"struct {kernel.name}_Config\n") : text.index("namespace ns_")]
+    using = aliases(struct)
+    assert [using[f"{tensor}DataType"] for tensor in ("In", "Wei", "Out", "Acc")] == ["bf16_t"] * 3 + ["float"]
+    tags = [using[f"{tensor}Layout"] for tensor in ("In", "Wei", "Out")]
+    assert tags == [f"tensor_layout::convolution::{tag}" for tag in LAYOUT_TAGS[kernel.ndim].split()]
+    expected = {
+        "M_Tile": 32, "N_Tile": 64, "K_Tile": 128, "M_Warp": 2, "N_Warp": 1, "K_Warp": 1,
+        "M_Warp_Tile": 16, "N_Warp_Tile": 16, "K_Warp_Tile": 32, "VectorSizeA": 4, "VectorSizeB": 8, "VectorSizeC": 8,
+        "kPadM": "true", "kPadN": "true", "kPadK": "true",
+        "Pipeline": f"GemmPipeline::{PIPELINE_FACTS[kernel.pipeline][0]}",
+        "Scheduler": "GemmPipelineScheduler::Intrawave", "DoubleSmemBuffer": "false", "UseCShuffleEpilogue": "true",
+        "kBlockPerCu": kernel.blocks_per_cu, "NumWaveGroups": 1, "NumGroupsToMerge": 1, "EnableSplitImage": "false",
+        "ExplicitGemm": "false", "NDimSpatial": kernel.ndim, "TargetArch": '"gfx942"',
+    }  # fmt: skip
+    assert constants(struct) == {field: str(value) for field, value in expected.items()}
+
+
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
+def test_types_of_the_launcher(kernel):
+    text = EMITTER.header(kernel, "gfx950")
+    suffix, (a, b, c) = SUFFIX[kernel.variant], ROLES[kernel.variant].split()
+    using = aliases(text[text.index("_Launcher\n{") :])
+    assert [using[f"{role}DataType"] for role in "ABC"] == [f"Config::{tensor}DataType" for tensor in (a, b, c)]
+    assert arguments(text, "GroupedConvTraits") == [
+        "Config::NDimSpatial", "ConvSpec", "Config::InLayout", "Config::WeiLayout", "ck_tile::tuple<>",
+        "Config::OutLayout", "Config::VectorSizeA", "Config::VectorSizeB", "Config::VectorSizeC",
+        "Config::NumGroupsToMerge", "Config::EnableSplitImage", "Config::ExplicitGemm",
+    ]  # fmt: skip
+    assert arguments(text, "TileGemmUniversalTraits") == [
+        "Config::kPadM", "Config::kPadN", "Config::kPadK", "Config::DoubleSmemBuffer",
+        f"ConvTraits::AsLayout{suffix}", f"ConvTraits::BsLayout{suffix}", f"ConvTraits::CLayout{suffix}",
+        "Fixed::TransposeC", "Fixed::UseStructuredSparsity", "Fixed::Persistent", "Config::NumWaveGroups",
+    ]  # fmt: skip
+    assert arguments(text, "UniversalGemmPipelineProblem") == [
+        "ADataType", "BDataType", "AccDataType", "BlockShape", "UniversalTraits", "Config::Scheduler", "PassThrough",
+        "PassThrough", "ADataType", "BDataType", "Fixed::FixedVectorSize", "Config::VectorSizeA", "Config::VectorSizeB",
+    ]  # fmt: skip
+    assert arguments(text, "CShuffleEpilogueProblem") == [
+        "ADataType", "BDataType", "ck_tile::tuple<>", "AccDataType", "CDataType", "ConvTraits::ImplicitGemmDsLayout",
+        "Fixed::ELayout", "PassThrough", "TilePartitioner::MPerBlock", "TilePartitioner::NPerBlock", "Config::M_Warp",
+        "Config::N_Warp", "Config::M_Warp_Tile", "Config::N_Warp_Tile", "Config::K_Warp_Tile", "Fixed::TransposeC",
+        "Config::NumWaveGroups", "Fixed::FixedVectorSize", "Config::VectorSizeC", "1", "Config::DoubleSmemBuffer",
+    ]  # fmt: skip
+    kernel_class = re.match(r"\w+", using["Kernel"])[0]
+    assert arguments(text, kernel_class) == ["ConvTraits", "TilePartitioner", "ConvPipeline", "ConvEpilogue"]
+    assert kernel_class.lower() == f"groupedconvolution{kernel.variant.replace('bwd_', 'backward')}kernel"
+
+
+@pytest.mark.parametrize("kernel", KINDS, ids=attrgetter("name"))
+def test_pipeline_and_tail(kernel):
+    text = EMITTER.header(kernel, "gfx950")
+    _, pipeline, base, policy, handled = PIPELINE_FACTS[kernel.pipeline]
+    expected = ["PipelineProblem"] + ["GroupedConvUniversalPipelineAgBgCrPolicy"] * policy
+    assert arguments(text, f"GemmPipeline{pipeline}") == expected + ["4"] * (kernel.pipeline == "wavelet")
+    if base is None:
+        assert aliases(text)["LoopPipeline"] == "ConvPipeline"
+        assert "TailHandler" not in text
+        assert "run(has_hot_loop, LoopPipeline::GetBlockLoopTailNum(num_loop));" in text
+        return
+    assert aliases(text)["LoopPipeline"] == f"BaseGemmPipeline{base}<TailProblem>"
+    assert arguments(text, "GemmPipelineProblem") == [
+        "ADataType", "BDataType", "AccDataType", "BlockShape",
+        f"ConvTraits::template GroupedConvImplicitGemmTraits{SUFFIX[kernel.variant]}<Config::NumWaveGroups>",
+        "ADataType", "BDataType", "PassThrough", "PassThrough", "Fixed::FixedVectorSize", "Config::VectorSizeA",
+        "Config::VectorSizeB",
+    ]  # fmt: skip
+    call = re.search(r"TailHandler\((.*)\);", text)[1]
+    assert call.split(", ")[:2] == ["run", "has_hot_loop"]
+    assert ("GetBlockLoopTailNum" in call) == (handled == 2)
+    assert len(re.search(r"const auto run = \[&\]\((.*)\) {", text)[1].split(",")) == handled
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_names_that_others_look_for(variant):
+    kernel = BASE[variant]
+    text, stem = EMITTER.header(kernel, "gfx950"), kernel.name
+    prefix = {"forward": "FWD", "bwd_data": "BWD_DATA", "bwd_weight": "BWD_WEIGHT"}[variant]
+    inside = text[text.index(f"namespace ns_{stem} {{") : text.index(f"}} // namespace ns_{stem}")]
+    after = text[text.index(f"}} // namespace ns_{stem}") :]
+    assert f"using Config = {stem}_Config;" in inside
+    assert f'CONV_{prefix}_KERNEL_NAME = "{stem}";' in inside
+    assert f"using SelectedConv{prefix.title()}Kernel = Config;" in inside
+    assert f"struct {stem}_Launcher\n" in inside
+    assert f"using {LAUNCHER[variant]} = {stem}_Launcher;" in inside
+    assert f"using {stem}_Launcher = ns_{stem}::{stem}_Launcher;" in after
+    guarded = after[after.index("#ifdef CK_TILE_SINGLE_KERNEL_INCLUDE") : after.index("#endif")]
+    assert f"using {LAUNCHER[variant]} = ns_{stem}::{LAUNCHER[variant]};" in guarded
+    assert f"CONV_{prefix}_KERNEL_NAME = ns_{stem}::CONV_{prefix}_KERNEL_NAME;" in guarded
+    assert LAUNCHER[variant] not in after.replace(guarded, "")
+
+
+def test_gemm_k_and_zeroing_of_each_direction():
+    forward, data, weight = (EMITTER.header(BASE[variant], "gfx950") for variant in VARIANTS)
+    k_of = [text[text.index("long_index_t gemm_k(") :].split("\n    }")[0] for text in (forward, data, weight)]
+    for text, factor, extents in zip(k_of, "CKN", ("filter", "filter", "output"), strict=True):
+        assert f"long_index_t{{1}} * param.{factor}_" in text
+        assert f"param.{extents}_spatial_lengths_.begin()" in text
+    assert "launch_kernel(stream" in forward and "hipMemset" not in forward
+    for text in (data, weight):
+        assert "launch_kernel_time_mask(" in text
+    assert "k_batch == 1" not in data and "args.in_ptr, 0" in data
+    assert "kargs.k_batch == 1" in weight and "args.wei_ptr, 0" in weight
+
+
+@pytest.mark.parametrize("kernel", [*BASE.values(), TWO_STAGE], ids=attrgetter("name"))
+def test_sizes_are_computed_in_64_bits(kernel):
+    text = EMITTER.header(kernel, "gfx950")
+    products = text.count("std::accumulate(")
+    assert products == {"forward": 1, "bwd_data": 2, "bwd_weight": 1 if kernel.two_stage else 2}[kernel.variant]
+    assert text.count("long_index_t{1} *") == text.count("std::multiplies<long_index_t>{}") == products
+
+
+def test_two_stage():
+    text = EMITTER.header(TWO_STAGE, "gfx950")
+    assert '#include "ck_tile/ops/elementwise.hpp"' in text
+    using = aliases(text[text.index("_Launcher\n{") :])
+    assert (using["WorkspaceDataType"], using["CDataType"]) == ("float", "WorkspaceDataType")
+    assert arguments(text, "CShuffleEpilogueProblem")[-1] == "ConvTraits::VectorSizeC"
+    assert len(arguments(text, "CShuffleEpilogueProblem")) == 19
+    assert "TailHandler" not in text
+    assert text.count("make_kernel<Config::kBlockPerCu>") == 2
+    assert text.count("launch_kernel_time_mask(") == 1
+    assert arguments(text, "ElementWisePipelineProblem")[:3] == ["WorkspaceDataType"] * 2 + ["Config::WeiDataType"]
+    assert "kargs.k_batch > 1" in text
+    assert "first_stage.wei_ptr  = workspace" in text
+
+
+@pytest.mark.parametrize(("strategy", "persistent"), list(itertools.product(STREAMK[1:], (False, True))))
+def test_stream_k(strategy, persistent):
+    text = EMITTER.header(replace(STREAM_K, streamk=strategy, streamk_persistent=persistent), "gfx950")
+    assert '#include "ck_tile/ops/gemm/kernel/streamk_gemm/streamk_gemm_tile_partitioner.hpp"' in text
+    assert arguments(text, "StreamKTilePartitioner") == [
+        "BlockShape", f"StreamKReductionStrategy::{strategy.title()}", str(persistent).lower(),
+    ]  # fmt: skip
+    assert "using SelectedConvBwd_Weight_Kernel = Config;" in text
+    assert "SetWorkSpacePointer(kargs, workspace)" in text
+    assert "GetWorkSpaceSize(kargs)" in text
+    assert "TailHandler" not in text and "k_split" not in text and "GetLoopNum" not in text
+
+
+def test_epilogue_is_the_one_in_the_name():
+    text = EMITTER.header(replace(FORWARD, epilogue="default"), "gfx950")
+    assert constants(text)["UseCShuffleEpilogue"] == "false"
+    assert aliases(text)["ConvEpilogue"].startswith("DefaultGemm2DEpilogue<")
+    assert "CShuffleEpilogue<" not in text
+    assert arguments(text, "DefaultGemm2DEpilogueProblem")[10:12] == ["Config::kPadM", "Config::kPadN"]
+    assert key_of(replace(FORWARD, epilogue="default"))["epilogue"] == '"default"'
+
+
+OPTIONS = {
+    "dtype": (DTYPES, lambda text: aliases(text)["InDataType"], CPP_TYPES),
+    "scheduler": (SCHEDULERS, lambda text: constants(text)["Scheduler"],
+                  {s: f"GemmPipelineScheduler::{s.title()}" for s in SCHEDULERS}),
+    "specialization": (SPECIALIZATIONS, lambda text: constants(text)["ConvSpec"], {
+        "default": "ConvolutionSpecialization::Default", "filter1x1_pad0": "ConvolutionSpecialization::Filter1x1Pad0",
+        "filter1x1_stride1_pad0": "ConvolutionSpecialization::Filter1x1Stride1Pad0",
+        "filter3x3": "ConvolutionSpecialization::Filter3x3"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), [(field, value) for field, row in OPTIONS.items() for value in row[0]])
+def test_words_of_the_kernel_table(field, value):
+    _, found, expected = OPTIONS[field]
+    assert found(EMITTER.header(replace(FORWARD, **{field: value}), "gfx950")) == expected[value]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "constant"),
+    [
+        ("pad_m", False, "kPadM"), ("pad_n", False, "kPadN"), ("pad_k", False, "kPadK"), ("vec_a", 2, "VectorSizeA"),
+        ("vec_b", 2, "VectorSizeB"), ("vec_c", 2, "VectorSizeC"), ("num_wave_groups", 2, "NumWaveGroups"),
+        ("num_groups_to_merge", 8, "NumGroupsToMerge"), ("double_smem_buffer", True, "DoubleSmemBuffer"),
+        ("split_image", True, "EnableSplitImage"), ("explicit_gemm", True, "ExplicitGemm"),
+    ],
+)  # fmt: skip
+def test_options_reach_the_config_and_nothing_else_changes(field, value, constant):
+    before = constants(EMITTER.header(FORWARD, "gfx950"))
+    after = constants(EMITTER.header(replace(FORWARD, **{field: value}), "gfx950"))
+    assert after[constant] == str(value).lower()
+    hint = {"kBlockPerCu"} if field == "double_smem_buffer" else set()
+    assert {key for key in before if before[key] != after[key]} == {constant} | hint
+
+
+def test_registry_key_is_the_kernel():
+    kernel = replace(WEIGHT, epilogue="default", layout="nhwgc", ndim=3, split_image=True, vec_a=2, pipeline="basic_v1")
+    assert key_of(kernel) == {
+        "dtype_in": '"bf16"', "dtype_wei": '"bf16"', "dtype_out": '"bf16"', "layout": '"ndhwgc"', "ndim_spatial": "3",
+        "op": "GroupedConvOp::BackwardWeight", "tile_m": "32", "tile_n": "64", "tile_k": "128", "wave_m": "2",
+        "wave_n": "1", "wave_k": "1", "warp_m": "16", "warp_n": "16", "warp_k": "32", "pipeline": '"basic_v1"',
+        "scheduler": '"intrawave"', "epilogue": '"default"', "vector_size_a": "2", "vector_size_b": "8",
+        "vector_size_c": "8", "block_per_cu": "2", "num_wave_groups": "1", "num_groups_to_merge": "1",
+        "specialization": '"default"', "large_tensor": "true", "streamk_enabled": "false",
+        "streamk_reduction": '"none"', "streamk_persistent": "false", "arch": "gfx_arch",
+    }  # fmt: skip
+
+
+def test_every_field_of_a_kernel_distinguishes_its_registry_key():
+    base = replace(STREAM_K, pipeline="mem")
+    other = {
+        "variant": None, "dtype": "fp16", "layout": None, "ndim": None, "pipeline": "compv6", "epilogue": "default",
+        "scheduler": "interwave", "specialization": "filter3x3", "streamk": "linear",
+    }  # fmt: skip
+    changed = [
+        replace(base, ndim=3, layout="ndhwgc"),
+        replace(WEIGHT, pipeline="mem"),
+        replace(TWO_STAGE, pipeline="mem"),
+    ]
+    for field in fields(KernelConfig):
+        value = getattr(base, field.name)
+        if field.name == "two_stage" or other.get(field.name, 1) is None:
+            continue
+        if isinstance(value, bool):
+            changed.append(replace(base, **{field.name: not value}))
+        else:
+            changed.append(replace(base, **{field.name: other.get(field.name) or value * 2}))
+    keys = {json.dumps(key_of(kernel)) for kernel in [base, *changed]}
+    assert len(keys) == 1 + len(changed) > 30
+
+
+CONFIGS = st.builds(
+    replace,
+    st.sampled_from([FORWARD, BASE["bwd_data"], WEIGHT, TWO_STAGE, STREAM_K]),
+    dtype=st.sampled_from(DTYPES), scheduler=st.sampled_from(SCHEDULERS), epilogue=st.sampled_from(EPILOGUES),
+    pipeline=st.sampled_from([p for p in PIPELINES if p not in ("compv5", "basic_async_v1")]),
+    specialization=st.sampled_from(SPECIALIZATIONS), tile_m=st.integers(1, 512), vec_c=st.sampled_from([1, 2, 8]),
+    double_smem_buffer=st.booleans(), split_image=st.booleans(), explicit_gemm=st.booleans(), pad_k=st.booleans(),
+)  # fmt: skip
+
+
+@given(st.sets(CONFIGS, max_size=6))
+def test_texts_differ_between_kernels_and_not_between_runs(kernels):
+    files = EMITTER.files(sorted(kernels), "gfx950")
+    assert len(files) == 3 * len(kernels) == len(set(files.values()))
+    assert list(files) == sorted(files)
+    again = OTHER_EMITTER.files(sorted(kernels, reverse=True), "gfx950")
+    assert list(again.items()) == list(files.items())
+    forms = [json.dumps(key_of(kernel)) for kernel in kernels]
+    assert len(set(forms)) == len(forms)
+
+
+def test_arch_changes_only_the_target():
+    texts = [EMITTER.files([WEIGHT], arch) for arch in ("gfx942", "gfx950")]
+    assert texts[0] != texts[1]
+    assert {path: text.replace("gfx942", "gfx950") for path, text in texts[0].items()} == texts[1]
+
+
+def test_names_of_the_files_and_first_lines():
+    stem = TWO_STAGE.name
+    files = EMITTER.files([TWO_STAGE], "gfx950")
+    assert list(files) == sorted([f"{stem}.hpp", f"{stem}.cpp", f"dispatcher_wrappers/dispatcher_wrapper_{stem}.hpp"])
+    for path, text in files.items():
+        lines = text.splitlines()
+        assert lines[0] == "// SPDX-License-Identifier: MIT"
+        assert stem in lines[1]
+        assert ("#pragma once" in lines[:5]) == path.endswith(".hpp")
+        assert text.endswith("\n") and "{{" not in text.replace("{{}", "") and "{%" not in text
+        assert not re.search(r"[ \t]+$", text, re.MULTILINE)
+    assert f"volatile bool _{stem}_loaded" in files[f"{stem}.cpp"]
+
+
+def test_one_dimensional_kernels_have_no_wrapper():
+    kernel = replace(FORWARD, ndim=1, layout="nwgc")
+    assert list(EMITTER.files([kernel], "gfx950")) == [f"{kernel.name}.cpp", f"{kernel.name}.hpp"]
+    with pytest.raises(UserError, match=f"{kernel.name}.*1D"):
+        EMITTER.wrapper(kernel, "gfx950")
+    assert not any("chunk" in path for path in EMITTER.collection_files([kernel], "gfx950"))
+
+
+DEPTHWISE = DepthwiseConfig("fp16", 16, 28, 5, 2, 4, 1, 7, 8, 2, 4)
+
+
+def test_depthwise_header():
+    text, stem = EMITTER.header(DEPTHWISE, "gfx942"), DEPTHWISE.name
+    struct = text[text.index(f"struct {stem}_Config\n") : text.index("namespace ns_")]
+    assert constants(struct) == {
+        "BlockSize": "64", "TileH": "16", "TileW": "28", "SubTileH": "1", "SubTileW": "7", "NBatch": "8", "Filter": "5",
+        "StrideH": "2", "StrideW": "4", "Dilation": "1", "Pad": "2", "VectorSizeIn": "2", "VectorSizeOut": "4",
+        "NDimSpatial": "2", "TargetArch": '"gfx942"',
+    }  # fmt: skip
+    assert [aliases(struct)[f"{tensor}DataType"] for tensor in ("In", "Wei", "Out", "Acc")] == ["half_t"] * 3 + [
+        "float"
+    ]
+    assert arguments(text, "DepthwiseConvFwdTraits") == [
+        f"Config::{field}" for field in (
+            "InDataType", "WeiDataType", "AccDataType", "OutDataType", "BlockSize", "TileH", "TileW", "Filter",
+            "Filter", "StrideH", "StrideW", "Dilation", "Dilation", "Pad", "Pad", "NBatch", "SubTileH", "SubTileW",
+            "VectorSizeIn", "VectorSizeOut",
+        )
+    ]  # fmt: skip
+    assert arguments(text, "GroupedConvTraits") == [
+        "Config::NDimSpatial", "ConvolutionSpecialization::Default", "void", "void", "ck_tile::tuple<>", "void",
+        "Config::VectorSizeIn", "Config::VectorSizeIn", "Config::VectorSizeOut", "1", "false", "false",
+        "DepthwiseTraits",
+    ]  # fmt: skip
+    assert arguments(text, "GroupedConvolutionForwardKernel") == ["ConvTraits", "void", "ConvPipeline", "ConvEpilogue"]
+    assert "make_kernel(Kernel{}" in text and "std::runtime_error" in text
+    for header in ("core", "host/kernel_launch", "ops/gemm", "ops/grouped_convolution"):
+        assert f'#include "ck_tile/{header}.hpp"' in text
+    assert "pipeline/grouped_convolution_forward_depthwise_pipeline.hpp" in text
+
+
+def test_depthwise_registry_key_encodes_the_kernel():
+    assert key_of(DEPTHWISE) == {
+        "dtype_in": '"fp16"', "dtype_wei": '"fp16"', "dtype_out": '"fp16"', "layout": '"ngchw"', "ndim_spatial": "2",
+        "op": "GroupedConvOp::Forward", "tile_m": "16", "tile_n": "28", "tile_k": "5", "wave_m": "2", "wave_n": "4",
+        "wave_k": "0", "warp_m": "2", "warp_n": "2", "warp_k": "8", "pipeline": '"depthwise"', "scheduler": '"none"',
+        "epilogue": '"none"', "vector_size_a": "2", "vector_size_b": "2", "vector_size_c": "4", "block_per_cu": "2",
+        "num_wave_groups": "1", "num_groups_to_merge": "1", "specialization": '"sub1x7"', "large_tensor": "false",
+        "streamk_enabled": "false", "streamk_reduction": '"none"', "streamk_persistent": "false", "arch": "gfx_arch",
+    }  # fmt: skip
+
+
+def test_depthwise_kernels_are_collected_with_the_forward_ones():
+    files = EMITTER.files([DEPTHWISE], "gfx950") | EMITTER.collection_files([FORWARD, DEPTHWISE], "gfx950")
+    stem = DEPTHWISE.name
+    assert {f"{stem}.hpp", f"{stem}.cpp", f"dispatcher_wrappers/dispatcher_wrapper_{stem}.hpp"} <= set(files)
+    assert f'#include "{stem}.hpp"' in files["include_all_grouped_conv_fwd_kernels.hpp"]
+    assert f"add(generated::make_{stem}(arch));" in files["register_fwd_chunk_0.cpp"]
+
+
+def test_an_api_level_without_depthwise_kernels_says_so(room):
+    table = yaml.safe_load(API.read_text())
+    table["depthwise"] = None
+    room[1].write_text(yaml.safe_dump(table))
+    with pytest.raises(UserError, match="has no depthwise kernel"):
+        CkTileEmitter(*room).header(DEPTHWISE, "gfx950")
+
+
+def test_the_size_of_registration_sources_is_chosen():
+    kernels = many(7, "forward")
+    files = EMITTER.collection_files(kernels, "gfx950", chunk_size=3)
+    counts = [files[f"register_fwd_chunk_{i}.cpp"].count("add(generated::") for i in range(3)]
+    assert counts == [3, 3, 1] and "register_fwd_chunk_3.cpp" not in files
+
+
+def test_a_template_may_print_a_size_but_not_decide_by_it(room):
+    path = room[0] / "kernel_config.hpp.j2"
+    for condition in ("k.tile_m", "k.tile_m > 64", "k.tile_m == 64", "arch == 'gfx950'"):
+        path.write_text(f"{{% if {condition} %}}// large\n{{% endif %}}")
+        with pytest.raises(UserError, match=r"kernel\.hpp\.j2.*(tile_m|arch) decides"):
+            CkTileEmitter(*room).header(FORWARD, "gfx950")
+
+
+@settings(max_examples=10)
+@given(CONFIGS, CONFIGS)
+def test_a_form_that_was_filled_in_before_changes_nothing(first, second):
+    emitter = CkTileEmitter(TEMPLATES, API)
+    emitter.header(first, "gfx942")
+    assert emitter.header(second, "gfx950") == CkTileEmitter(TEMPLATES, API).header(second, "gfx950")
+
+
+def many(count, variant):
+    return [replace(BASE[variant], tile_m=16 * (number + 1)) for number in range(count)]
+
+
+def test_collections_hold_exactly_the_given_kernels():
+    kernels = many(2 * CHUNK_SIZE + 3, "forward") + many(2, "bwd_weight")
+    files = EMITTER.collection_files(kernels, "gfx950")
+    assert list(files) == [
+        "dispatcher_wrappers/register_all_grouped_conv_kernels.hpp",
+        "include_all_grouped_conv_bwd_data_kernels.hpp",
+        "include_all_grouped_conv_bwd_weight_kernels.hpp",
+        "include_all_grouped_conv_fwd_kernels.hpp",
+        "register_all_grouped_conv_bwd_weight_kernels.cpp",
+        "register_all_grouped_conv_fwd_kernels.cpp",
+        "register_bwd_weight_chunk_0.cpp",
+        "register_fwd_chunk_0.cpp",
+        "register_fwd_chunk_1.cpp",
+        "register_fwd_chunk_2.cpp",
+    ]
+    chunks = [
+        re.findall(r"add\(generated::make_(\w+)\(arch\)\)", files[f"register_fwd_chunk_{i}.cpp"]) for i in range(3)
+    ]
+    assert [len(chunk) for chunk in chunks] == [CHUNK_SIZE, CHUNK_SIZE, 3]
+    forward = sorted(kernel.name for kernel in kernels if kernel.variant == "forward")
+    assert [stem for chunk in chunks for stem in chunk] == forward
+    every = files["dispatcher_wrappers/register_all_grouped_conv_kernels.hpp"]
+    included = re.findall(r'#include "dispatcher_wrapper_(\w+)\.hpp"', every)
+    assert included == sorted(kernel.name for kernel in kernels)
+    counts = re.findall(r"std::size_t grouped_conv_(\w+)_kernel_count\(\)\n{\n    return (\d+);", every)
+    assert counts == [("fwd", "53"), ("bwd_data", "0"), ("bwd_weight", "2")]
+    assert "std::size_t grouped_conv_kernel_count()" in every
+
+
+def test_include_all():
+    kernels = many(3, "forward")
+    files = EMITTER.collection_files(kernels, "gfx950")
+    text = files["include_all_grouped_conv_fwd_kernels.hpp"]
+    names = sorted(kernel.name for kernel in kernels)
+    assert re.findall(r'#include "(\w+)\.hpp"', text) == names
+    assert f"using SelectedConvKernelLauncher = ns_{names[0]}::SelectedConvKernelLauncher;" in text
+    assert "using" not in files["include_all_grouped_conv_bwd_data_kernels.hpp"]
+
+
+def test_collections_do_not_depend_on_order_or_repetition():
+    kernels = many(30, "forward") + many(4, "bwd_data")
+    files = EMITTER.collection_files(kernels, "gfx950")
+    again = EMITTER.collection_files([*reversed(kernels), kernels[3]], "gfx950")
+    assert list(files.items()) == list(again.items())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (replace(FORWARD, two_stage=True), "two_stage does not exist for forward"),
+        (replace(BASE["bwd_data"], streamk="tree"), "streamk does not exist for bwd_data"),
+        (replace(WEIGHT, pipeline="compv5"), "compv5 exists for forward only"),
+        (replace(STREAM_K, two_stage=True), "no second stage"),
+        (replace(WEIGHT, explicit_gemm=True, num_groups_to_merge=2), "num_groups_to_merge is 2"),
+        (replace(FORWARD, epilogue="default", num_wave_groups=2), "no wave groups"),
+    ],
+)
+def test_kernels_without_a_form_are_refused_by_name(kernel, reason):
+    for emit in (EMITTER.header, EMITTER.wrapper, lambda one, arch: EMITTER.files([one], arch)):
+        with pytest.raises(UserError, match=reason) as caught:
+            emit(kernel, "gfx950")
+        assert kernel.name in str(caught.value)
+
+
+@pytest.mark.parametrize("arch", ["", "GFX950", 'gfx950"; evil', "sm_90", "gfx950\n"])
+def test_arch_has_to_be_a_target(arch):
+    for emit in (lambda: EMITTER.files([FORWARD], arch), lambda: EMITTER.collection_files([FORWARD], arch)):
+        with pytest.raises(UserError, match="gfx950"):
+            emit()
+
+
+@pytest.fixture
+def room(tmp_path):
+    """Return copies of the templates and the table, to be changed by a test."""
+    shutil.copytree(TEMPLATES, tmp_path / "templates")
+    shutil.copy(API, tmp_path / "ck_api.yaml")
+    return tmp_path / "templates", tmp_path / "ck_api.yaml"
+
+
+def test_a_misspelt_name_in_a_template_is_an_error(room):
+    path = room[0] / "kernel_config.hpp.j2"
+    path.write_text(path.read_text().replace("k.tile_m", "k.tile_mm"))
+    with pytest.raises(UserError, match=r"kernel\.hpp\.j2.*tile_mm"):
+        CkTileEmitter(*room).header(FORWARD, "gfx950")
+
+
+def test_broken_missing_and_absent_templates_are_named(room):
+    path = room[0] / "kernel_types.hpp.j2"
+    path.write_text("{% if %}")
+    with pytest.raises(UserError, match=r"kernel_types\.hpp\.j2:1: broken"):
+        CkTileEmitter(*room)
+    path.unlink()
+    with pytest.raises(UserError, match=r"kernel_types\.hpp\.j2"):
+        CkTileEmitter(*room).header(FORWARD, "gfx950")
+    (room[0] / "kernel.cpp.j2").unlink()
+    with pytest.raises(UserError, match=r"kernel\.cpp\.j2: cannot be read"):
+        CkTileEmitter(*room).unit(FORWARD)
+    with pytest.raises(UserError, match="no C"):
+        CkTileEmitter(room[0] / "nowhere", room[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda table: table["pipelines"].pop("mem"), "pipelines has to have a row.*mem"),
+        (lambda table: table["pipelines"].update(memory=table["pipelines"]["mem"]), "pipelines.*memory"),
+        (lambda table: table["pipelines"]["mem"].update(tail="both"), r"pipelines\.mem\.tail: .*'both'"),
+        (lambda table: table["pipelines"]["mem"].update(base="Base; evil"), r"pipelines\.mem\.base"),
+        (lambda table: table["variants"]["forward"].update(a="X"), r"variants\.forward\.a: .*'X'"),
+        (lambda table: table["layouts"].pop(2), "layouts has to have a row"),
+        (lambda table: table.update(colour="red"), "colour"),
+    ],
+)
+def test_wrong_table_is_named(room, change, message):
+    table = yaml.safe_load(API.read_text())
+    change(table)
+    room[1].write_text(yaml.safe_dump(table))
+    with pytest.raises(UserError, match=message) as caught:
+        CkTileEmitter(*room)
+    assert str(room[1]) in str(caught.value)
+
+
+def test_layout_labels_agree_with_the_kernel_table():
+    assert {ndim: row.label for ndim, row in ck_api.load(API).layouts.items()} == {
+        ndim: labels[0] for ndim, labels in LAYOUTS.items()
+    }
+
+
+def run_script(configs, chunk, output):
+    named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API, "bundle": output}
+    return main_of("headers")([text for option, value in named.items() for text in (f"--{option}", str(value))])
+
+
+def test_script_bundles_the_kernels_of_its_chunk(tmp_path):
+    kernels = many(12, "forward")
+    table = kernel_table.table(kernels, [1], 3)
+    parquet.write_table(table, tmp_path / "forward_bf16.parquet")
+    chunks = dict(zip((kernel.name for kernel in kernels), table["chunk"].to_pylist(), strict=True))
+    bundles = []
+    for chunk in (0, 0, 1):
+        output = tmp_path / f"{len(bundles)}.tar"
+        assert run_script(tmp_path / "forward_bf16.parquet", chunk, output) == 0
+        own = [kernel for kernel in kernels if chunks[kernel.name] == chunk]
+        assert own
+        expected = {path: text.encode() for path, text in EMITTER.files(own, "gfx950").items()}
+        assert bundle.read_bundle(output) == expected
+        bundles.append(output.read_bytes())
+    assert bundles[0] == bundles[1] != bundles[2]
+
+
+def test_script_reports_a_user_error_in_one_line(tmp_path, capsys):
+    parquet.write_table(kernel_table.table([replace(FORWARD, two_stage=True)], [1], 1), tmp_path / "x.parquet")
+    assert run_script(tmp_path / "x.parquet", 0, tmp_path / "x.tar") == 2
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("error: grouped_conv_fwd") and stderr.count("\n") == 1
+    assert not (tmp_path / "x.tar").exists()

@@ -1,0 +1,118 @@
+"""Another family (``toy_family``), entered into the table of each subject, goes through every stage."""
+
+import re
+from pathlib import Path
+
+import learning_samples as samples
+import numpy as np
+import pandas as pd
+import pytest
+from toy_family import TOY, register
+
+from tileseer.compile.base import CompileUnit
+from tileseer.compile.none import NoToolchain
+from tileseer.core.errors import UserError
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels import candidates, kernel_filter, kernel_table, names, registration, registry
+from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.support import check_support
+from tileseer.kernels.sweeps import read_sweep
+from tileseer.learn.features import features
+from tileseer.measure.simulated_device import SimulatedDevice
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import Problem
+
+ROOT = Path(__file__).parents[2]
+ARCH, OPERATION = "toy_1", Operation("forward", "bf16")
+PRODUCT = samples.product().model_copy(update={"name": "toy_1_board", "arch": ARCH})
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    register(monkeypatch)
+
+
+@pytest.fixture
+def found(tmp_path):
+    (tmp_path / "toy.yaml").write_text("sides: [16, 32, 64, 128, 256]\n")
+    specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
+    return read_sweep(tmp_path / "toy.yaml", ARCH).enumerate(specs, ARCH, OPERATION, [2, 3])
+
+
+def test_its_kernels_are_enumerated_filtered_and_kept_in_a_table(found):
+    assert len(found.kernels) == 38 and {row.rule for row in found.rejected} == {"small"}
+    assert kernel_table.kernels(kernel_table.table(found.kernels, found.split_k, 4)) == found.kernels
+    kept = kernel_filter.filter_kernels(found, "tile_m == 64 and ndim == 2", "configs.filter").kernels
+    assert {one.tile_m for one in kept} == {64}
+
+
+def test_its_names_are_read_and_mistakes_in_them_told(found):
+    listed = [one.name for one in found.kernels]
+    assert registry.parse_kernels(listed) == found.kernels
+    assert names.read(f"{listed[0]}.hpp", ARCH).kernel == found.kernels[0]
+    with pytest.raises(UserError, match="a data type"):
+        names.read("toy_conv_fwd_fp8_2d_16x16", ARCH)
+    with pytest.raises(UserError, match=re.escape("begin with toy_conv_")):
+        names.read("cutlass_conv_fwd_bf16", ARCH)
+
+
+def test_its_cpp_is_emitted_and_registered(found):
+    emitter = registry.entry(EMITTERS, registry.of_arch(ARCH))(ROOT, ROOT)
+    texts = emitter.files(found.kernels, ARCH)
+    assert sorted(texts) == sorted(map(registration.header_file, found.kernels))
+    assert f"TOY_KERNEL({found.kernels[0].name})" in registration.registration_source(found.kernels)
+
+
+def measured(found):
+    """Times of the simulated device, as the dataset has them."""
+    names_2d = [one.name for one in found.kernels if one.ndim == 2]
+    units = [CompileUnit(kernel, ARCH, b"") for kernel in registry.parse_kernels(names_2d)]
+    built = NoToolchain(PRODUCT, samples.coefficients()).compile(units)
+    pool = candidates.with_fields(pd.DataFrame({"kernel": names_2d, "split_k": 1}))
+    pool["kernel_id"] = [f"{i:016x}" for i in range(len(pool))]
+    for name in candidates.RESOURCES:
+        pool[name] = [getattr(result.resources, name) for result in built]
+    problems = samples.problems()
+    problems = problems[problems["ndim"] == 2].reset_index(drop=True)
+    rows, columns = (index.ravel() for index in np.indices((len(problems), len(pool)), dtype=np.int32))
+    device = SimulatedDevice(PRODUCT, samples.coefficients(), seed=1)
+    times = device.measure(problems, pool, rows, columns)
+    flops = implicit_gemm(problems, "forward")["flops"].to_numpy()
+    return Dataset(
+        arch=ARCH, operation=str(OPERATION), device=device.name, device_kind=device.kind, problems=problems,
+        candidates=pool, problem=rows, candidate=columns, status=times.status, latency_ms=times.latency_ms,
+        tflops=flops[rows] / (times.latency_ms * 1e9), sentinel=times.sentinel,
+    )  # fmt: skip
+
+
+def test_it_is_built_asked_timed_learnt_and_ranked(found):
+    data = measured(found)
+    runs = check_support(data.problems, data.candidates, "forward") == 0
+    assert runs.any() and not np.isnan(data.latency_ms).all()
+    assert (np.isfinite(data.latency_ms) <= runs.ravel()).all()
+    for chosen in ("toy", "reference"):
+        pairs = np.zeros(1, int), np.zeros(1, int)
+        assert np.isfinite(features.Features.of(chosen, PRODUCT).matrix(data.problems, data.candidates, *pairs)).any()
+    settings = samples.SMALL.model_copy(update={"features": TOY.features})
+    model = samples.train(data, PRODUCT, settings).model
+    ranked = model.rank(Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3))
+    assert len(ranked) == len(set(ranked["kernel"])) > 3 and (ranked["score"].diff().dropna() <= 0).all()
+    assert ranked["kernel"].str.startswith(TOY.prefix).all()
+
+
+def test_an_unknown_arch_and_a_missing_entry_are_refused():
+    with pytest.raises(UserError, match=r"no kernels for the arch 'rdna'; .* of the forms gfx\*"):
+        registry.of_arch("rdna")
+    with pytest.raises(UserError, match="kernels of miopen are not made or timed here; replay a recording"):
+        registry.entry(EMITTERS, registry.MIOPEN)
+    with pytest.raises(ValueError, match="no kernel name"):
+        registry.of_kernels([])
+    assert registry.parse_kernels([]) == []
+
+
+def test_families_share_no_prefix_and_no_arch():
+    for field in ("name", "prefix", "archs", "features"):
+        values = [getattr(family, field) for family in registry.FAMILIES]
+        assert not any(a.startswith(b) for a in values for b in values if a is not b)

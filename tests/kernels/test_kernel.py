@@ -1,0 +1,155 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kernel_samples import a_kernel
+
+from tileseer.core.errors import UserError
+from tileseer.kernels import kernel_table
+from tileseer.kernels.ck_tile import kernel as kernels
+from tileseer.kernels.ck_tile.kernel import KernelConfig, parse
+
+counts = st.integers(1, 4096)
+
+
+@st.composite
+def configs(draw):
+    ndim = draw(st.sampled_from((1, 2, 3)))
+    streamk = draw(st.sampled_from(kernels.STREAMK))
+    return KernelConfig(
+        draw(st.sampled_from(kernels.VARIANTS)),
+        draw(st.sampled_from(kernels.DTYPES)),
+        draw(st.sampled_from(kernels.LAYOUTS[ndim])),
+        ndim,
+        draw(st.sampled_from(kernels.PIPELINES)),
+        draw(st.sampled_from(kernels.EPILOGUES)),
+        draw(st.sampled_from(kernels.SCHEDULERS)),
+        *(draw(counts) for _ in range(12)),
+        num_wave_groups=draw(counts),
+        num_groups_to_merge=draw(counts),
+        double_smem_buffer=draw(st.booleans()),
+        two_stage=draw(st.booleans()),
+        specialization=draw(st.sampled_from(kernels.SPECIALIZATIONS)),
+        explicit_gemm=draw(st.booleans()),
+        streamk=streamk,
+        streamk_persistent=streamk != "none" and draw(st.booleans()),
+        split_image=draw(st.booleans()),
+        pad_m=draw(st.booleans()),
+        pad_n=draw(st.booleans()),
+        pad_k=draw(st.booleans()),
+    )
+
+
+@given(configs())
+def test_every_kernel_is_the_one_that_its_name_says(kernel):
+    assert parse(kernel.name) == kernel
+
+
+@given(configs(), configs())
+def test_two_kernels_share_a_name_only_if_they_are_one(one, other):
+    assert (one.name == other.name) == (one == other)
+
+
+@given(st.text(max_size=200))
+def test_text_that_is_no_name_is_refused(text):
+    with pytest.raises(UserError, match="grammar"):
+        parse(text)
+
+
+STEM = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("", "", "grouped_conv_ is expected, the name ends"),
+        ("conv_fwd", "", "grouped_conv_ is expected, found 'conv'"),
+        (STEM.replace("fwd", "forward"), "grouped_conv_", "a direction (fwd, bwd_data, bwd_weight) is expected"),
+        (STEM.replace("bf16", "fp8"), "grouped_conv_fwd_", "a data type (fp16, bf16, fp32) is expected, found 'fp8'"),
+        (STEM.replace("2d", "4d"), "grouped_conv_fwd_bf16_nhwgc_", "the dimensionality (1d, 2d, 3d) is expected"),
+        (STEM.replace("compv3", "compv9"), STEM[:31], "basic_async_v1, wavelet) is expected, found 'compv9'"),
+        (STEM.replace("64x128x64", "64x0x64"), STEM[:57], "the block tile (m x n x k, as 64x128x64) is expected"),
+        (STEM.replace("2x2x1", "2x2"), STEM[:67], "the waves a block"),
+        (STEM[:70], STEM[:67], "the waves a block"),
+        (STEM.replace("32x32x16", "32x32x16a"), STEM[:73], "the warp tile"),
+        (STEM + "_fast", STEM, "no further part is known here, found '_fast'"),
+        (STEM + "_dsb_gm2", STEM + "_dsb", "_gmN stands behind a part that follows it, found '_gm2'"),
+        (STEM + "_streamk_ring", STEM, "no further part is known here, found '_streamk'"),
+    ],
+)  # fmt: skip
+def test_a_broken_name_is_shown_where_it_breaks(text, place, told):
+    with pytest.raises(UserError) as caught:
+        parse(text)
+    first, shown, caret, _ = str(caught.value).splitlines()
+    assert told in first and f"at character {len(place) + 1} " in first
+    assert (shown, caret) == (f"  {text}", f"  {' ' * len(place)}^")
+
+
+@given(configs(), st.data())
+def test_a_damaged_name_is_refused_or_names_another_kernel_exactly(kernel, data):
+    text = kernel.name
+    position = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:position] + data.draw(st.characters(codec="ascii")) + text[position + 1 :]
+    try:
+        assert parse(damaged).name == damaged
+    except UserError as error:
+        assert "kernel" in str(error)
+
+
+def test_names_follow_the_grammar_of_the_field():
+    assert a_kernel().name == ("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
+    full = a_kernel(
+        variant="bwd_weight", pipeline="basic_async_v1", vec_a=1, num_wave_groups=2, num_groups_to_merge=8,
+        double_smem_buffer=True, two_stage=True, specialization="filter3x3", explicit_gemm=True, streamk="tree",
+        streamk_persistent=True, split_image=True, pad_n=False,
+    )  # fmt: skip
+    assert full.name.endswith(
+        "_basic_async_v1_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_vec1_8_8_wg2_gm8_dsb_2stage_filter3x3"
+        "_explicit_gemm_streamk_tree_persistent_large_tensor_pad101"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_vec4_8_8",
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_wg1",
+        "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16_pad111",
+    ],
+)
+def test_a_second_way_to_write_a_kernel_is_refused(text):
+    with pytest.raises(UserError, match="not canonical"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"pipeline": "compv9"}, "pipeline"),
+        ({"tile_m": 0}, "tile_m"),
+        ({"wave_k": True}, "wave_k"),
+        ({"layout": "ndhwgc"}, "layout"),
+        ({"streamk_persistent": True}, "streamk_persistent"),
+        ({"dtype": "fp8"}, "dtype"),
+    ],
+)
+def test_a_field_out_of_range_is_refused_by_name(changes, field):
+    with pytest.raises(UserError, match=field):
+        a_kernel(**changes)
+
+
+def test_blocks_per_cu_follow_pipeline_and_buffering():
+    assert a_kernel(pipeline="compv4", double_smem_buffer=True).blocks_per_cu == 1
+    assert a_kernel(pipeline="basic_v1", double_smem_buffer=True).blocks_per_cu == 2
+    assert a_kernel(double_smem_buffer=True).blocks_per_cu == 1
+    assert a_kernel().blocks_per_cu == 2
+
+
+def test_a_frame_keeps_order_and_every_field():
+    given_kernels = [a_kernel(), a_kernel(split_image=True)]
+    table = kernels.frame(given_kernels)
+    assert [KernelConfig(*values) for values in table[list(kernels.FIELDS)].itertuples(index=False)] == given_kernels
+
+
+def test_kernels_come_back_from_a_table():
+    given_kernels = [a_kernel(), a_kernel(split_image=True)]
+    assert kernel_table.kernels(kernel_table.table(given_kernels, [1], 2)) == given_kernels

@@ -1,0 +1,209 @@
+"""MIOpen's solvers: names, limits, the import of both formats of a find-db, and the recording that is replayed."""
+
+import bz2
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from find_db_keys import key_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from learning_samples import CONFIG
+
+from tileseer.cli import main
+from tileseer.config.model import TrainingParameters
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.dataset import find_db, recording
+from tileseer.gpus import hardware
+from tileseer.kernels import candidates, names, registry
+from tileseer.kernels.miopen.kernel import Solver
+from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.support import check_support
+from tileseer.learn import training as stage
+from tileseer.learn.features import features
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import Problem, problem_frame
+
+ARCH = "gfx942_miopen"
+KNOWN = frozenset(SOLVERS)
+FORWARD = "64-56-56-3x3-128-28-28-8-1x1-2x2-1x1-0-NCHW-FP16-F"
+GRADIENT = "128-28-28-3x3-64-56-56-8-1x1-2x2-1x1-0-NCHW-FP16-B_g2"
+DEEP = "32-8-28-28-3x1x1-64-8-28-28-2-1x0x0-1x1x1-1x1x1-0-NCDHW-FP32-W"
+NEW = (
+    f"{FORWARD}=GemmFwdRest:0.25,4096,miopenConvolutionFwdAlgoGEMM;"
+    "ConvBinWinogradRxSf3x2:0.125,0,miopenConvolutionFwdAlgoWinograd\n"
+)
+OLD = (
+    f"{GRADIENT}=miopenConvolutionBwdDataAlgoGEMM:GemmBwdRest,0.5,0,miopenConvolutionBwdDataAlgoGEMM,<unused>;"
+    "miopenConvolutionBwdDataAlgoDirect:ConvDirectNaiveConvBwd,2,0,miopenConvolutionBwdDataAlgoDirect,not used\n"
+)
+LAYER = Problem.from_dims(
+    "forward", "fp16", N=8, C=64, K=128, Hi=56, Wi=56, Y=3, X=3, stride_h=2, stride_w=2, pad_h=1, pad_w=1
+)
+
+
+@pytest.fixture
+def read(tmp_path):
+    def of(text, name="gfx942130.HIP.fdb.txt"):
+        path = tmp_path / name
+        path.write_bytes(bz2.compress(text.encode()) if name.endswith(".bz2") else text.encode())
+        return find_db.read_find_dbs([path], "gfx942", KNOWN)
+
+    return of
+
+
+def test_names_are_those_of_the_registry_with_the_operation_before_them():
+    solver = Solver("forward", "fp32", 2, "ConvWinograd3x3MultipassWrW<3-4>")
+    assert names.read(solver.name, ARCH).kernel == solver and registry.of_kernels([solver.name]).name == "miopen"
+    assert names.read("fft", ARCH, Operation("bwd_data", "fp32")).kernel.name == "miopen_conv_bwd_data_fp32_2d_fft"
+    with pytest.raises(UserError, match="columns direction and dtype"):
+        names.read("fft", ARCH)
+    with pytest.raises(UserError, match=r"a solver .* is expected"):
+        names.read("miopen_conv_fwd_fp32_2d_ConvNone", ARCH)
+    assert len({facts.number for facts in SOLVERS.values()}) == len(SOLVERS)
+
+
+def test_what_the_family_lacks_is_said():
+    family = registry.of_arch(ARCH)
+    assert family.name == "miopen"
+    assert registry.of_arch("gfx942").name == "ck_tile"
+    data = SimpleNamespace(arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame())
+    chosen = stage.settings_for(TrainingParameters(), data)
+    assert (chosen.features, chosen.prior) == ("miopen", "none")
+    with pytest.raises(UserError, match="no formula is known"):
+        stage.settings_for(TrainingParameters(prior="formula"), data)
+
+
+def test_both_formats_are_read(read):
+    new, old = read(NEW), read(OLD)
+    assert new.times == {(LAYER, "GemmFwdRest"): 0.25, (LAYER, "ConvBinWinogradRxSf3x2"): 0.125}
+    gradient, solvers = next(iter(old.times))[0], [solver for _, solver in old.times]
+    assert (gradient.variant, gradient.C, gradient.K, gradient.G, gradient.Hi) == ("bwd_data", 64, 128, 2, 56)
+    assert solvers == ["GemmBwdRest", "ConvDirectNaiveConvBwd"] and not new.refused + old.refused
+    assert read(NEW, "gfx942130.HIP.fdb.txt.bz2").times == new.times
+    assert read(NEW, "user.ufdb.txt").times == new.times
+    deep = read(f"{DEEP}=GemmWrwUniversal:1,0,x\n")
+    assert [(p.ndim, p.Di, p.Z, p.pad_d, p.C, p.K) for p, _ in deep.times] == [(3, 8, 3, 1, 64, 32)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("no database", "no KEY=VALUES"),
+        ("64-56=GemmFwdRest:1,0,x", "the key has another form"),
+        (f"{FORWARD.replace('NCHW', 'NHWC-NHWC-NHWC')}=GemmFwdRest:1,0,x", "layout NHWC-NHWC-NHWC"),
+        (f"{FORWARD.replace('FP16', 'INT8')}=GemmFwdRest:1,0,x", "data type INT8"),
+        (f"{FORWARD.replace('28-28-8', '30-28-8')}=GemmFwdRest:1,0,x", "the output's size does not follow"),
+        ("8-1-9-9-1x3x3-8-1-7-7-2-0x0x0-1x1x1-1x1x1-0-NCDHW-FP32-F=fft:1,0,x", "a 3D problem without depth"),
+        (f"{FORWARD}_g5=GemmFwdRest:1,0,x", "no convolution"),
+        (f"{FORWARD}=GemmFwdRest:0,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD}=GemmFwdRest:-1,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD}=GemmFwdRest:1e-60,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD}=GemmFwdRest:1e60,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD}=GemmFwdRest:inf,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD.replace('64-56-56', '99999999999-56-56')}=GemmFwdRest:1,0,x", "no convolution"),
+        (f"{FORWARD}=GemmFwdRest:0.2", "the entry has another form"),
+        (f"{FORWARD}=GemmFwdRest:nan,0,x", "the time is not between 1 ns and an hour"),
+        (f"{FORWARD}=GemmFwdRest:fast,0,x", "the time is no number"),
+        (f"{FORWARD}=GemmFwdRest", "the entry has another form"),
+        (f"{FORWARD}=ConvNobodyKnows:1,0,x", "unknown solver"),
+        (f"{FORWARD}=GemmFwdRest:1,0,x", "a time of this problem and solver is there already"),
+    ],
+)
+def test_what_is_no_measurement_is_refused_with_its_line(read, line, reason):
+    found = read(f"{NEW}{line}\n{OLD}")
+    assert len(found.times) == 4
+    (refused,) = found.refused
+    assert refused.line == 2 and refused.reason.startswith(reason)
+
+
+extents = st.integers(1, 40)
+
+
+@st.composite
+def problems(draw):
+    deep, groups = draw(st.booleans()), draw(st.integers(1, 4))
+    dims = {"N": draw(extents), "C": groups * draw(extents), "K": groups * draw(extents), "G": groups}
+    for image, extent, axis in [("Hi", "Y", "h"), ("Wi", "X", "w"), *([("Di", "Z", "d")] if deep else [])]:
+        taps, dilation = draw(st.integers(1, 5)), draw(st.integers(1, 2))
+        dims |= {extent: taps, f"dilation_{axis}": dilation, f"stride_{axis}": draw(st.integers(1, 3))}
+        dims |= {f"pad_{axis}": draw(st.integers(0, 2)), image: draw(extents) + dilation * (taps - 1)}
+    return Problem.from_dims(draw(st.sampled_from(VARIANTS)), draw(st.sampled_from(DTYPES)), **dims)
+
+
+@settings(max_examples=200, deadline=None)
+@given(problems())
+def test_a_key_says_its_problem(problem):
+    assert find_db.parse_key(key_of(problem)) == problem
+
+
+def run(*arguments):
+    return main.main(["import", "find-db", *map(str, arguments), "--config", str(CONFIG)])
+
+
+def test_the_import_is_a_recording_that_the_workflow_replays(tmp_path, capsys):
+    path, folder = tmp_path / "gfx942130.HIP.fdb.txt", tmp_path / "recorded"
+    path.write_text(NEW + "broken line\n" + OLD)
+    assert run(path, "--arch", "gfx942", "--output", folder, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["problems"], told["times"], told["refused"]) == (2, 4, {"no KEY=VALUES": 1})
+    assert (folder / "refused.tsv").read_text().splitlines()[1].endswith("\t2\tno KEY=VALUES\tbroken line")
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", told["device"])
+    table = recording.dataset(folder, Operation("forward", "fp16"), product).to_pandas()
+    assert dict(zip(table["kernel"], table["latency_ms"], strict=True)) == {
+        "miopen_conv_fwd_fp16_2d_GemmFwdRest": 0.25,
+        "miopen_conv_fwd_fp16_2d_ConvBinWinogradRxSf3x2": 0.125,
+    }
+    assert set(table["split"]) == {"train"} and table["problem_key"].tolist() == [LAYER.key] * 2
+    assert run(path, "--arch", "gfx942", "--output", folder) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "arch", "message"),
+    [
+        ("gfx90a68.HIP.fdb.txt", NEW.encode(), "gfx942", "another GPU"),
+        ("gfx942130.HIP.fdb.txt.bz2", bz2.compress(NEW.encode())[:-9], "gfx942", "damaged"),
+        ("gfx942130.HIP.fdb.txt", b"BZh91AY&SY nothing", "gfx942", "damaged"),
+        ("gfx942130.db.txt", b"\xff\xfe", "gfx942", "no text"),
+        ("some.txt", b"[core]\nkey=value\n", "gfx942", "no measured time in it; line 1: no KEY=VALUES"),
+        ("absent", None, "gfx942", "No such file"),
+        ("user.ufdb.txt", NEW.encode(), "gfx1030", "name one with --device"),
+    ],
+)
+def test_a_file_that_is_no_database_leaves_nothing(tmp_path, capsys, name, content, arch, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert run(tmp_path / name, "--arch", arch, "--output", tmp_path / "made") == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [name] * (content is not None)
+
+
+@pytest.mark.parametrize("operation", ["forward_fp16", "bwd_weight_fp32"])
+def test_the_shipped_recording_is_replayed_and_no_limit_refuses_what_ran(operation):
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
+    table = recording.dataset(CONFIG / "recorded" / ARCH, Operation.parse(operation), product).to_pandas()
+    ran = table[table["status"] == "ok"]
+    assert ran["problem_key"].nunique() > 1000 and ran.groupby("problem_key", observed=True).size().max() <= 6
+    pool = candidates.with_fields(pd.DataFrame({"kernel": sorted(ran["kernel"].unique()), "split_k": 1}))
+    distinct = ran.drop_duplicates("problem_key")
+    verdicts = check_support(distinct, pool, operation.rpartition("_")[0])
+    place = pd.Index(distinct["problem_key"]).get_indexer(ran["problem_key"])
+    assert (verdicts[place, pd.Index(pool["kernel"]).get_indexer(ran["kernel"])] == 0).all()
+    assert (verdicts > 0).any()
+
+
+def test_features_know_the_problem_and_the_solver():
+    product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
+    pool = candidates.with_fields(pd.DataFrame({"kernel": [Solver("forward", "fp16", 2, "fft").name], "split_k": 1}))
+    row = features.Features.of("miopen", product).matrix(
+        problem_frame([LAYER]), pool, np.zeros(1, int), np.zeros(1, int)
+    )[0]
+    found = dict(zip(features.feature_set("miopen").names, row, strict=True))
+    assert np.isfinite(row).all()
+    assert found["solver"] == 34 and found["out_h"] == 28 and found["pixels"] == 784
+    assert found["fill_out_h_3"] == np.float32(28 / 30) and found["power_group_k"] == 128

@@ -1,0 +1,356 @@
+"""The named rule sets are those of the reference generator: counts, names, order, filter, command."""
+
+import csv
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.config.rule_set_names import TABLE_SETS
+from tileseer.core.errors import UserError
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import depthwise, flags, kernel
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.names import parse as parse_name
+from tileseer.kernels.ck_tile.upstream import reference_filter
+from tileseer.kernels.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables
+from tileseer.kernels.ck_tile.upstream.request import NDIMS
+from tileseer.kernels.rules import broken_rules
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parents[1] / "data"
+CONFIG = ROOT / "config"
+SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
+TABLES = RuleTables.load(CONFIG / "rule_sets")
+COUNTS = list(csv.DictReader((DATA / "reference_counts.csv").open()))
+HASHES = list(csv.DictReader((DATA / "reference_name_hashes.csv").open()))
+COUNTED = (
+    "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
+    "of_which_depthwise",
+)  # fmt: skip
+ARCHS = sorted({row["arch"] for row in COUNTS})
+
+
+@pytest.fixture(scope="module")
+def enumerator():
+    return Enumerator(SPECS, TABLES)
+
+
+def request_of(row):
+    """Return variants, ndims and dtypes of a row."""
+    return (
+        list(VARIANTS) if row["variant"] == "all" else [row["variant"]],
+        [int(ndim) for ndim in row["ndim"].split("+")],
+        list(DTYPES) if row["dtype"] == "all" else [row["dtype"]],
+    )
+
+
+def passed(items):
+    return [item for item in items if item.passes_arch_filter]
+
+
+def counts(items):
+    kept = passed(items)
+    families = sum(isinstance(item.kernel, DepthwiseConfig) for item in items)
+    return len(items), len({i.name for i in items}), len(kept), len({i.name for i in kept}), families
+
+
+def test_the_reference_covers_every_set_and_cell_of_four_archs():
+    cells = {
+        tuple(r[k] for k in ("arch", "rule_set", "variant", "ndim", "dtype")) for r in COUNTS if r["scope"] == "cell"
+    }
+    assert len(cells) == len(ARCHS) * len(TABLE_SETS) * len(VARIANTS) * len(NDIMS) * len(DTYPES) == 432
+    assert len(COUNTS) == 496 and len(HASHES) == 216
+
+
+@pytest.mark.parametrize("rule_set", TABLE_SETS)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_counts_are_those_of_the_reference(enumerator, arch, rule_set):
+    rows = [row for row in COUNTS if row["arch"] == arch and row["rule_set"] == rule_set]
+    assert len(rows) == 31
+    for row in rows:
+        items = enumerator.enumerate(rule_set, arch, *request_of(row))
+        assert counts(items) == tuple(int(row[column]) for column in COUNTED), row
+
+
+@pytest.mark.parametrize(("arch", "rule_set"), sorted({(row["arch"], row["rule_set"]) for row in HASHES}))
+def test_names_are_those_of_the_reference(enumerator, arch, rule_set):
+    rows = [row for row in HASHES if row["arch"] == arch and row["rule_set"] == rule_set]
+    assert len(rows) == 54
+    for row in rows:
+        items = enumerator.enumerate(rule_set, arch, *request_of(row))
+        names = sorted({item.name for item in (passed(items) if row["column"] == "arch_filtered" else items)})
+        assert len(names) == int(row["names"]), row
+        assert hashlib.sha256("".join(f"{name}\n" for name in names).encode()).hexdigest() == row["sha256"], row
+
+
+@pytest.mark.parametrize("rule_set", ["default", "full"])
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx950", "gfx1250"])
+def test_every_name_reads_back_as_its_kernel(enumerator, arch, rule_set):
+    for item in enumerator.enumerate(rule_set, arch, VARIANTS, NDIMS, DTYPES):
+        assert parse_name(item.name) == item.kernel
+
+
+@pytest.mark.parametrize(
+    ("arch", "rule_set", "expected"),
+    [
+        ("gfx908", "default", (372, 278)), ("gfx908", "full", (9936, 5352)),
+        ("gfx908", "full-tests", (1982, 1070)), ("gfx908", "tiny", (35, 25)),
+        ("gfx1250", "default", (288, 168)), ("gfx1250", "full", (15792, 8200)),
+        ("gfx1250", "full-tests", (3154, 1632)), ("gfx1250", "tiny", (23, 11)),
+    ],
+)  # fmt: skip
+def test_totals_of_the_other_archs(enumerator, arch, rule_set, expected):
+    items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
+    assert (len(items), len(passed(items))) == expected
+
+
+def test_a_broken_depthwise_name_is_shown_where_it_breaks():
+    good = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb2_sub1x4_vec8_8"
+    assert parse_name(good).name == good
+    with pytest.raises(UserError) as caught:
+        parse_name(good.replace("nb2", "nb0"))
+    place = good.index("_nb2")
+    assert "the batches (as _nb2) is expected, found '_nb0'" in str(caught.value)
+    assert f"\n  {' ' * place}^" in str(caught.value)
+
+
+def test_samples_are_drawn_from_the_whole_request(enumerator):
+    whole = {item.name for item in enumerator.enumerate("full", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    tests = {item.name for item in enumerator.enumerate("full-tests", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    tiny = {item.name for item in enumerator.enumerate("tiny", "gfx950", VARIANTS, [2, 3], DTYPES)}
+    assert tiny < tests < whole
+    alone = {item.name for item in enumerator.enumerate("tiny", "gfx950", ["bwd_data"], [2, 3], DTYPES)}
+    assert alone and not alone & tiny
+
+
+def test_a_sample_has_every_pipeline_and_scheduler_of_the_whole(enumerator):
+    def traits(rule_set):
+        items = enumerator.enumerate(rule_set, "gfx950", ["bwd_weight"], [2], ["bf16"])
+        return {(item.kernel.pipeline, item.kernel.scheduler) for item in items}
+
+    assert traits("full-tests") == traits("full")
+
+
+def test_refused_kernels_say_which_rule_and_why(enumerator):
+    items = enumerator.enumerate("full", "gfx950", ["bwd_data"], [2, 3], DTYPES)
+    assert {item.rule for item in items} == {"backward_pipeline"}
+    assert all(item.kernel.pipeline in item.reason for item in items)
+
+
+KERNEL = kernel.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16")
+"""Passes both stages on gfx950."""
+
+
+def broken(rules, kernel, arch="gfx950"):
+    return broken_rules(rules, reference_filter.filter_columns([kernel], arch, SPECS))[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "arch", "tagged"),
+    [
+        ("trait_allowed", {"scheduler": "interwave"}, "gfx950", True),
+        ("trait_allowed", {"pipeline": "basic_async_v1", "scheduler": "interwave"}, "gfx950", True),
+        ("streamk_is_bwd_weight", {"streamk": "tree"}, "gfx950", True),
+        ("compv5_is_forward", {"pipeline": "compv5", "variant": "bwd_data"}, "gfx950", True),
+        ("vectors_one_or_even", {"vec_b": 3}, "gfx950", True),
+        ("waves_listed", {"wave_k": 2}, "gfx950", True),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", True),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4}, "gfx1201", False),
+        ("wave32_instruction", {"wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "tile_k": 8}, "gfx1201", False),
+        (
+            "wave32_instruction",
+            {"variant": "bwd_weight", "wave_m": 2, "wave_n": 4, "warp_tile_m": 16, "streamk": "tree"},
+            "gfx1201",
+            False,
+        ),
+        ("compv6_has_loads", {"pipeline": "compv6", "tile_k": 1}, "gfx950", True),
+    ],
+)
+def test_enumeration_rules(rule, change, arch, tagged):
+    rules = reference_filter.CONFIG_RULES if tagged else reference_filter.UNTAGGED_CONFIG_RULES
+    assert broken(rules, KERNEL) == []
+    name, reason = broken(rules, replace(KERNEL, **change), arch)[0]
+    assert name == rule and reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("tile_limits", {"tile_n": 8}),
+        ("tile_covers_waves", {"tile_m": 32}),
+        ("flat_waves_listed", {"wave_m": 2, "wave_n": 3, "tile_n": 192}),
+        ("warp_tile_listed", {"warp_tile_k": 64}),
+        ("backward_pipeline", {"variant": "bwd_data", "pipeline": "compv4"}),
+        ("listed_trait_allowed", {"scheduler": "interwave"}),
+        ("lds_limit", {"tile_k": 256}),
+        ("tile_divides", {"tile_m": 96}),
+    ],
+)
+def test_rules_of_the_architecture_filter(rule, change):
+    assert broken(reference_filter.ARCH_RULES, KERNEL) == []
+    name, reason = broken(reference_filter.ARCH_RULES, replace(KERNEL, **change))[0]
+    assert name == rule and reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wave_k": 2, "tile_k": 16},  # waves_k is taken as 1
+        {"pipeline": "basic_async_v1", "scheduler": "interwave"},  # not in the filter's table
+        {"pipeline": "comp_async", "double_smem_buffer": True, "tile_k": 128},  # the second buffer is not counted
+    ],
+)
+def test_quirks_of_the_architecture_filter(change):
+    assert broken(reference_filter.ARCH_RULES, replace(KERNEL, **change)) == []
+
+
+def test_wave32_depth_is_asked_of_tagged_kernels_only():
+    shallow = replace(KERNEL, wave_m=2, wave_n=4, warp_tile_m=16, warp_tile_n=16, warp_tile_k=16)
+    assert broken(reference_filter.UNTAGGED_CONFIG_RULES, shallow, "gfx1201") == []
+    for dtype in DTYPES:
+        found = broken(reference_filter.CONFIG_RULES, replace(shallow, dtype=dtype), "gfx1201")
+        assert found[0].name == "wave32_instruction"
+
+
+SIZE = st.integers(1, 300)
+
+
+@given(st.builds(DepthwiseConfig, st.sampled_from(DTYPES), *[SIZE] * 10))
+def test_depthwise_names_read_back(config):
+    assert depthwise.parse(config.name) == config
+
+
+@pytest.mark.parametrize(
+    "edit", [("_p1x1", "_p2x2"), ("nb8", "nb08"), ("ngchw", "nhwgc"), ("_2d", "_3d"), ("fp16", "int8")]
+)
+def test_other_depthwise_names_are_refused(edit):
+    name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_8x8_f3_s1x1_p1x1_nb8_sub2x2_vec2_2"
+    assert depthwise.parse(name).name == name
+    with pytest.raises(UserError, match="kernel name"):
+        depthwise.parse(name.replace(*edit))
+
+
+def test_the_depthwise_list_can_run(enumerator):
+    items = enumerator.enumerate("full", "gfx1201", ["forward"], [2], DTYPES)
+    configs = [item.kernel for item in items if isinstance(item.kernel, DepthwiseConfig)]
+    assert len(configs) == 60
+    assert {depthwise.fault(config) for config in configs} == {""}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"filter_size": 4}, "odd"),
+        ({"filter_size": 1}, "at least 3"),
+        ({"vec_in": 3}, "powers of two"),
+        ({"sub_w": 64}, "larger than the tile"),
+        ({"stride_w": 3}, "1 or even"),
+        ({"sub_h": 1, "sub_w": 1}, "threads"),
+        ({"sub_h": 8, "sub_w": 2}, "no multiple"),
+        ({"tile_h": 128, "sub_h": 16, "tile_w": 128, "sub_w": 16, "dtype": "fp32"}, "LDS"),
+        ({"tile_w": 256, "sub_w": 256, "vec_in": 2}, "loads"),
+    ],
+)
+def test_depthwise_faults(change, told):
+    good = DepthwiseConfig("fp16", 32, 32, 3, 1, 1, 4, 4, 1, 8, 8)
+    assert depthwise.fault(good) == ""
+    assert told in depthwise.fault(replace(good, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"name": "huge"}, "unknown rule set 'huge'; use one of default, full, full-tests, tiny, profiler, tests"),
+        ({"name": "profiler"}, "ck.root"),
+        ({"arch": "gfx000"}, "unknown arch 'gfx000'"),
+        ({"variants": ["fwd"]}, "unknown variant 'fwd'"),
+        ({"ndims": [4]}, "unknown ndim 4; use one of 1, 2, 3"),
+        ({"dtypes": ["int8"]}, "unknown dtype 'int8'"),
+        ({"dtypes": []}, "no dtype is given"),
+        ({"ndims": [2, 2]}, "given twice"),
+    ],
+)
+def test_wrong_requests_are_named(change, told):
+    request = {"name": "tiny", "arch": "gfx950", "variants": ["forward"], "ndims": [2], "dtypes": ["bf16"]}
+    with pytest.raises(UserError, match=told):
+        Enumerator(SPECS, TABLES).enumerate(**(request | change))
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "told"),
+    [
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0].update(tile="16x16"), "tiles.0.tile"),
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0].update(tile="16x0x64"), "write sizes as 16x64x64"),
+        ("full", lambda t: t["variants"]["forward"]["tiles"][0]["half"].update(pipelines=["m"]), "'m': write PIPELINE"),
+        ("default", lambda t: t["tiles"][0].update(not_with=["fast"]), "tiles.0.not_with.0"),
+        ("builder", lambda t: t["versions"].update(v1="fast"), "versions.v1"),
+    ],
+)
+def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):
+    for name in ("default", "full", "builder"):
+        content = yaml.safe_load((CONFIG / f"rule_sets/{name}.yaml").read_text())
+        if name == file:
+            edit(content)
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError) as caught:
+        RuleTables.load(tmp_path)
+    assert told in str(caught.value) and f"{file}.yaml" in str(caught.value)
+
+
+def test_depthwise_kernels_can_be_asked_for_alone_and_come_once(enumerator):
+    alone = enumerator.enumerate("full", "gfx950", ["forward_depthwise"], [2, 3], ["fp16"])
+    assert len(alone) == 20 and all(isinstance(item.kernel, DepthwiseConfig) for item in alone)
+    both = enumerator.enumerate("full", "gfx950", ["forward_depthwise", "forward"], [2, 3], ["fp16"])
+    assert {item.name for item in both} == {
+        item.name for item in enumerator.enumerate("full", "gfx950", ["forward"], [2, 3], ["fp16"])
+    }
+    assert len(both) == len({item.name for item in both})
+    assert enumerator.enumerate("default", "gfx950", ["forward_depthwise"], [2], ["fp16"]) == []
+
+
+@pytest.mark.parametrize(
+    ("arch", "rule_set", "flag", "expected"),
+    [
+        ("gfx950", "full", "half_zero_output", 816), ("gfx950", "full", "async_layout", 1064),
+        ("gfx950", "full", "streamk_async_fp32", 128), ("gfx950", "full", "warp_tile_on_arch", 0),
+        ("gfx90a", "full", "narrow_warp_tile", 3252), ("gfx950", "default", "warp_tile_on_arch", 104),
+        ("gfx1201", "full", "warp_tile_on_arch", 6796), ("gfx950", "full", "depthwise_fault", 0),
+        ("gfx950", "full", "one_channel", 510),
+    ],
+)  # fmt: skip
+def test_kernels_known_to_be_wrong_are_flagged(enumerator, arch, rule_set, flag, expected):
+    items = enumerator.enumerate(rule_set, arch, VARIANTS, [2, 3], DTYPES)
+    reasons = [found.reason for item in items for found in item.flags if found.name == flag]
+    assert len(reasons) == expected and all(reasons)
+
+
+@pytest.mark.parametrize(
+    ("flag", "change"),
+    [
+        ("half_zero_output", {"variant": "bwd_weight", "scheduler": "interwave", "pipeline": "mem"}),
+        ("streamk_async_fp32",
+         {"variant": "bwd_weight", "streamk": "tree", "pipeline": "basic_async_v1", "dtype": "fp32"}),
+        ("async_layout", {"pipeline": "basic_async_v1"}),
+        ("narrow_warp_tile", {"warp_tile_m": 4, "warp_tile_n": 64}),
+        ("warp_tile_on_arch", {"warp_tile_k": 64}),
+    ],
+)  # fmt: skip
+def test_each_flag_has_its_kernels(flag, change):
+    none, found = flags.flags_of([KERNEL, replace(KERNEL, **change)], "gfx950", SPECS)
+    assert none == [] and dict(found)[flag]
+
+
+def test_flags_are_asked_for_by_name():
+    (found,) = flags.flags_of([replace(KERNEL, pipeline="basic_async_v1", warp_tile_k=64)], "gfx950", SPECS)
+    assert {flag.name for flag in found} >= {"async_layout", "warp_tile_on_arch"}
+    built = ListedKernel(KERNEL, flags=tuple(found)).is_built
+    assert ListedKernel(KERNEL).is_built(()) and not built(()) and not built(("async_layout",))
+    assert built(("all",)) and built(tuple(flag.name for flag in found))
+    with pytest.raises(UserError, match=r"unknown flag 'async'; use all or some of half_zero_output"):
+        flags.check_flags(["async"])

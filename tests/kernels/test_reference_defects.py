@@ -1,0 +1,68 @@
+"""The page of known defects is complete, and what needs the whole rule set to be shown is shown here."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tileseer.cli.main import main
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.ck_tile import api as ck_api
+from tileseer.kernels.ck_tile import kernel, registry_key
+from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
+from tileseer.kernels.ck_tile.upstream.named import Enumerator, RuleTables
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/reference.md").read_text()
+SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
+ENUMERATOR = Enumerator(SPECS, RuleTables.load(ROOT / "config/rule_sets"))
+API = ck_api.load(ROOT / "config/ck_api.yaml")
+
+
+def rows():
+    return [line.strip("|").split("|") for line in PAGE.splitlines() if re.match(r"\| B\d", line)]
+
+
+def test_every_defect_has_one_line_with_a_test():
+    assert [row[0].strip() for row in rows()] == [f"B{number}" for number in range(1, 33)]
+    for row in rows():
+        assert len(row) == 4 and all(cell.strip() for cell in row), row[0]
+        assert re.search(r"`test_\w+`", row[3]), row[0]
+
+
+def test_the_filter_of_the_reference_decides_nothing():
+    items = ENUMERATOR.enumerate("full", "gfx950", ["bwd_data"], [2, 3], DTYPES)
+    assert len(items) == 624
+    assert not any(item.passes_arch_filter for item in items) and not any(item.flags for item in items)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_no_two_kernels_share_a_registry_key(arch):
+    items = ENUMERATOR.enumerate("full", arch, VARIANTS, [2, 3], DTYPES)
+    keys = {
+        tuple((registry_key.of_depthwise if isinstance(k, DepthwiseConfig) else registry_key.of_gemm)(k, API).items())
+        for k in (item.kernel.built_as for item in items)
+    }
+    assert len(keys) == len(items) == 14048
+
+
+def test_emitted_kernels_have_their_true_layout(tmp_path):
+    request = ["--arch", "gfx950", "--rule-set", "tiny", "--ndim", "1", "3", "--output", str(tmp_path)]
+    paths = ["--config", str(ROOT / "config"), "--templates", str(ROOT / "workflow/templates")]
+    assert main(["codegen", *request, *paths]) == 0
+    names = {path.stem for path in (tmp_path / "gfx950").glob("grouped_conv_*.cpp")}
+    assert names
+    for name in names:
+        config = kernel.parse(name)
+        assert config.layout == {1: "nwgc", 3: "ndhwgc"}[config.ndim]
+        if config.ndim == 3:
+            wrapper = tmp_path / f"gfx950/dispatcher_wrappers/dispatcher_wrapper_{name}.hpp"
+            assert re.search(r'key\.layout +(\S+ )?= "ndhwgc";', wrapper.read_text())
+
+
+def test_a_true_label_changes_the_layout_alone():
+    config = kernel.parse("grouped_conv_fwd_bf16_nhwgc_3d_mem_cshuffle_intrawave_64x64x64_2x2x1_32x32x16")
+    assert config.built_as == replace(config, layout="ndhwgc")
+    assert replace(config, ndim=2).built_as == replace(config, ndim=2)

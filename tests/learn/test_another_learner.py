@@ -1,0 +1,42 @@
+"""The examples of docs/CONTRIBUTING.md for another learner and another feature, run on the small world."""
+
+import re
+from pathlib import Path
+
+import learning_samples as samples
+import numpy as np
+import pytest
+
+from tileseer.learn.features.features import FEATURE_SETS
+from tileseer.learn.validation import validate
+
+PAGE = Path(__file__).parents[2] / "docs/CONTRIBUTING.md"
+
+
+def example(heading):
+    """The names that the code block of a section defines."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```$", section)
+    assert code.count("\n") <= 40
+    names = {"__name__": "example"}
+    exec(compile(code, heading, "exec"), names)
+    return names
+
+
+def test_another_learner_is_one_fit_and_is_validated_like_ours():
+    data = samples.measured()
+    model = example("Try another learner")["fit"](data, samples.features(), samples.SMALL)
+    scores = model.predict(data.problems, data.candidates)
+    assert scores.shape == (len(data.problems), len(data.candidates)) and np.isfinite(scores).any(axis=1).all()
+    report = validate(model, data)
+    assert report.efficiency.mean > report.baselines["random_supported"].efficiency.mean
+
+
+def test_another_feature_is_one_entry_of_a_set(monkeypatch):
+    monkeypatch.setattr("tileseer.learn.features.features.FEATURE_SETS", FEATURE_SETS.copy())
+    names = example("Try another feature")
+    data = samples.measured()
+    with_it = names["features_of"](samples.product())
+    column = with_it.names.index(names["FEATURE"].name)
+    matrix = with_it.matrix(data.problems, data.candidates, data.problem, data.candidate)
+    assert matrix[:, column] == pytest.approx(data.problems["Hi"].to_numpy()[data.problem] % 8)

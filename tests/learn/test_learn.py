@@ -1,0 +1,231 @@
+"""Training: deterministic bytes, folds without leaks, training rows, and a model that ranks."""
+
+import dataclasses
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+
+from tileseer.config.model import ModelSettings, TrainingParameters
+from tileseer.core.errors import UserError
+from tileseer.dataset.dataset import SKIPPED
+from tileseer.learn import cross_validation, learning_curve, model
+from tileseer.learn import fit as fits
+
+BAD = np.uint8(5)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return samples.train(samples.measured(), samples.product(), samples.SMALL)
+
+
+def changed(**settings):
+    return TrainingParameters(**{**samples.SMALL.model_dump(), **settings})
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_two_trainings_give_the_same_bytes_with_any_threads(trained, threads):
+    data = samples.measured()
+    again = samples.train(data, samples.product(), samples.SMALL, threads=threads)
+    assert again.model.text == trained.model.text
+    assert again.crossed.folds == trained.crossed.folds
+    assert again.manifest == trained.manifest
+
+
+def test_the_order_of_rows_does_not_matter(trained):
+    data = samples.measured()
+    order = np.random.default_rng(3).permutation(len(data.problem))
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    shuffled = dataclasses.replace(data, **{name: getattr(data, name)[order] for name in names})
+    assert samples.train(shuffled, samples.product(), samples.SMALL).model.text == trained.model.text
+
+
+def test_the_seed_and_the_settings_matter(trained):
+    data, product = samples.measured(), samples.product()
+    assert samples.train(data, product, changed(seed=2)).model.text != trained.model.text
+    assert samples.train(data, product, changed(num_leaves=7)).model.text != trained.model.text
+
+
+def test_validation_rows_teach_nothing(trained):
+    data = samples.measured()
+    held_out = (data.problems["split"] == "validation").to_numpy()[data.problem]
+    altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
+    assert samples.train(altered, samples.product(), samples.SMALL).model.text == trained.model.text
+
+
+def test_failed_rows_are_no_training_rows(trained):
+    data = samples.measured()
+    ok = data.ok
+    training = (data.problems["split"] == "train").to_numpy()[data.problem]
+    everything = samples.train(data, samples.product(), changed(rows_per_problem=0))
+    assert everything.manifest.training_rows == np.count_nonzero(ok & training)
+    assert trained.manifest.training_rows < everything.manifest.training_rows
+
+
+def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
+    data = samples.measured()
+    skipped = np.isin(data.candidate, [1, 5])
+    status = np.where(skipped, np.uint8(SKIPPED), data.status)
+    few = dataclasses.replace(data, status=status, tflops=np.where(skipped, np.nan, data.tflops))
+    found = samples.of(few).pairs
+    assert not np.isin(found.candidate, [1, 5]).any()
+    assert len(found.problem) > 0
+
+
+def test_the_target_is_relative_to_the_best_of_the_problem():
+    data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
+    found = samples.of(data, changed(rows_per_problem=0)).pairs
+    np.testing.assert_allclose(np.exp(fits.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
+    np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
+
+
+def test_sampling_keeps_the_fastest_rows_of_each_problem():
+    rng = np.random.default_rng(0)
+    data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
+    found = samples.of(data, changed(rows_per_problem=5, top_rows=3))
+    for problem in range(6):
+        part = found.pairs.problem == problem
+        assert found.learn[part].sum() == 5
+        fastest = np.argsort(-found.pairs.efficiency[part])[:3]
+        assert found.learn[part][fastest].all()
+
+
+@pytest.mark.parametrize("folds", [2, 5])
+def test_folds_are_whole_groups_of_like_size(folds):
+    groups = [f"group{i}" for i in range(40)]
+    sizes = [1 + i % 7 for i in range(40)]
+    fold = cross_validation.assign_folds(groups, sizes, folds, seed=1)
+    rows = np.bincount(fold, weights=sizes)
+    assert rows.max() - rows.min() <= 7
+    backwards = cross_validation.assign_folds(groups[::-1], sizes[::-1], folds, seed=1)
+    assert dict(zip(groups, fold, strict=True)) == dict(zip(groups[::-1], backwards, strict=True))
+
+
+def test_fewer_groups_than_folds_is_a_user_error():
+    with pytest.raises(UserError, match="folds"):
+        cross_validation.assign_folds(["a"], [3], 2, seed=1)
+
+
+def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
+    data = samples.measured()
+    # Batch sizes of one layer: the keys differ, the family is shared.
+    families = [f"family{i // 4}" for i in range(len(data.problems))]
+    shared = dataclasses.replace(data, problems=data.problems.assign(layer_family=families))
+    found = samples.of(shared)
+    family_of_row = np.array(families)[found.pairs.problem[found.learn]]
+    seen = []
+    original = lightgbm.Dataset.subset
+
+    def subset(self, used_indices, params=None):
+        seen.append(set(family_of_row[used_indices]))
+        return original(self, used_indices, params)
+
+    monkeypatch.setattr(lightgbm.Dataset, "subset", subset)
+    samples.train(shared, samples.product(), samples.SMALL)
+    everything = set(family_of_row)
+    held_out = [everything - part for part in seen]
+    # The last one is the published model's.
+    assert len(seen) == samples.SMALL.folds + 1
+    assert seen.pop() == everything
+    held_out.pop()
+    # Every family is held out exactly once, and as a whole.
+    assert sorted(family for part in held_out for family in part) == sorted(everything)
+
+
+def test_every_training_problem_is_scored_out_of_fold_once(trained):
+    data = samples.measured()
+    keys = data.problems["problem_key"][data.problems["split"] == "train"]
+    solvable = data.problems["problem_key"][data.best_tflops > 0]
+    assert sorted(trained.out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
+    assert len(trained.crossed.folds.root) == samples.SMALL.folds
+    assert {"fold", "rmse", "r2", "mean_efficiency", "p10_efficiency", "train_size", "val_size", "val_groups"} <= set(
+        trained.crossed.folds.root[0].model_dump()
+    )
+
+
+def test_picking_a_failing_pair_scores_zero_in_cross_validation():
+    data = samples.measured()
+    fails = np.isin(data.candidate, [0, 1, 2]) & (data.ok)
+    status = np.where(fails, BAD, data.status)
+    broken = dataclasses.replace(
+        data,
+        status=status,
+        tflops=np.where(fails, np.nan, data.tflops),
+        latency_ms=np.where(fails, np.nan, data.tflops),
+    )
+    found = samples.of(broken)
+    hit = np.isin(found.pairs.candidate, [0, 1, 2])
+    assert hit.any()
+    assert (found.pairs.efficiency[hit] == 0).all()
+    assert not found.learn[hit].any()
+
+
+def test_the_model_ranks_better_than_chance(trained):
+    data = samples.measured()
+    achieved = data.grid(np.arange(len(data.problems)))
+    # The pool holds every candidate here, and the pairs are the whole grid.
+    scores = trained.model.score_pairs(data.problems, data.problem, data.candidate).reshape(achieved.shape)
+    held_out = (data.problems["split"] == "validation").to_numpy() & (achieved.max(axis=1) > 0)
+    runs = achieved > 0
+    picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
+    chance = achieved.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
+    assert picked[held_out].mean() > chance[held_out].mean() + 0.1
+
+
+def test_no_pairs_have_no_scores(trained):
+    data = samples.measured()
+    nothing = np.zeros(0, np.int64)
+    # As the problems of an augmentation that is turned off.
+    assert trained.model.score_pairs(data.problems.iloc[:0], nothing, nothing).shape == (0,)
+    assert trained.model.predict(data.problems.iloc[:0]).shape == (0, len(trained.model.pool))
+
+
+def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
+    data = samples.measured()
+    whole = trained.model.score_pairs(data.problems, data.problem, data.candidate)
+    monkeypatch.setattr(model, "BLOCK", 17)
+    np.testing.assert_array_equal(trained.model.score_pairs(data.problems, data.problem, data.candidate), whole)
+
+
+def test_candidates_that_never_ran_are_not_published(trained):
+    data = samples.measured()
+    fails = data.candidate == 2
+    broken = dataclasses.replace(
+        data, status=np.where(fails & (data.ok), BAD, data.status),
+        tflops=np.where(fails, np.nan, data.tflops),
+    )  # fmt: skip
+    published = samples.train(broken, samples.product(), samples.SMALL).model.pool["candidate"]
+    assert set(trained.model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
+
+
+def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
+    data = samples.measured()
+    found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.features(), samples.SMALL, None, threads=1)
+    assert [entry.share for entry in found] == [50.0, 100.0]
+    half, whole = found
+    train = (data.problems["split"] == "train").to_numpy()
+    assert 0 < half.problems < whole.problems == np.count_nonzero(train)
+    assert whole.pairs == np.count_nonzero(train[data.problem])
+    # What validation problems take is not learnt from: nothing changes but how the picks score.
+    held_out = ~train[data.problem]
+    names = ("latency_ms", "tflops")
+    faster = {name: np.where(held_out, getattr(data, name) * 2, getattr(data, name)) for name in names}
+    altered = dataclasses.replace(data, **faster)
+    assert learning_curve.of_shares(altered, [1.0], samples.features(), samples.SMALL, None, 1) == [whole]
+
+
+def test_nothing_to_learn_from_is_a_user_error():
+    data = samples.measured()
+    empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
+    with pytest.raises(UserError, match="no training problem"):
+        samples.train(empty, samples.product(), samples.SMALL)
+
+
+@pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])
+def test_settings_are_checked(field):
+    with pytest.raises(UserError, match=field):
+        ModelSettings.of({"model": {"overrides": {field: -1}}}, "model")
+    with pytest.raises(UserError, match="n_jobs"):
+        ModelSettings.of({"model": {"overrides": {"n_jobs": 8}}}, "model")

@@ -1,0 +1,65 @@
+"""Validation of a dataset in which no problems were set aside: layers are left out in turn."""
+
+import dataclasses
+
+import learning_samples as samples
+import numpy as np
+
+from tileseer.dataset import efficiency
+from tileseer.learn import fit, leave_out, ranking, validation
+
+OFFERED = np.ones((4, 2), bool)
+
+
+def all_train():
+    data = samples.measured()
+    return dataclasses.replace(data, problems=data.problems.assign(split="train"))
+
+
+def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
+    data = all_train()
+    model = samples.train(data, samples.product(), samples.SMALL).model
+    grow, seen = fit.grow, []
+
+    def watched(used, learn, settings, trees, threads, progress):
+        seen.append((set(used.pairs.problem[learn]), trees))
+        return grow(used, learn, settings, trees, threads)
+
+    monkeypatch.setattr(fit, "grow", watched)
+    (first, *_), report = leave_out.by_layer(model, data, samples.SMALL, None, 1), validated(model, data)
+    found = report.leave_layer_out
+    assert len(seen) == 2 * leave_out.FOLDS * leave_out.REPEATS == 2 * len(found.repeats) * found.folds
+    layers = data.problems["layer_family"].to_numpy()
+    for number, (learnt, trees) in enumerate(seen[: leave_out.FOLDS]):
+        held_out = first.fold == number
+        assert held_out.any() and not set(layers[held_out]) & set(layers[list(learnt)])
+        assert trees == samples.SMALL.n_estimators
+    assert found.repeats[0].mean == report.efficiency.mean == efficiency.percent(first.picked.mean())
+    assert found.n_problems == len(first.rows) == int((first.fold != ranking.NEVER).sum())
+    assert found.layers == len(set(layers[first.fold != ranking.NEVER]))
+    low, high = found.interval["mean"]
+    assert low < found.efficiency.mean < high
+    assert report == validated(model, data)
+
+
+def validated(model, data):
+    return leave_out.validate_by_layer(model, data, samples.SMALL, None, 1)
+
+
+def test_the_report_is_of_the_first_deal_and_its_baselines_are_of_other_folds():
+    # Candidate 0 is best on the first two problems, candidate 1 on the others: each fold learns the wrong one.
+    data = samples.table_of([[10, 5], [10, 5], [5, 10], [5, 10]], ["train"] * 4, ndim=2)
+    scores = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], float)
+    scored = ranking.score(data, scores, OFFERED, np.array([0, 0, 1, 1]))
+    found = validation.report_of(scored, samples.product(), validation.Context())
+    assert found.n_problems == 4 and found.efficiency.mean == 87.5
+    single = found.baselines["best_single_kernel"]
+    assert single.efficiency.mean == 50.0 and single.candidates is None and "fold" in single.meaning
+    # The nearest problem that a model knew is never one of the same fold, so never the problem itself.
+    for pick in found.worst:
+        assert pick.nearest_training_problem != pick.problem
+
+
+def test_problems_that_were_set_aside_are_told_from_none():
+    assert ranking.has_validation_split(samples.measured())
+    assert not ranking.has_validation_split(all_train())

@@ -1,0 +1,201 @@
+"""A prior: corrected by few rows, left alone by none that say otherwise, refused when it is another's."""
+
+import dataclasses
+import shutil
+
+import learning_samples as samples
+import numpy as np
+import pytest
+
+from tileseer.config.model import TrainingParameters
+from tileseer.core import documents
+from tileseer.core.errors import UserError
+from tileseer.learn import fit, index, learning_curve, model_files, ranking
+from tileseer.learn.prior import read_prior
+
+
+def changed(**settings):
+    return TrainingParameters(**{**samples.SMALL.model_dump(), "n_estimators": 60, "min_child_samples": 5, **settings})
+
+
+def picked(data, trained):
+    return ranking.rank(trained.model, data).picked.mean()
+
+
+def with_trees(trained, path):
+    return dataclasses.replace(trained, model=dataclasses.replace(trained.model, text=path.read_text()))
+
+
+def few_rows(data, share, seed=0):
+    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
+    names = ("problem", "candidate", "status", "latency_ms", "tflops")
+    return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prior")
+    samples.train(samples.measured(), samples.product(), changed()).save(path)
+    return path
+
+
+def correct(data, folder, **settings):
+    # Settings want a path inside the workflow; a test's folder is none.
+    return samples.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
+
+
+def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told(folder):
+    data = samples.measured()
+    # On this device one tile is much slower than the prior believes.
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 128
+    other = dataclasses.replace(data, tflops=np.where(slow, 0.5, 1.0) * data.tflops)
+    trained = correct(few_rows(other, 0.3), folder)
+    assert trained.manifest.prior.model_dump() == {
+        "operation": "forward_bf16", "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+    }  # fmt: skip
+    first = with_trees(trained, folder / model_files.MODEL)
+    assert trained.model.booster.num_trees() > first.model.booster.num_trees()
+    assert picked(other, trained) > picked(other, first)
+
+
+def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
+    data = samples.measured()
+    prior = read_prior(folder, "tileseer", "forward")
+    first = samples.train(data, samples.product(), changed())
+    trained = correct(few_rows(data, 0.1), folder)
+    assert picked(data, trained) > picked(data, first) - 0.01
+    assert prior.knows(data.candidates).sum() == len(first.model.pool)
+
+
+def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
+    data = samples.measured()
+    upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
+    prior = samples.train(upside_down, samples.product(), changed())
+    prior.save(tmp_path)
+    alone = samples.train(data, samples.product(), changed())
+    wrong, mended, right = (picked(data, one) for one in (prior, correct(data, tmp_path), alone))
+    assert mended - wrong > 0.8 * (right - wrong)
+
+
+def test_two_rows_of_each_problem_can_correct_a_prior(folder):
+    data = samples.measured()
+    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 128
+    other = dataclasses.replace(data, tflops=np.where(slow, 0.3, 1.0) * data.tflops)
+    train = (other.problems["split"] == "train").to_numpy()[other.problem]
+    # Of each training problem the rows of two candidates that change from problem to problem.
+    turn = (other.candidate - other.problem) % len(other.candidates)
+    rows = other.only(~train | np.isin(turn, (0, 7)))
+    corrected = correct(rows, folder)
+    first = with_trees(corrected, folder / model_files.MODEL)
+    assert picked(other, corrected) > picked(other, first) + 0.02
+
+
+def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
+    data = samples.measured()
+    rows = few_rows(data, 0.02)
+    assert len(correct(rows, folder).model.pool) == len(data.candidates)
+
+
+def test_another_data_type_has_the_same_candidates(folder):
+    prior = read_prior(folder, "tileseer", "forward")
+    table = samples.candidates(samples.kernels())
+    half = table.assign(candidate=table["candidate"].str.replace("_bf16_", "_fp16_", n=1))
+    assert prior.knows(half).tolist() == prior.knows(table).tolist()
+    assert prior.knows(table).all()
+
+
+@pytest.mark.parametrize("published", [False, True], ids=["training folder", "published folder"])
+@pytest.mark.parametrize("name", [model_files.MODEL, model_files.SPEC, model_files.CANDIDATES, model_files.HARDWARE])
+def test_a_prior_with_one_changed_byte_is_refused(folder, tmp_path, published, name):
+    copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*") if published else None)
+    if published:
+        content = index.Index(
+            format=index.FORMAT, arch="gfx950", device="gfx950_mi355x", device_kind="simulated",
+            operations={"forward_bf16": index.Entry(folder=copy.name)}, sha256=index.hashes(copy.parent),
+        )  # fmt: skip
+        documents.write_document(copy.parent / model_files.INDEX, content, sealed=False)
+    read_prior(copy, "tileseer", "forward")
+    whole = bytearray((copy / name).read_bytes())
+    # A digit of a leaf's value, if it is the model: still a model, with other scores.
+    place = whole.find(b"leaf_value=0.") + len("leaf_value=0.") if name == model_files.MODEL else len(whole) // 2
+    whole[place] ^= 1
+    (copy / name).write_bytes(whole)
+    with pytest.raises(UserError, match=f"{name}: the (file was changed|content does not match)"):
+        read_prior(copy, "tileseer", "forward")
+
+
+def test_a_foreign_prior_is_refused(folder, tmp_path):
+    with pytest.raises(UserError, match="variant is 'forward'"):
+        read_prior(folder, "tileseer", "bwd_data")
+    with pytest.raises(UserError, match="feature_set is 'tileseer'"):
+        read_prior(folder, "reference", "forward")
+    with pytest.raises(UserError, match="no such file"):
+        read_prior(tmp_path, "tileseer", "forward")
+
+
+def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
+    data = samples.measured()
+    settings = changed().model_copy(update={"prior": str(folder)})
+    found = learning_curve.of_prior(data, samples.features(), settings, threads=1)
+    assert [entry.share for entry in found.shares] == [0.0, 50.0]
+    nothing, half = found.shares
+    assert nothing.pairs == 0 and nothing.without_prior is None
+    assert found.seen_by_prior == 0
+    # With no rows it is the prior, which was trained on this device.
+    itself = 100 * picked(data, samples.train(data, samples.product(), changed()))
+    assert nothing.with_prior.efficiency.mean == pytest.approx(itself, abs=1e-3)
+    assert half.without_prior.efficiency.mean > 50
+    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    assert 0.4 * train.sum() < half.pairs < 0.6 * train.sum()
+
+
+def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch):
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0,))
+    data = samples.measured()
+    sides = {"train": "validation", "validation": "train"}
+    swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
+    settings = changed().model_copy(update={"prior": str(folder)})
+    found = learning_curve.of_prior(swapped, samples.features(), settings, threads=1)
+    assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
+
+
+def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transfer(tmp_path, monkeypatch):
+    monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
+    data = samples.measured()
+    layers = data.problems["layer_family"]
+    known = set(layers[data.problems["split"] == "train"])
+    samples.train(data, samples.product(), changed()).save(tmp_path)
+    settings = changed().model_copy(update={"prior": str(tmp_path)})
+    target = dataclasses.replace(data, problems=data.problems.assign(split="train"))
+    grow, scores_of = fit.grow, fit.scores_of
+    learnt, judged = [], []
+
+    def watched_grow(used, learn, *others):
+        learnt.append(set(layers.iloc[used.pairs.problem[learn]]))
+        return grow(used, learn, *others)
+
+    def watched_scores(booster, used, at, threads):
+        judged.append(set(layers.iloc[used.pairs.problem[at]]))
+        return scores_of(booster, used, at, threads)
+
+    monkeypatch.setattr(fit, "grow", watched_grow)
+    monkeypatch.setattr(fit, "scores_of", watched_scores)
+    found = learning_curve.of_prior_by_layer(target, samples.features(), settings, 1)
+    assert [entry.share for entry in found.shares] == [0.0, 50.0]
+    assert len(learnt) == len(judged) == 10 and not any(map(set.intersection, learnt, judged))
+    assert set.union(*judged[:5]) == set.union(*judged[5:]) == set(layers)
+    assert found.n_problems == (~layers.isin(known)).sum() > 0 and found.seen_by_prior == 0
+    nothing, half = found.shares
+    assert nothing.without_prior is None and half.pairs < 0.7 * len(data.problem)
+    assert half.with_prior.efficiency.mean > 50 and half.without_prior.efficiency.mean > 50
+    monkeypatch.undo()
+    samples.train(target, samples.product(), changed()).save(tmp_path)
+    assert learning_curve.of_prior_by_layer(target, samples.features(), settings, 1) is None
+
+
+def test_it_is_deterministic(folder):
+    rows = few_rows(samples.measured(), 0.2)
+    assert correct(rows, folder).model.text == correct(rows, folder).model.text

@@ -1,0 +1,207 @@
+"""The C interface: layout of its structs, its codes, and the numbers of its reference convolutions."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from host_library import COMPILER, ROOT
+
+from tileseer.compile import native
+from tileseer.measure.harness import abi
+
+STRUCTS = {
+    f"{struct.__name__}C": struct
+    for struct in (
+        abi.ConvProblem,
+        abi.ConvOptions,
+        abi.ConvResult,
+        abi.ConvCheck,
+        abi.ConvResources,
+        abi.ConvDevice,
+        abi.ConvKernel,
+    )
+}
+NAMES = {"forward": "good", "bwd_data": "good_bwd_data", "bwd_weight": "good_bwd_weight"}
+# N, G, C, K, extents, filter, strides, pads, dilations: uneven everywhere.
+SHAPES = (
+    (2, 2, 4, 6, 1, 7, 6, 1, 3, 2, 1, 2, 1, 0, 1, 0, 1, 1, 2),
+    (1, 1, 3, 2, 4, 5, 6, 3, 1, 3, 2, 1, 3, 1, 0, 2, 1, 1, 1),
+)
+
+
+@pytest.fixture(scope="module")
+def library(libraries):
+    driver = abi.DriverLibrary(libraries[0])
+    ctypes.CDLL(libraries[1])
+    return driver
+
+
+def test_the_structs_are_those_of_the_header(tmp_path):
+    assert ctypes.sizeof(abi.ConvProblem) == 84
+    checks = [
+        f'_Static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "{name}");\n'
+        + "".join(
+            f'_Static_assert(offsetof({name}, {field}) == {getattr(struct, field).offset}, "{name}.{field}");\n'
+            for field, _ in struct._fields_
+        )
+        for name, struct in STRUCTS.items()
+    ]
+    source = tmp_path / "layout.c"
+    source.write_text('#include <stddef.h>\n#include "tileseer_conv.h"\n' + "".join(checks))
+    command = [
+        COMPILER,
+        "-x",
+        "c",
+        "-std=c11",
+        "-fsyntax-only",
+        "-Wall",
+        "-Werror",
+        "-I",
+        ROOT / native.SOURCES,
+        source,
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+
+
+def geometry(shape, direction):
+    """Return (extent, output, taps, stride, pad, dilation) by axis, and the shapes of both operands and the result."""
+    n, g, c, k, *axes = shape
+    extent, taps, stride, pad, dilation = (axes[i : i + 3] for i in range(0, 15, 3))
+    spans = [extent[i] + 2 * pad[i] - dilation[i] * (taps[i] - 1) - 1 for i in range(3)]
+    out = [span // step + 1 for span, step in zip(spans, stride, strict=True)]
+    shapes = {"x": (n, *extent, g, c // g), "w": (g, k // g, *taps, c // g), "y": (n, *out, g, k // g)}
+    ends = {"forward": "xwy", "bwd_data": "ywx", "bwd_weight": "xyw"}[direction]
+    return (extent, out, taps, stride, pad, dilation), {name: shapes[name] for name in ends}
+
+
+def convolution(a, b, shape, direction):
+    """Compute a result with loops over taps, the way a textbook has it, in fp64."""
+    (extent, out, taps, stride, pad, dilation), shapes = geometry(shape, direction)
+    tensors = {name: np.array(v, np.float64).reshape(shapes[name]) for name, v in zip(shapes, (a, b), strict=False)}
+    result = tensors.setdefault(list(shapes)[2], np.zeros(list(shapes.values())[2]))
+    for tap in itertools.product(*(range(t) for t in taps)):
+        for o in itertools.product(*(range(e) for e in out)):
+            i = [o[axis] * stride[axis] - pad[axis] + tap[axis] * dilation[axis] for axis in range(3)]
+            if any(not 0 <= i[axis] < extent[axis] for axis in range(3)):
+                continue
+            at_x, at_y, at_w = (slice(None), *i), (slice(None), *o), (slice(None), slice(None), *tap)
+            if direction == "forward":
+                result[at_y] += np.einsum("ngc,gkc->ngk", tensors["x"][at_x], tensors["w"][at_w])
+            elif direction == "bwd_data":
+                result[at_x] += np.einsum("ngk,gkc->ngc", tensors["y"][at_y], tensors["w"][at_w])
+            else:
+                result[at_w] += np.einsum("ngc,ngk->gkc", tensors["x"][at_x], tensors["y"][at_y])
+    return result
+
+
+@pytest.mark.parametrize("direction", abi.DIRECTIONS)
+@pytest.mark.parametrize("shape", SHAPES, ids=["2d", "3d"])
+def test_the_reference_is_the_convolution(library, direction, shape):
+    problem = abi.ConvProblem(*shape, abi.DIRECTIONS.index(direction), 1)
+    generator = np.random.default_rng(1)
+    sizes = [int(np.prod(lengths)) for lengths in geometry(shape, direction)[1].values()]
+    a, b = (generator.uniform(-1, 1, size).astype(np.float32) for size in sizes[:2])
+    c = np.full(sizes[2], np.nan, np.float32)
+    milliseconds = library.run(a.ctypes.data, b.ctypes.data, c.ctypes.data, ctypes.byref(problem), None)
+    assert milliseconds == pytest.approx(0.01, rel=0.02), library.error()
+    np.testing.assert_allclose(c, convolution(a, b, shape, direction).ravel(), rtol=1e-5, atol=1e-6)
+
+
+OPERANDS = """
+#include "host_runtime.hpp"
+#include "reference.hpp"
+#include <cstdio>
+template <typename T> void print(std::uint64_t seed)
+{
+    for(std::int64_t i = 0; i < 4096; ++i)
+    {
+        typename T::Bits bits;
+        tileseer::Generate<T>{&bits - i, seed}(i);
+        std::uint32_t shown = 0;
+        std::memcpy(&shown, &bits, sizeof bits);
+        std::printf("%u\\n", shown);
+    }
+}
+int main()
+{
+    for(const std::uint64_t seed : {1, 2})
+    {
+        print<tileseer::Fp16>(seed);
+        print<tileseer::Bf16>(seed);
+        print<tileseer::Fp32>(seed);
+    }
+}
+"""
+
+
+def test_operands_are_numbers_of_the_kernels_type_uniform_and_of_their_seed(tmp_path):
+    (tmp_path / "operands.cpp").write_text(OPERANDS)
+    program = tmp_path / "operands"
+    command = [COMPILER, "-std=c++17", "-I", ROOT / native.SOURCES, tmp_path / "operands.cpp", "-o", program]
+    subprocess.run(command, check=True)
+    printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+    bits = np.array(printed, np.uint32).reshape(2, 3, 4096)
+    for fp16, bf16, fp32 in bits:
+        found = (
+            fp16.astype(np.uint16).view(np.float16), (bf16 << 16).view(np.float32), fp32.view(np.float32)
+        )  # fmt: skip
+        for values, used in zip(found, (fp16 & 0x3FF, bf16 & 0x7F, fp32 & 0x7FFFFF), strict=True):
+            values = values.astype(np.float64)
+            assert np.abs(values).max() <= 1 and values.std() == pytest.approx(3**-0.5, rel=0.05)
+            assert abs(values.mean()) < 0.03
+            # Every bit of the mantissa is now set, now not.
+            assert np.bitwise_or.reduce(used) == np.bitwise_or.reduce(~used & np.bitwise_or.reduce(used))
+        np.testing.assert_allclose(found[0], found[2], atol=2**-11)
+        np.testing.assert_allclose(found[1], found[2], atol=2**-8)
+    assert (bits[0] != bits[1]).mean() > 0.9
+
+
+def test_codes_and_their_texts(library):
+    good = abi.ConvProblem(*SHAPES[0], 0, 1)
+    wide = abi.ConvProblem(1, 1, 128, 8, *SHAPES[0][4:], 0, 1)
+    sideways = abi.ConvProblem(*SHAPES[0], 7, 1)
+    memory = (ctypes.c_float * 10_000)()
+    address = ctypes.addressof(memory)
+    assert library.is_supported(ctypes.byref(good)) == 1
+    assert library.is_supported(ctypes.byref(wide)) == 0
+    assert library.is_supported(None) == library.is_supported(ctypes.byref(sideways)) == abi.BAD_ARGUMENT
+    assert library.run(address, address, None, ctypes.byref(good), None) == abi.BAD_ARGUMENT
+    assert library.error() == "c is a null pointer"
+    assert library.run(address, address, address, ctypes.byref(wide), None) == abi.UNSUPPORTED
+    assert library.error() == "C is above 64"
+    assert library.find_kernel(b"absent") == abi.NO_KERNEL
+    assert (library.has_kernels(), library.has_bwd_data(), library.has_bwd_weight()) == (1, 1, 1)
+    assert library.version().startswith(b"2.0.0+") and library.backend() == b"host"
+    small = ctypes.create_string_buffer(4)
+    assert library.get_kernel_name(0, small, 4) == abi.BAD_ARGUMENT, "a name is never cut"
+    assert library.get_kernel_name(99, small, 4) == abi.BAD_ARGUMENT
+    assert library.workspace_bytes(library.find_kernel(b"good_bwd_weight"), ctypes.byref(good)) == 128
+
+
+def test_without_a_kernel_for_the_direction_that_is_the_code(libraries):
+    code = (
+        "import ctypes, sys\n"
+        "from tileseer.measure.harness import abi\n"
+        "library = abi.DriverLibrary(sys.argv[1])\n"
+        "memory = (ctypes.c_float * 10)()\n"
+        "problem = abi.ConvProblem(1, 1, 1, 1, *[1] * 9, 0, 0, 0, 1, 1, 1, 0, 1)\n"
+        "a = ctypes.addressof(memory)\n"
+        "print(int(library.run(a, a, a, ctypes.byref(problem), None)), library.has_kernels())\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code, libraries[0]], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{abi.NO_KERNEL} 0\n"
+
+
+def test_a_library_of_another_version_is_refused(tmp_path):
+    source = tmp_path / "old.cpp"
+    text = (ROOT / native.SOURCES / native.DRIVER_SOURCE).read_text()
+    source.write_text(text.replace("return CONV_ABI_VERSION;", "return 0;"))
+    native.build(native.command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / native.SOURCES))
+    with pytest.raises(OSError, match="version 0 of the interface"):
+        abi.DriverLibrary(str(tmp_path / "old.so"))

@@ -1,0 +1,50 @@
+"""What the emulated GPU executes, and what its results are called."""
+
+from __future__ import annotations
+
+import pytest
+
+from tileseer.config.benchmark import Timing
+from tileseer.core.errors import UserError
+from tileseer.kernels.ck_tile.kernel import parse
+from tileseer.measure.emulated_problems import STEPS, tiny_problems
+from tileseer.measure.gpu_device import GpuDevice
+from tileseer.measure.harness.supervisor import Request, Supervisor
+from tileseer.problems.problem import Problem
+
+
+@pytest.mark.parametrize("variant", ["fwd", "bwd_data", "bwd_weight"])
+@pytest.mark.parametrize("shape", ["nhwgc_2d", "ndhwgc_3d"])
+def test_tiny_problems_reach_the_corners(variant, shape):
+    kernel = parse(f"grouped_conv_{variant}_bf16_{shape}_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32")
+    pairs = tiny_problems(kernel)
+    problems = [problem for problem, _ in pairs]
+    assert all(isinstance(p, Problem) and p.variant == kernel.variant and p.ndim == kernel.ndim for p in problems)
+    assert {split for _, split in pairs} == {1, 2}
+    depth = {"fwd": lambda p: p.C, "bwd_data": lambda p: p.K, "bwd_weight": lambda p: p.N * p.Di * p.Hi * p.Wi}[variant]
+    assert [depth(p) // 64 for p in problems[: len(STEPS)]] == list(STEPS)
+    for corner in (
+        lambda p: p.pad_h, lambda p: p.stride_h > 1, lambda p: p.dilation_h > 1 or p.dilation_d > 1, lambda p: p.G > 1,
+        lambda p: p.Y * p.X == 1, lambda p: p.Y > 1 and not p.pad_h,
+    ):  # fmt: skip
+        assert any(corner(p) for p in problems)
+    assert kernel.ndim == 2 or any(p.Z > 1 and p.stride_d > 1 for p in problems)
+
+
+class Emulated:
+    def device(self):
+        return {"backend": "emulated"}
+
+
+def test_nothing_is_measured_on_an_emulated_gpu():
+    with pytest.raises(UserError, match="emulated GPU has no times"):
+        GpuDevice("gfx950_mi355x", "measured", "driver.so", str, Emulated(), None, Timing(), 1, None)
+
+
+@pytest.mark.parametrize(("wrong", "status"), [([0, 0, 0], "ok"), ([0, 3, 0], "race"), ([5, 3, 4], "wrong_result")])
+def test_what_depends_on_the_order_of_waves_is_a_race(wrong, status):
+    check = {"wrong": max(wrong), "elements": 64, "not_finite": 0, "worst": 3.0}
+    answer = {"code": 0, "error": "", "check": check, "wrong": wrong, "opcodes": {"s_endpgm": 1000}}
+    outcome = Supervisor("driver.so")._outcome(answer, Request(("driver.so",), "kernel", (), {}), ())
+    assert outcome.status == status
+    assert status != "race" or outcome.error == "elements wrong; in orders of the waves: 0 3 0"

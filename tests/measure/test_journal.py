@@ -1,0 +1,228 @@
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.core.errors import UserError
+from tileseer.measure import journal, receipt, session
+from tileseer.measure.journal import COLUMNS, Journal
+
+DEVICE = journal.MeasuredBy("gfx950", "toy", "simulated", "c" * 16)
+
+
+def measurement(number=0, **changes):
+    row = dict.fromkeys(COLUMNS, 1) | {
+        "kernel": "grouped_conv_x", "latency_ms": 0.125 + number, "tflops": 3.0, "non_zero": None, "status": "ok",
+        "error": "", "latency_cv": 0.01, "kernel_id": f"{number:016x}", "problem_key": "b" * 16, "arch": "gfx950",
+        "device": "toy", "device_kind": "simulated", "measurement_id": "c" * 16,
+    }  # fmt: skip
+    return row | changes
+
+
+def rows(*measurements):
+    return pa.Table.from_pylist(list(measurements), schema=journal.SCHEMA)
+
+
+def append(path, *measurements):
+    book = Journal(path)
+    book.append(rows(*measurements))
+    book.close()
+
+
+def test_the_columns_begin_with_those_of_the_reference():
+    assert ",".join(COLUMNS).startswith(
+        "kernel,problem_idx,N,C,K,G,Di,Hi,Wi,Z,Y,X,stride_d,stride_h,stride_w,pad_d,pad_h,pad_w,"
+        "dilation_d,dilation_h,dilation_w,latency_ms,tflops,non_zero,status"
+    )
+
+
+def test_what_is_appended_is_read_back_exactly(tmp_path):
+    path = tmp_path / "new" / "j.csv"
+    failed = measurement(1, status="crash", error="crash", latency_ms=None, tflops=None, latency_cv=None)
+    append(path, measurement(0, latency_ms=0.1 + 0.2))
+    append(path, failed)
+    found, malformed = journal.read_journal(path)
+    assert found == rows(measurement(0, latency_ms=0.1 + 0.2), failed)
+    assert not malformed.num_rows
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("one,two", "checksum"),
+        ("", "an empty line"),
+        ('"unclosed,quote', "checksum"),
+    ],
+)
+def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0))
+    path.write_text(path.read_text() + line + "\n")
+    append(path, measurement(1))
+    found, malformed = journal.read_journal(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
+    [fault] = malformed.to_pylist()
+    assert (fault["line"], fault["text"]) == (3, line) and told in fault["reason"]
+
+
+def test_what_is_reported_of_a_line_does_nothing_to_a_terminal(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0))
+    path.write_bytes(path.read_bytes() + b"\x1b[2J\0\ttab\xff" + b"x" * 1000 + b"\n")
+    [fault] = journal.read_journal(path)[1].to_pylist()
+    assert fault["text"].startswith(r"\x1b[2J\x00\ttab\xffx") and fault["text"].isprintable()
+    assert len(fault["text"]) < 600
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"N": "many"}, {"latency_ms": "nan"}, {"latency_ms": "-1"}, {"latency_ms": ""}, {"latency_ms": "1.124"},
+        {"status": "fine"}, {"device_kind": "guessed"}, {"kernel_id": "xyz"}, {"samples": ""},
+    ],
+)  # fmt: skip
+def test_a_line_with_another_value_is_reported_as_damaged(tmp_path, changes):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    lines = path.read_text().splitlines()
+    fields = dict(zip((*COLUMNS, "crc32"), lines[2].split(","), strict=True)) | changes
+    lines.insert(2, ",".join(fields.values()))
+    lines.insert(1, "torn")
+    path.write_text("\n".join(lines) + "\n")
+    found, malformed = journal.read_journal(path)
+    assert found.num_rows == 2
+    assert malformed["line"].to_pylist() == [2, 4]
+    assert malformed["reason"][1].as_py() == "its checksum does not fit"
+
+
+def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    os.truncate(path, path.stat().st_size - 10)
+    append(path, measurement(2))
+    found, malformed = journal.read_journal(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{2:016x}"]
+    assert malformed["line"].to_pylist() == [3]
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text("kernel,latency\n")
+    for use in (journal.read_journal, Journal, lambda path: journal.read_device_rows(path, DEVICE)):
+        with pytest.raises(UserError, match=r"j\.csv: line 1"):
+            use(path)
+    assert path.read_text() == "kernel,latency\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "j.csv"
+    append(path, measurement(0))
+    with path.open("ab") as stream:
+        stream.write(content)
+    append(path, measurement(1))
+    found, _ = journal.read_journal(path)
+    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
+
+
+def test_a_full_disk_is_an_error_that_names_the_journal(tmp_path):
+    with Journal(tmp_path / "j.csv") as book, Path("/dev/full").open("r+b", buffering=0) as full:
+        os.dup2(full.fileno(), book._file)
+        with pytest.raises(OSError, match=r"No space left on device: '.*/j\.csv'"):
+            book.append(rows(measurement()))
+
+
+def test_a_journal_behind_a_link_is_written_there_and_never_replaced(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "j.csv").symlink_to(disk / "j.csv")
+    (disk / "j.csv").touch()
+    append(tmp_path / "j.csv", measurement())
+    assert (tmp_path / "j.csv").is_symlink() and journal.read_journal(disk / "j.csv")[0].num_rows == 1
+
+
+@pytest.mark.parametrize("link", ["journals", "journals/j.csv"])
+def test_a_journal_on_a_disk_that_is_not_mounted_is_told_and_not_made_anew(link, tmp_path):
+    place = tmp_path / link
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(tmp_path / "disk/what was measured")
+    with pytest.raises(UserError, match=f"{link} is a link to .*/disk/what was measured, which is not there"):
+        Journal(tmp_path / "journals/j.csv")
+    assert place.is_symlink() and not (tmp_path / "disk").exists()
+
+
+def test_a_million_lines_that_are_none_take_seconds(tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text(journal.HEADER + "\n" + "\n" * 500_000 + "nonsense\n" * 500_000)
+    begin = time.process_time()
+    assert len(journal.read_journal(path)[1]) == 1_000_000
+    # Half a second; where each line cost what the lines before it cost, it would be hours.
+    assert time.process_time() - begin < 30
+
+
+def wanted(*numbers):
+    pairs = [{"kernel_id": f"{n:016x}", "split_k": 1, "problem_key": "b" * 16} for n in numbers]
+    return pa.Table.from_pylist(
+        pairs, pa.schema([("kernel_id", pa.string()), ("split_k", pa.int32()), ("problem_key", pa.string())])
+    )
+
+
+def test_only_measurements_of_this_device_for_wanted_pairs_count_once():
+    book = rows(
+        measurement(0, measurement_id="d" * 16),
+        measurement(1),
+        measurement(2, split_k=4),
+        measurement(1, latency_ms=9.0),
+        measurement(3),
+    )
+    found = receipt.counted(DEVICE.rows(book), wanted(1, 0, 2))
+    assert found["latency_ms"].to_pylist() == [1.125]
+    assert receipt.counted(DEVICE.rows(book), wanted(3, 1))["kernel_id"].to_pylist() == [f"{n:016x}" for n in (3, 1)]
+
+
+def test_measurements_in_the_journal_of_another_chunk_are_taken_over(tmp_path):
+    append(tmp_path / "0.csv", measurement(0))
+    append(tmp_path / "1.csv", measurement(1), measurement(1, latency_ms=9.0))
+    append(tmp_path / "2.csv", measurement(2), measurement(3, measurement_id="d" * 16))
+    found = session.rows_of_neighbours(tmp_path / "0.csv", wanted(3, 2, 1, 0), DEVICE)
+    assert found["kernel_id"].to_pylist() == [f"{n:016x}" for n in (2, 1)]
+    assert found["latency_ms"].to_pylist() == [2.125, 1.125]
+
+
+def test_the_digest_is_about_measurements_not_about_their_order_or_index():
+    book = rows(measurement(0), measurement(1))
+    other = rows(measurement(1, problem_idx=7), measurement(0))
+    assert receipt.digest_rows(book) == receipt.digest_rows(other)
+    assert receipt.digest_rows(book) != receipt.digest_rows(rows(measurement(0), measurement(1, tflops=4.0)))
+
+
+def test_a_damaged_receipt_is_refused(tmp_path):
+    path = tmp_path / "r.json"
+    path.write_text('{"arch": 1}')
+    with pytest.raises(UserError, match=r"r\.json: this is no receipt"):
+        receipt.Receipt.read(path)
+
+
+@given(data=st.data())
+def test_a_line_with_any_one_wrong_bit_is_no_measurement(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("damaged") / "j.csv"
+    append(path, *(measurement(number) for number in range(3)))
+    content = bytearray(path.read_bytes())
+    header = content.index(b"\n") + 1
+    content[data.draw(st.integers(header, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    sound = rows(*(measurement(number) for number in range(3))).to_pylist()
+    path.write_bytes(content)
+    found, _ = journal.read_journal(path)
+    assert found.num_rows < 3
+    assert all(row in sound for row in found.to_pylist())
+
+
+def test_text_of_any_language_keeps_its_checksum(tmp_path):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0, status="crash", error="Gerät weg", latency_ms=None, tflops=None, latency_cv=None))
+    assert journal.read_journal(path)[0]["error"].to_pylist() == ["Gerät weg"]

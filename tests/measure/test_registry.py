@@ -1,0 +1,322 @@
+"""The settings decide on the device; a real GPU is claimed by its board."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tileseer.config.benchmark import BenchmarkSettings, LockSettings
+from tileseer.core.errors import UserError
+from tileseer.core.locks import device_locks, hold_first_free
+from tileseer.gpus import hardware
+from tileseer.measure import devices as registry
+from tileseer.measure.harness import telemetry, visible
+from tileseer.measure.harness.telemetry import Board, Reading
+
+CONFIG = Path(__file__).parents[2] / "config"
+GPU = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
+
+
+def source(libraries=(None, None), **settings):
+    made = BenchmarkSettings.of({"benchmark": settings}, "benchmark")
+    driver = Path(libraries[0]) if libraries[0] else None
+    return registry.DeviceSource(made, GPU, CONFIG / "simulated_device.yaml", driver)
+
+
+@pytest.fixture
+def locking(tmp_path):
+    return LockSettings(folder=str(tmp_path / "locks"), timeout_s=1.0)
+
+
+def test_the_simulated_device_is_the_product_of_the_settings(locking):
+    with registry.claimed(source(), locking) as (device, _):
+        assert (device.kind, device.name) == ("simulated", GPU.name)
+
+
+def test_the_simulated_device_may_stand_for_a_gpu_of_nvidia_and_says_that_it_does(locking):
+    h200 = replace(source(), hardware=hardware.read_hardware(CONFIG / "hardware.yaml", "sm_90_h200"))
+    with registry.claimed(h200, locking) as (device, _):
+        assert (device.kind, device.name) == ("simulated", "sm_90_h200")
+
+
+def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
+    monkeypatch.setattr(registry, "boards", lambda backend: [])
+    with pytest.raises(UserError, match="--driver and --modules"), registry.claimed(source(device="hip"), locking):
+        pass
+
+
+def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(libraries, locking, monkeypatch):
+    found = [Board(f"GPU-{n}", "H200", "sm_90", {"CUDA_VISIBLE_DEVICES": f"GPU-{n}"}) for n in "ab"]
+    monkeypatch.setattr(registry, "boards", lambda backend: found)
+    seen = []
+    real = registry.Supervisor
+    monkeypatch.setattr(registry, "Supervisor", lambda *args, **how: seen.append(args[1]) or real(*args, **how))
+    claim = registry.claimed(source(libraries, device="cuda"), locking)
+    with hold_first_free(device_locks(["gpu-GPU-a"], Path(locking.folder)), timeout_s=1), claim as (device, _):
+        assert device.kind == "measured"
+    assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
+
+
+def test_each_kernel_is_looked_for_in_the_library_of_its_build_table(tmp_path):
+    (tmp_path / "a.so").touch()
+    builds = [pa.table({"kernel": ["k", "l"]}), pa.table({"kernel": ["m"]})]
+    find = registry.module_finder(registry.modules_of(builds, [tmp_path / "a.so", tmp_path / "gone.so"]))
+    assert find(pd.Series({"kernel": "l"})) == str(tmp_path / "a.so")
+    for name in ("m", "unknown"):
+        with pytest.raises(UserError, match=f"no library of the kernel {name}"):
+            find(pd.Series({"kernel": name}))
+    with pytest.raises(UserError, match="1 libraries for 2 build tables"):
+        registry.modules_of(builds, [tmp_path / "a.so"])
+    assert registry.modules_of(builds, []) == {}
+
+
+class Nvml:
+    """Stands for ``pynvml``: two GPUs, of which the second does not tell its power."""
+
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    GPUS = ("GPU-aa", "GPU-bb")
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, reasons=0x4, pids=(4711,)):
+        self.reasons, self.pids = reasons, pids
+
+    def nvmlInit(self):
+        if self.pids is None:
+            raise self.NVMLError("no driver")
+
+    def __getattr__(self, name):
+        if not name.startswith("nvmlDevice"):
+            raise AttributeError(name)
+        return lambda *arguments: self.answer(name.removeprefix("nvmlDeviceGet"), *arguments)
+
+    def answer(self, what, gpu=None, which=None):
+        if (what, gpu) == ("PowerUsage", "GPU-bb"):
+            raise self.NVMLError("Not Supported")
+        return {
+            "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None, "HandleByUUID": gpu,
+            "UUID": gpu, "Name": "NVIDIA H200", "CudaComputeCapability": (9, 0),
+            "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
+            "Temperature": 51, "CurrentClocksThrottleReasons": self.reasons,
+            "ComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in self.pids],
+        }[what]  # fmt: skip
+
+
+class AmdSmi:
+    """Stands for ``amdsmi``: one GPU, which does not tell its memory clock."""
+
+    class AmdSmiException(Exception):
+        pass
+
+    AmdSmiClkType = SimpleNamespace(GFX="gfx", MEM="mem")
+    AmdSmiTemperatureType = SimpleNamespace(HOTSPOT="hotspot")
+    AmdSmiTemperatureMetric = SimpleNamespace(CURRENT="current")
+
+    def amdsmi_init(self):
+        pass
+
+    def amdsmi_get_processor_handles(self):
+        return ["handle"]
+
+    def amdsmi_get_gpu_device_uuid(self, gpu):
+        return "uuid"
+
+    def amdsmi_get_gpu_device_bdf(self, gpu):
+        return "0000:c1:00.0"
+
+    def amdsmi_get_clock_info(self, gpu, which):
+        if which == "mem":
+            raise self.AmdSmiException("not supported")
+        return {"clk": 2100}
+
+    def amdsmi_get_power_info(self, gpu):
+        return {"socket_power": 143}
+
+    def amdsmi_get_temp_metric(self, gpu, sensor, metric):
+        return 44 if (sensor, metric) == ("hotspot", "current") else None
+
+    def amdsmi_get_gpu_metrics_info(self, gpu):
+        return {"throttle_status": False}
+
+    def amdsmi_get_gpu_process_list(self, gpu):
+        return [{"pid": 7}, {"pid": 8}]
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """Put a vendor's library in the place of the installed one, if there is one."""
+    for variable in visible.VARIABLES["hip"]:
+        monkeypatch.delenv(variable, raising=False)
+    return lambda name, made: monkeypatch.setitem(sys.modules, name, made)
+
+
+def test_readings_of_nvml(library):
+    def reading(nvml, own, number=0):
+        library("pynvml", nvml)
+        return telemetry.boards("cuda")[number].read(own)
+
+    assert reading(Nvml(), (4711,)) == Reading(1980, 3201, 412.55, 51, throttled="", foreign=0)
+    slowed = Reading(1980, 3201, None, 51, throttled="clock event reasons 0x20", foreign=1)
+    assert reading(Nvml(0x20, (4711, 815)), (4711,), 1) == slowed
+    # In a container the library may show the host's process numbers: one of them is our worker.
+    assert reading(Nvml(pids=(99,)), (4711,)).foreign == 0
+    assert reading(Nvml(pids=(99,)), ()).foreign == 1
+
+
+def test_the_library_of_nvidia_has_what_is_asked_for():
+    nvml = pytest.importorskip("pynvml")
+    for what in ("PowerUsage", "ClockInfo", "Temperature", "CurrentClocksThrottleReasons", "ComputeRunningProcesses"):
+        assert callable(getattr(nvml, f"nvmlDeviceGet{what}"))
+    assert nvml.nvmlClocksEventReasonHwSlowdown & telemetry.SLOWED
+    assert not nvml.nvmlClocksEventReasonSwPowerCap & telemetry.SLOWED
+
+
+@pytest.fixture
+def kfd(tmp_path, monkeypatch):
+    """Return a function that makes the driver's nodes: two CPUs, then eleven MI300X, or those that are asked for."""
+
+    def make(*versions):
+        rows = [0, 0, *(versions or [90402] * 11)]
+        for number, version in enumerate(rows):
+            folder = tmp_path / f"nodes/{number}"
+            folder.mkdir(parents=True)
+            text = f"gfx_target_version {version}\nlocation_id {(0x10 + number) << 8}\nunique_id {number}\ndomain 0\n"
+            (folder / "properties").write_text(text)
+        monkeypatch.setattr(telemetry, "amd_gpus", lambda: visible.amd_gpus(tmp_path / "nodes"))
+        return tmp_path / "nodes"
+
+    return make
+
+
+def test_the_driver_tells_target_and_address_of_its_gpus_in_the_order_of_its_nodes(kfd):
+    nodes = kfd(*[90402] * 9, 90500, 90010, 110000)
+    found = visible.amd_gpus(nodes)
+    assert [gpu.arch for gpu in found] == ["gfx942"] * 9 + ["gfx950", "gfx90a", "gfx1100"]
+    assert [gpu.number for gpu in found] == list(range(12))
+    assert (found[0].pci, found[9].pci) == ("0000:12:00.0", "0000:1b:00.0")
+    # A GPU of another container cannot be read.
+    (nodes / "2/properties").unlink()
+    assert [gpu.pci for gpu in visible.amd_gpus(nodes)][:1] == ["0000:13:00.0"]
+
+
+def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, capsys):
+    kfd()
+    smi = AmdSmi()
+    smi.amdsmi_get_gpu_device_bdf = lambda gpu: "0000:14:00.0"
+    library("amdsmi", smi)
+    boards = telemetry.boards("hip")
+    assert boards[2].read((7,)) == Reading(2100, None, 143, 44, throttled="", foreign=1)
+    assert boards[0].read((7,)) == Reading() and not capsys.readouterr().err
+
+
+def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library, kfd, locking, libraries, capsys):
+    kfd(90402, 90402)
+    library("amdsmi", None)
+    with (
+        registry.claimed(source(libraries, device="hip"), locking),
+        registry.claimed(source(libraries, device="hip"), locking),
+    ):
+        held = sorted(path.name for path in Path(locking.folder).iterdir() if path.read_text())
+    assert held == ["tileseer-gpu-0000_12_00_0.lock", "tileseer-gpu-0000_13_00_0.lock"]
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 2 and all("amdsmi" in line and "lock" not in line for line in said)
+
+
+ROCR, HIP, CUDA = visible.VARIABLES["hip"]
+
+
+@pytest.mark.parametrize(
+    ("given", "numbers"),
+    [
+        ({}, range(11)),
+        ({ROCR: "3"}, [3]),
+        ({ROCR: "5,3"}, [5, 3]),
+        ({ROCR: "GPU-0000000000000004, 0"}, [2, 0]),
+        ({ROCR: "1,99,2"}, [1]),
+        ({ROCR: "1,-1,2"}, [1]),
+        ({HIP: "10,2"}, [10, 2]),
+        ({HIP: ""}, range(11)),
+        ({CUDA: "4"}, [4]),
+        ({CUDA: ""}, range(11)),
+        ({HIP: "1", CUDA: "4"}, [1]),
+        ({HIP: "", CUDA: "4"}, [4]),
+        ({ROCR: "6,7,8", HIP: "1"}, [7]),
+        ({ROCR: "6,7,8", CUDA: "2,0"}, [8, 6]),
+        ({ROCR: "6,7,8", HIP: "0,5"}, [6]),
+        ({ROCR: "6,7,8", HIP: "2", CUDA: "0"}, [8]),
+        ({ROCR: "6,7", HIP: "GPU-0000000000000009"}, [7]),
+        ({ROCR: ""}, None),
+        ({ROCR: "-1"}, None),
+        ({ROCR: "2", HIP: "2"}, None),
+    ],
+    ids=str,
+)
+def test_gpus_of_amd_are_those_that_the_variables_show_together(library, kfd, monkeypatch, given, numbers):
+    kfd()
+    library("amdsmi", AmdSmi())
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    if numbers is None:
+        with pytest.raises(UserError, match=r"none of the 11 GPUs of this machine is visible: .*ROCR_VIS"):
+            telemetry.boards("hip")
+        return
+    boards = telemetry.boards("hip")
+    assert [board.environment[ROCR] for board in boards] == [str(number) for number in numbers]
+    # What a worker inherits shows it exactly the GPU of its board, whatever was set before.
+    gpus = telemetry.amd_gpus()
+    for number, board in zip(numbers, boards, strict=True):
+        for name, value in board.environment.items():
+            monkeypatch.setenv(name, value)
+        assert visible.shown("hip", gpus) == [gpus[number]]
+
+
+@pytest.mark.parametrize(
+    ("given", "uuids"),
+    [(None, ["GPU-aa", "GPU-bb"]), ("1", ["GPU-bb"]), ("GPU-b", ["GPU-bb"]), ("1,0", ["GPU-bb", "GPU-aa"]),
+     ("0,7,1", ["GPU-aa"]), ("GPU-", None), ("", None), ("-1", None)],
+)  # fmt: skip
+def test_gpus_of_nvidia_are_those_that_the_variable_shows(library, monkeypatch, given, uuids):
+    library("pynvml", Nvml())
+    if given is not None:
+        monkeypatch.setenv(CUDA, given)
+    if uuids is None:
+        with pytest.raises(UserError, match="none of the 2 GPUs of this machine is visible"):
+            telemetry.boards("cuda")
+        return
+    boards = telemetry.boards("cuda")
+    assert [board.uuid for board in boards] == [board.environment[CUDA] for board in boards] == uuids
+
+
+def test_another_arch_than_the_machines_is_told(library, kfd, monkeypatch):
+    library("pynvml", Nvml())
+    for device, arch in (("cuda", "sm_90"), ("cuda", "sm_90a"), ("simulated", "gfx950")):
+        telemetry.refuse_other_gpus(device, arch)
+    kfd(90402, 90500)
+    for arch in ("gfx950", "gfx942"):
+        telemetry.refuse_other_gpus("hip", arch)
+    monkeypatch.setenv(HIP, "0")
+    with pytest.raises(UserError, match="visible GPUs are gfx942, not gfx950; give --config arch=gfx942"):
+        telemetry.refuse_other_gpus("hip", "gfx950")
+    with pytest.raises(UserError, match="sm_90, not sm_80"):
+        telemetry.refuse_other_gpus("cuda", "sm_80")
+    # No GPU here: the machine that measures finds out.
+    monkeypatch.setattr(telemetry, "amd_gpus", list)
+    telemetry.refuse_other_gpus("hip", "gfx950")
+
+
+@pytest.mark.parametrize("found", [None, Nvml(pids=None)])
+def test_without_library_or_driver_nothing_is_known_and_that_is_said(library, found, capsys):
+    # ``None`` makes the import fail.
+    library("pynvml", found)
+    library("amdsmi", None)
+    assert telemetry.boards("cuda") == telemetry.boards("hip") == []
+    said = capsys.readouterr().err
+    assert "nvidia-ml-py (pip install 'tileseer[gpu]')" in said and "amdsmi" in said
+    assert Board().read(()) == Reading()

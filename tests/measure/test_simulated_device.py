@@ -1,0 +1,331 @@
+"""The simulated device: right by the model's prototype, reproducible pair by pair, noisy as measured."""
+
+from dataclasses import fields, replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from tileseer.core import code_digest
+from tileseer.core.errors import UserError
+from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.gpus import hardware
+from tileseer.kernels.ck_tile import kernel
+from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.measure import device as base
+from tileseer.measure import simulated_device as simulated
+from tileseer.measure.device import DEVICE_KINDS, STATUSES
+from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.problems import problem
+from tileseer.problems.problem import Problem
+
+ROOT = Path(__file__).parents[2]
+COEFFICIENTS_FILE = ROOT / "config" / "simulated_device.yaml"
+GPUS = hardware.read_products(ROOT / "config" / "hardware.yaml")
+COEFFICIENTS = load_coefficients(COEFFICIENTS_FILE)
+GPU = GPUS["gfx950_mi355x"]
+FROZEN = pd.read_csv(Path(__file__).parents[1] / "data" / "simulated_truth.csv", keep_default_na=False)
+OK, UNSUPPORTED, CRASH = (STATUSES.index(name) for name in ("ok", "unsupported", "crash"))
+BASE = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intrawave", 64, 64, 64, 4, 1, 1, 16, 16, 16)
+
+
+def device(seed=1, repeats=10, gpu=GPU, coefficients=COEFFICIENTS):
+    return SimulatedDevice(gpu, coefficients, seed, repeats)
+
+
+def pool(variant="forward"):
+    """Return 96 candidates of ten shapes, some of which cannot run."""
+    shapes = (((16, 64, 64), (1, 4, 1), (16, 16, 16)), ((64, 128, 64), (2, 2, 1), (32, 32, 16)))
+    kernels = [
+        replace(
+            BASE, variant=variant, pipeline=pipeline, vec_a=vec_a, vec_c=vec_c, double_smem_buffer=pipeline == "compv4",
+            **{f"{what}_{axis}": size for what, sizes in zip(("tile", "wave", "warp_tile"), shape, strict=True)
+               for axis, size in zip("mnk", sizes, strict=True)},
+        )
+        for shape, pipeline, vec_a, vec_c in product(
+            shapes, ("compv3", "compv4", "compv5", "compv6", "mem", "basic_v1"), (1, 4), (1, 2, 4, 8)
+        )
+    ]  # fmt: skip
+    return kernel.frame(kernels).assign(split_k=1)
+
+
+def layers(variant="forward", dtype="bf16"):
+    """Return 150 problems from microseconds to milliseconds."""
+    return problem.problem_frame(
+        [
+            Problem.from_dims(variant, dtype, N=n, C=c, K=k, Hi=hw, Wi=hw, Y=f, X=f, pad_h=f // 2, pad_w=f // 2)
+            for n, c, k, hw, f in product((1, 4, 16, 64, 128), (16, 60, 256), (16, 128), (7, 14, 56, 80, 112), (1,))
+            for f in (f, 3)[: 1 + (k == 128)]
+        ][:150]
+    )
+
+
+def every_pair(problems, candidates):
+    p, q = np.indices((len(problems), len(candidates)))
+    return p.ravel(), q.ravel()
+
+
+def same(left, right, at=slice(None)):
+    assert left.error is left.non_zero is None
+    for field in fields(base.Times)[:4]:
+        np.testing.assert_array_equal(getattr(left, field.name)[at], getattr(right, field.name))
+
+
+@pytest.mark.parametrize(
+    ("product_name", "variant"), sorted(set(zip(FROZEN["product"], FROZEN["variant"], strict=True)))
+)
+def test_truth_is_the_prototypes(product_name, variant):
+    rows = FROZEN[(FROZEN["product"] == product_name) & (FROZEN["variant"] == variant)]
+    problems = problem.problem_frame(problem.problems_of_frame(rows))
+    candidates = kernel.frame([kernel.parse(name) for name in rows["kernel"]]).assign(
+        split_k=rows["split_k"].to_numpy()
+    )
+    truth = np.diag(device(gpu=GPUS[product_name]).truth_us(problems, candidates))
+    wanted = pd.to_numeric(rows["truth_us"]).to_numpy(np.float64)
+    np.testing.assert_allclose(truth, wanted, rtol=1e-5)
+
+
+def test_frozen_table_covers_the_model():
+    ran = FROZEN[FROZEN["status"] == "ok"]
+    kernels = kernel.frame([kernel.parse(name) for name in ran["kernel"]])
+    physical = {COEFFICIENTS.physical(name) for name in kernels["pipeline"]}
+    assert physical == set(COEFFICIENTS.pipelines)
+    # An NVIDIA product is recorded, never simulated; so are the solvers of MIOpen, for which the MI210 is there.
+    assert set(ran["product"]) == {name for name in GPUS if not name.startswith("sm_")} - {"gfx90a_mi210"}
+    assert set(ran["variant"]) == set(COEFFICIENTS.directions)
+    for column, least in (("num_groups_to_merge", 2), ("two_stage", 1), ("split_image", 1), ("explicit_gemm", 1)):
+        assert (kernels[column] >= least).any(), column
+    assert {"none", "tree"} <= set(kernels["streamk"])
+    assert {2, 3} <= set(ran["ndim"]) and {"fp16", "bf16", "fp32"} <= set(ran["dtype"])
+    assert ran["split_k"].max() > 1
+
+
+def test_order_subset_and_batches_do_not_change_a_bit():
+    problems, candidates = layers(), pool()
+    p, q = every_pair(problems, candidates)
+    whole = device().measure(problems, candidates, p, q)
+    assert {OK, UNSUPPORTED, CRASH} == set(whole.status.tolist())
+
+    order = np.random.default_rng(3).permutation(len(p))
+    same(whole, device().measure(problems, candidates, p[order], q[order]), order)
+    few = order[:37]
+    same(whole, device().measure(problems, candidates, p[few], q[few]), few)
+    for one in few[:5]:
+        same(whole, device().measure(problems, candidates, p[[one]], q[[one]]), [one])
+
+
+def test_rows_of_the_tables_may_stand_elsewhere():
+    problems, candidates = layers(), pool()
+    whole = device().measure(problems, candidates, *every_pair(problems, candidates))
+    status = whole.status.reshape(len(problems), len(candidates))
+    latency = whole.latency_ms.reshape(status.shape)
+    some_problems, some_candidates = problems.iloc[[140, 3, 77]], candidates.iloc[[90, 5]]
+    part = device().measure(some_problems, some_candidates, *every_pair(some_problems, some_candidates))
+    np.testing.assert_array_equal(part.status, status[np.ix_([140, 3, 77], [90, 5])].ravel())
+    np.testing.assert_array_equal(part.latency_ms, latency[np.ix_([140, 3, 77], [90, 5])].ravel())
+
+
+def test_seed_changes_times_but_not_outcomes():
+    problems, candidates = layers(), pool()
+    pairs = every_pair(problems, candidates)
+    one, again, other = (device(seed).measure(problems, candidates, *pairs) for seed in (1, 1, 2))
+    same(one, again)
+    np.testing.assert_array_equal(one.status, other.status)
+    ran = one.status == OK
+    assert (one.latency_ms[ran] != other.latency_ms[ran]).mean() > 0.95
+
+
+def test_times_are_whole_clock_ticks_and_only_ok_pairs_have_one():
+    problems, candidates = layers(), pool()
+    times = device(repeats=10).measure(problems, candidates, *every_pair(problems, candidates))
+    ran = times.status == OK
+    ticks = times.latency_ms[ran] * 1e6 / 4
+    np.testing.assert_allclose(ticks, np.round(ticks), atol=1e-3)
+    for values in (times.latency_ms, times.latency_cv):
+        assert np.isfinite(values[ran]).all() and np.isnan(values[~ran]).all()
+    assert set(times.samples[ran]) == {10} and set(times.samples[~ran]) == {0}
+
+
+def test_crashes_are_rare_and_the_same_for_every_seed():
+    problems, candidates = layers(), pool()
+    times = device().measure(problems, candidates, *every_pair(problems, candidates))
+    launched = times.status != UNSUPPORTED
+    assert (times.status == CRASH)[launched].mean() == pytest.approx(COEFFICIENTS.failure_rate, abs=0.002)
+
+
+def test_noise_is_as_large_as_measured():
+    """Two runs of one kernel, by time: see the replicate table in docs/simulated-device.md (rms)."""
+    problems, candidates = layers(), pool()
+    pairs = every_pair(problems, candidates)
+    truth = device().truth_us(problems, candidates).ravel()
+    one, two = (device(seed).measure(problems, candidates, *pairs) for seed in (11, 12))
+    with np.errstate(invalid="ignore"):
+        apart = np.log(one.latency_ms / two.latency_ms) / np.sqrt(2)
+    for low, high, rms in ((0, 7, 0.032), (7, 12, 0.024), (12, 25, 0.02), (25, 60, 0.011), (60, 1e9, 0.0062)):
+        inside = apart[(truth >= low) & (truth < high)]
+        assert len(inside) > 500, (low, len(inside))
+        assert np.sqrt(np.mean(inside**2)) == pytest.approx(rms, rel=0.25), low
+
+
+def test_a_session_warms_up_and_its_clock_drifts():
+    problems, candidates = layers(), pool()
+    pairs = every_pair(problems, candidates)
+    truth = device().truth_us(problems, candidates).ravel()
+    quiet = {"outlier_rate": 0.0, "run_relative": 0.0, "run_us": 0.0, "launch_relative": 0.0, "launch_us": 0.0}
+    law = COEFFICIENTS.noise.model_copy(update=quiet | {"tick_us": 1e-6})
+    times = device(coefficients=COEFFICIENTS.model_copy(update={"noise": law})).measure(problems, candidates, *pairs)
+    ran = times.status == OK
+    change = np.log(times.latency_ms[ran] * 1000 / truth[ran])
+    cold = law.warm_up_pairs / law.session_pairs
+    assert change.mean() == pytest.approx(law.warm_up * (1 - cold), abs=1e-4)
+    assert change.std() == pytest.approx(
+        np.hypot(law.clock_drift / np.sqrt(2), law.warm_up * np.sqrt(cold / 2)), rel=0.2
+    )
+    assert -law.clock_drift - 1e-5 < change.min() and change.max() < law.clock_drift + law.warm_up + 1e-5
+
+
+def test_single_launches_scatter_more_and_say_nothing_about_their_spread():
+    problems, candidates = layers(), pool()
+    pairs = every_pair(problems, candidates)
+    truth = device().truth_us(problems, candidates).ravel()
+    spread = {}
+    for repeats in (1, 100):
+        times = device(repeats=repeats).measure(problems, candidates, *pairs)
+        ran = times.status == OK
+        assert np.isnan(times.latency_cv[ran]).all() == (repeats == 1)
+        spread[repeats] = np.median(np.abs(np.log(times.latency_ms[ran] * 1000 / truth[ran])))
+    assert spread[1] > 1.3 * spread[100]
+
+
+def test_reported_scatter_is_the_launch_noise():
+    problems, candidates = layers(), pool()
+    pairs = every_pair(problems, candidates)
+    truth = device().truth_us(problems, candidates).ravel()
+    times = device().measure(problems, candidates, *pairs)
+    ran = times.status == OK
+    law = COEFFICIENTS.noise
+    expected = np.hypot(law.launch_relative, law.launch_us / truth[ran])
+    assert np.sqrt(np.mean((times.latency_cv[ran] / expected) ** 2)) == pytest.approx(1, abs=0.03)
+    assert (times.latency_cv[ran] / expected).std() == pytest.approx(1 / np.sqrt(2 * 9), rel=0.1)
+
+
+def test_the_sentinel_says_how_far_a_time_drifted():
+    silent = dict.fromkeys(("run_relative", "run_us", "launch_relative", "launch_us", "outlier_rate"), 0.0)
+    noise = COEFFICIENTS.noise.model_copy(update=silent | {"tick_us": 1e-6})
+    drifting = device(coefficients=COEFFICIENTS.model_copy(update={"noise": noise}))
+    problems, candidates = layers(), pool()
+    times = drifting.measure(problems, candidates, *every_pair(problems, candidates))
+    truth = drifting.truth_us(problems, candidates).ravel()
+    ran = times.status == OK
+    assert 0.002 < np.ptp(times.sentinel[ran]) < 0.02
+    # Over the time at the session's begin, which is the truth but for the wave's phase there.
+    ratio = times.latency_ms[ran] * 1000 / truth[ran] / times.sentinel[ran]
+    assert np.ptp(ratio) < 1e-5
+    assert np.isnan(times.sentinel[times.status == UNSUPPORTED]).all()
+
+
+def test_names_of_one_pipeline_share_their_truth():
+    names = [*COEFFICIENTS.aliases, *COEFFICIENTS.pipelines]
+    candidates = kernel.frame([replace(BASE, pipeline=name) for name in names]).assign(split_k=1)
+    column = dict(zip(names, device().truth_us(layers(), candidates).T, strict=True))
+    for name, target in COEFFICIENTS.aliases.items():
+        np.testing.assert_array_equal(column[name], column[target])
+    both = np.isfinite(column["mem"]) & np.isfinite(column["compv3"])
+    assert both.any() and (column["mem"] != column["compv3"])[both].all()
+
+
+def test_fields_without_a_formula_still_make_another_kernel():
+    problems = layers()
+    changed = [{"pad_n": False}, {"num_wave_groups": 2}]
+    kernels = [BASE, *(replace(BASE, **change) for change in changed)]
+    truth = device().truth_us(problems, kernel.frame(kernels).assign(split_k=1))
+    for column in (1, 2):
+        both = np.isfinite(truth[:, 0]) & np.isfinite(truth[:, column])
+        apart = np.log(truth[both, column] / truth[both, 0])
+        assert 0 < np.abs(apart).max() < 0.5
+
+
+def test_split_k_helps_a_small_weight_gradient():
+    p = problem.problem_frame([Problem.from_dims("bwd_weight", "bf16", N=64, C=64, K=64, Hi=56, Wi=56, Y=3, X=3)])
+    candidates = kernel.frame([replace(BASE, variant="bwd_weight")] * 2).assign(split_k=[1, 16])
+    one, many = device().truth_us(p, candidates)[0]
+    assert many < one / 3
+
+
+def test_what_breaks_a_rule_or_does_not_fit_is_unsupported():
+    p = problem.problem_frame([Problem.from_dims("forward", "bf16", N=1, C=3, K=64, Hi=32, Wi=32)])
+    too_big = replace(BASE, tile_m=256, tile_n=256, wave_m=1, vec_a=1, vec_b=1)
+    candidates = kernel.frame([BASE, too_big, replace(BASE, vec_a=1, vec_b=1)]).assign(split_k=1)
+    assert resources.estimate(candidates, GPU, COEFFICIENTS)["fault"].ne("").tolist() == [False, True, False]
+    times = device().measure(p, candidates, np.zeros(3, int), np.arange(3))
+    assert times.status.tolist() == [UNSUPPORTED, UNSUPPORTED, OK]
+    assert np.isnan(device().truth_us(p, candidates)[0, :2]).all()
+
+
+def test_no_pairs_and_no_tables():
+    none = np.zeros(0, int)
+    assert len(device().measure(layers(), pool(), none, none).status) == 0
+    assert device().truth_us(layers().iloc[:0], pool()).shape == (0, len(pool()))
+
+
+def test_identity_tells_everything_apart_that_changes_a_time():
+    other_noise = COEFFICIENTS.model_copy(update={"failure_rate": 0.005})
+    devices = [
+        device(),
+        device(seed=2),
+        device(repeats=20),
+        device(gpu=GPUS["gfx950_mi350x"]),
+        device(coefficients=other_noise),
+    ]
+    identities = [one.identity() for one in devices]
+    assert len(set(identities)) == len(devices)
+    assert identities[0] == device().identity()
+    assert all(len(text) == 64 and int(text, 16) >= 0 for text in identities)
+
+
+def test_identity_follows_every_module_of_the_cost_model():
+    used = code_digest.modules_of(ROOT / "src/tileseer/measure/simulated_device.py")
+    assert set(simulated.IDENTITY) <= {*used, "tileseer.measure.simulated_device"}
+    tables = {"tileseer.costmodel", "tileseer.costmodel.cost_models"}
+    assert {name for name in used if name.startswith("tileseer.costmodel")} - tables <= set(simulated.IDENTITY)
+
+
+def test_it_says_that_it_is_simulated():
+    assert device().kind == "simulated" and device().kind in DEVICE_KINDS
+    assert device().name == "gfx950_mi355x"
+    assert COEFFICIENTS.model.startswith("ckconv-sim-")
+
+
+def test_one_direction_at_a_time_and_sane_arguments():
+    mixed = pd.concat([layers().iloc[:1], layers("bwd_data").iloc[:1]])
+    with pytest.raises(UserError, match="one direction"):
+        device().truth_us(mixed, pool())
+    with pytest.raises(UserError, match="repeats"):
+        device(repeats=0)
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        (lambda c: c["noise"].pop("run_us"), "noise.run_us"),
+        (lambda c: c["noise"].update(run_us=-1.0), "noise.run_us: .* but it is -1.0"),
+        (lambda c: c["memory"].update(l3=0.5), "memory.l3: unknown field"),
+        (lambda c: c["pipelines"].pop("mem"), r"missing \['mem'\]"),
+        (lambda c: c["pipelines"].update(magic=dict(c["pipelines"]["mem"])), r"unknown \['magic'\]"),
+        (lambda c: c["aliases"].update(compv5="compv9"), "aliases.compv5 is 'compv9'"),
+        (lambda c: c["directions"].pop("forward"), "directions"),
+        (lambda c: c["async_pipelines"].append("magic"), "async_pipelines"),
+        (lambda c: c["deviation"].update(waves=2**70), "deviation.waves: should be less than or equal to 10000"),
+    ],
+)
+def test_mistakes_in_the_coefficients_are_named(tmp_path, edit, named):
+    content = yaml.safe_load(COEFFICIENTS_FILE.read_text())
+    edit(content)
+    path = tmp_path / "coefficients.yaml"
+    path.write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match=named) as caught:
+        load_coefficients(path)
+    assert str(path) in str(caught.value)

@@ -1,0 +1,182 @@
+"""A user's own model, with the real torch and onnx: `make crawltest` sets up an environment that has them."""
+
+import importlib.util
+
+import pytest
+from help_examples import words
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.cli import main
+from tileseer.core.errors import UserError
+from tileseer.problems import layers
+from tileseer.problems.crawl import user_model
+from tileseer.problems.problem import DIMS
+
+MODEL = """
+from torch import nn
+
+def net():
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 16, 3, 1, 1, groups=4),
+        nn.Conv2d(16, 16, 3, 1, 1, groups=4), nn.ConvTranspose2d(16, 8, 2, 2),
+    )
+
+def reads_values():
+    class Net(nn.Module):
+        def forward(self, x):
+            return x if x.sum().item() > 0 else -x
+    return Net()
+"""
+
+
+def dims(layer):
+    return {name: value for name, value in zip(DIMS, layer.dims, strict=True) if value not in (0, 1)}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_net_of_the_test.py").write_text(MODEL)
+    (tmp_path / "my_broken_net_of_the_test.py").write_text("1 / 0")
+    return tmp_path
+
+
+def crawl(*arguments):
+    return main.main(["crawl", *arguments, "--output", "found.csv"])
+
+
+def test_a_torch_model_becomes_a_table_of_layers(folder):
+    pytest.importorskip("torch")
+    assert crawl("--torch", "my_net_of_the_test:net", "--input", "8x3x64x64", "--train") == 0
+    stem, grouped, up = layers.read_layers(folder / "found.csv")
+    assert dims(stem) == {"N": 8, "C": 3, "K": 16, "Hi": 64, "Wi": 64, "Y": 3, "X": 3, "stride_h": 2, "stride_w": 2}
+    assert stem.directions == ("forward", "bwd_weight")
+    assert (grouped.occurrences, dims(grouped)["G"], grouped.directions[1]) == (2, 4, "bwd_data")
+    # The partner of the transposed convolution reads its output.
+    assert dims(up) == {"N": 8, "C": 8, "K": 16, "Hi": 64, "Wi": 64, "Y": 2, "X": 2, "stride_h": 2, "stride_w": 2}
+
+
+def test_a_model_of_torchvision_becomes_a_table_of_layers(folder):
+    pytest.importorskip("torch")
+    # The wheel of another build of torch has no operators: it can be imported all the same, after a first attempt.
+    if importlib.util.find_spec("torchvision") is None:
+        pytest.skip("torchvision is not installed")
+    assert main.main(words("tileseer crawl --torch")) == 0
+    assert sum(layer.occurrences for layer in layers.read_layers(folder / "my_model.csv")) == 53
+
+
+def test_inference_of_a_transposed_convolution_is_backward_data(folder):
+    pytest.importorskip("torch")
+    assert crawl("--torch", "my_net_of_the_test:net", "--input", "8x3x64x64") == 0
+    assert [layer.directions for layer in layers.read_layers(folder / "found.csv")] == [
+        ("forward",), ("forward",), ("bwd_data",),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "told"),
+    [
+        ("my_net_of_the_test:nothing", "8x3x64x64", "has no nothing"),
+        ("no_such_module_here:net", "8x3x64x64", "No module named"),
+        ("my_net_of_the_test", "8x3x64x64", "must be MODULE:CALLABLE"),
+        ("my_broken_net_of_the_test:net", "8x3x64x64", "importing my_broken_net_of_the_test: ZeroDivisionError"),
+        ("my_net_of_the_test:net", "8x4x64x64", "must run on the meta device"),
+        ("my_net_of_the_test:reads_values", "8x4", "must run on the meta device"),
+        ("my_net_of_the_test:net", "8x3xa", "is no shape such as"),
+    ],
+)
+def test_a_model_that_does_not_run_is_one_message(folder, capsys, target, shape, told):
+    pytest.importorskip("torch")
+    assert crawl("--torch", target, "--input", shape) == 2
+    assert told in capsys.readouterr().err
+    assert not (folder / "found.csv").exists()
+
+
+def onnx_model(path, size=64, **attributes):
+    onnx = pytest.importorskip("onnx")
+    h, floats = onnx.helper, onnx.TensorProto.FLOAT
+    weight = h.make_tensor("w", floats, [16, 3, 3, 3], [0.0] * 432)
+    graph = h.make_graph(
+        [h.make_node("Conv", ["x", "w"], ["y"], name="conv", **attributes)],
+        "graph",
+        [h.make_tensor_value_info("x", floats, ["N", 3, size, size])],
+        [h.make_tensor_value_info("y", floats, None)],
+        [weight],
+    )
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)]), path)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "image", "pad"),
+    [
+        ({"pads": [1, 1, 1, 1]}, 64, 1),
+        # One more row at the end only: the image is padded first, as frameworks do.
+        ({"pads": [0, 0, 1, 1], "strides": [2, 2]}, 65, 0),
+        ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, 65, 0),
+        ({"auto_pad": "SAME_LOWER"}, 64, 1),
+        ({"auto_pad": "VALID"}, 64, 0),
+    ],
+)
+def test_an_onnx_model_becomes_a_table_of_layers(folder, attributes, image, pad):
+    onnx_model(folder / "m.onnx", **attributes)
+    assert crawl("--onnx", "m.onnx", "--input", "4x3x64x64") == 0
+    (layer,) = layers.read_layers(folder / "found.csv")
+    found = dict(zip(DIMS, layer.dims, strict=True))
+    assert (found["N"], found["Hi"], found["Wi"], found["pad_h"]) == (4, image, image, pad)
+
+
+def test_the_directions_of_training_are_asked_for(folder):
+    onnx_model(folder / "my_model.onnx", size=224, pads=[1, 1, 1, 1])
+    assert main.main(words("tileseer crawl --onnx")) == 0
+    (layer,) = layers.read_layers(folder / "my_model.csv")
+    assert "bwd_weight" in layer.directions
+
+
+def test_a_dynamic_shape_is_left_out_with_the_reason(folder, capsys):
+    onnx_model(folder / "m.onnx")
+    assert crawl("--onnx", "m.onnx") == 1
+    assert "the shape is dynamic" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_onnx_model_is_one_message(folder, capsys):
+    pytest.importorskip("onnx")
+    (folder / "m.onnx").write_text("junk")
+    assert crawl("--onnx", "m.onnx") == 2
+    assert "m.onnx: is no ONNX model" in capsys.readouterr().err
+
+
+NUMBERS = st.lists(st.sampled_from((-1, 0, 1, 2, 3, 2**31, 2**63 - 1)), min_size=1, max_size=5)
+ATTRIBUTES = {
+    **dict.fromkeys(("strides", "dilations", "pads", "output_padding", "kernel_shape"), NUMBERS),
+    "group": st.sampled_from((-1, 0, 1, 2, 3, 2**40)) | st.just("x"),
+    "auto_pad": st.sampled_from(("", "VALID", "SAME_UPPER", "SAME_LOWER", "NOTSET", "junk")) | st.just(1),
+}
+
+
+@given(data=st.data())
+def test_odd_attributes_of_a_convolution_are_left_out_or_told(data, tmp_path_factory):
+    names = data.draw(st.sets(st.sampled_from([*ATTRIBUTES]), min_size=1, max_size=2))
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    onnx_model(path, **{name: data.draw(ATTRIBUTES[name]) for name in sorted(names)})
+    try:
+        found, left_out = user_model.from_onnx(path, ["4x3x64x64"], False, None)
+    except UserError as error:
+        assert str(error).startswith(str(path))
+    else:
+        assert len(found) + sum(left_out.values()) == 1
+
+
+@given(data=st.data())
+def test_a_damaged_onnx_file_is_read_or_told_with_its_name(data, tmp_path_factory):
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    onnx_model(path, pads=[1, 1, 1, 1])
+    content = bytearray(path.read_bytes())
+    # Between the beginning and the end are the weights, which are not looked at.
+    start = data.draw(st.integers(0, 99) | st.integers(len(content) - 150, len(content) - 1))
+    content[start : start + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
+    path.write_bytes(content)
+    try:
+        user_model.from_onnx(path, ["4x3x64x64"], False, None)
+    except UserError as error:
+        assert str(error).startswith((str(path), "--onnx"))

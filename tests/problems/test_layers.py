@@ -1,0 +1,126 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tileseer.config.operations import VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.problems import layers
+from tileseer.problems.problem import DIMS
+
+ROOT = Path(__file__).parents[2]
+POINTWISE = dict.fromkeys(DIMS, 1) | {"pad_d": 0, "pad_h": 0, "pad_w": 0}
+
+
+def row(**changes):
+    dims = POINTWISE | changes
+    return ",".join(["net", "layer", *(str(dims[name]) for name in DIMS)])
+
+
+def table(path, *rows, columns=("network", "layer", *DIMS)):
+    path.write_text("\n".join([",".join(columns), *rows]) + "\n")
+    return path
+
+
+def layer(**changes):
+    return layers.Layer("net", "run", "layer", tuple((POINTWISE | changes)[name] for name in DIMS))
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (row(N="x"), "line 3: N is 'x'"),
+        (row(G=2), "line 3: .*not a multiple"),
+        (row(Y=3), "line 3: .*larger than the padded input"),
+        ("net,layer,1", "line 3: 3 fields"),
+        (row().replace("layer", ""), "line 3: network and layer"),
+        (row().replace("net", "\x1b]0;owned\x07"), r"line 3: network is '\\x1b\]0;owned\\x07'"),
+        (row().replace("layer", "\u202eabc"), r"line 3: layer is '\\u202eabc'"),
+    ],
+)
+def test_a_wrong_row_is_refused_with_its_line(tmp_path, line, told):
+    with pytest.raises(UserError, match=told):
+        layers.read_layers(table(tmp_path / "n.csv", row(), line))
+
+
+def test_the_networks_of_a_table_have_a_family_and_train_or_not(tmp_path):
+    dims = row().removeprefix("net,layer,")
+    lines = [f"{name},conv,{dims},{family},{split}" for name, family, split in (
+        ("a", "", "train"), ("a", "", "test"), ("b", "bs", "test"), ("b", "bs", "train"), ("c", "", "validation")
+    )]  # fmt: skip
+    path = table(tmp_path / "n.csv", *lines, columns=("network", "layer", *DIMS, "family", "split"))
+    assert layers.read_networks(path) == {"a": ("a", True), "b": ("bs", True), "c": ("c", False)}
+    with pytest.raises(UserError, match="line 3: 3 fields"):
+        layers.read_networks(table(tmp_path / "bad.csv", row(), "net,layer,1"))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "told"),
+    [
+        ("directions", "sideways", "directions has 'sideways'"),
+        ("split", "exam", "split is 'exam'"),
+        ("occurrences", "0", "occurrences is '0'; it must be a whole number from 1"),
+        ("layout", "CHWN", "layout is 'CHWN'"),
+    ],
+)
+def test_a_wrong_optional_field_is_refused(tmp_path, column, value, told):
+    path = table(tmp_path / "n.csv", f"{row()},{value}", columns=("network", "layer", *DIMS, column))
+    with pytest.raises(UserError, match=f"line 2: {told}"):
+        layers.read_layers(path)
+
+
+@pytest.mark.parametrize(("header", "told"), [("network,layer", "'N' is missing"), ("", "'network' is missing")])
+def test_a_table_with_other_columns_is_refused(tmp_path, header, told):
+    path = tmp_path / "n.csv"
+    path.write_text(header + "\n")
+    with pytest.raises(UserError, match=f"line 1: {told}; the columns must be"):
+        layers.read_layers(path)
+
+
+def test_a_column_that_nobody_knows_is_refused(tmp_path):
+    with pytest.raises(UserError, match="'colour' is not one of them"):
+        layers.read_layers(table(tmp_path / "n.csv", columns=("network", "layer", *DIMS, "colour")))
+
+
+def test_a_plain_table_stands_for_one_run_in_all_directions(tmp_path):
+    (read,) = layers.read_layers(table(tmp_path / "n.csv", row(C=8, K=4)))
+    assert (read.run, read.occurrences, read.directions, read.split) == ("", 1, VARIANTS, "test")
+    assert read.flop == 2 * 8 * 4
+
+
+@given(
+    n=st.integers(1, 512), c=st.integers(1, 64), image=st.integers(3, 99), occurrences=st.integers(1, 50),
+    directions=st.lists(st.sampled_from(VARIANTS), min_size=1, unique=True), split=st.sampled_from(layers.SPLITS),
+)  # fmt: skip
+def test_what_is_written_is_read_again(tmp_path_factory, n, c, image, occurrences, directions, split):
+    dims = tuple((POINTWISE | {"N": n, "C": c, "Hi": image, "Wi": image, "Y": 3, "X": 3})[name] for name in DIMS)
+    wanted = layers.Layer("a,b", "train 1", 'x"y', dims, occurrences, tuple(directions), "NCHW", split, "family")
+    path = tmp_path_factory.mktemp("layers") / "n.csv"
+    path.write_text(layers.layers_csv([wanted]))
+    assert layers.read_layers(path) == [wanted]
+
+
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1+1", "@SUM(A1)"])
+def test_what_a_spreadsheet_would_compute_is_written_as_text(tmp_path, name):
+    path = tmp_path / "n.csv"
+    path.write_text(layers.layers_csv([replace(layer(), network=name)]))
+    (found,) = layers.read_layers(path)
+    assert found.network == f"'{name}"
+    assert layers.layers_csv([found]) == path.read_text()
+
+
+def test_the_shares_of_a_run_add_up_and_follow_occurrences():
+    one, two = layer(C=8), layers.Layer("net", "run", "other", layer(C=8, K=3).dims, occurrences=2)
+    (run,) = layers.runs_of([one, two], "forward")
+    assert run.share(one) == pytest.approx(1 / 7) and run.share(two) == pytest.approx(6 / 7)
+
+
+def test_a_layer_at_two_batch_sizes_in_two_splits_stops_the_workflow():
+    one = layer(N=1)
+    other = layers.Layer("other", "run", "conv", layer(N=8).dims, split="train")
+    with pytest.raises(
+        UserError, match="other conv is in split train, but the same layer is in split test as net layer"
+    ):
+        layers.assert_splits([one, other], "table")

@@ -1,0 +1,130 @@
+import pytest
+import yaml
+
+from tileseer.config.operations import VARIANTS
+from tileseer.core.errors import UserError
+from tileseer.problems import layers, problem_sets, problem_table
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS
+
+FORWARD = Operation("forward", "bf16")
+
+
+def write(path, sections, **limits):
+    path.write_text(yaml.safe_dump({"sections": sections, **({"limits": limits} if limits else {})}))
+    return path
+
+
+def grid(name="grid", **more):
+    return {"name": name, "choices": {"N": [1, 2], "C": [8, 16], "K": [8], "Hi,Wi": [[7, 7], [14, 10]]}, **more}
+
+
+def dims_of(entries):
+    return [tuple(getattr(entry.problem, name) for name in ("N", "C", "Hi", "Wi")) for entry in entries]
+
+
+def test_a_section_without_count_is_the_whole_product(tmp_path):
+    entries = problem_sets.generate_problems(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
+    assert sorted(dims_of(entries)) == sorted(
+        (n, c, *size) for n in (1, 2) for c in (8, 16) for size in ((7, 7), (14, 10))
+    )
+
+
+def test_drawing_is_repeatable_and_sections_do_not_touch_each_other(tmp_path):
+    alone = problem_sets.generate_problems(write(tmp_path / "a.yaml", [grid(count=5)]), FORWARD, (2,), 1)
+    other = {"name": "more", "choices": {"C": [32], "K": [32], "Hi,Wi": [[28, 28]]}}
+    both = problem_sets.generate_problems(write(tmp_path / "b.yaml", [other, grid(count=5)]), FORWARD, (2,), 1)
+    assert len(alone) == 5
+    assert both[1:] == alone
+    assert dims_of(problem_sets.generate_problems(tmp_path / "a.yaml", FORWARD, (2,), 2)) != dims_of(alone)
+
+
+def test_derived_fields(tmp_path):
+    section = {
+        "name": "s", "pad": "same",
+        "choices": {"G": [4], "C/G,K/G": [[8, 16]], "Y,X": [[3, 5]], "dilation_h": [2], "Hi,Wi": [[9, 9]]},
+    }  # fmt: skip
+    (entry,) = problem_sets.generate_problems(write(tmp_path / "p.yaml", [section]), FORWARD, (2,), 1)
+    p = entry.problem
+    assert (p.C, p.K, p.G, p.pad_h, p.pad_w) == (32, 64, 4, 2, 2)
+    assert p.output == (1, 9, 9)
+    depthwise = {"name": "d", "depthwise": True, "choices": {"C": [24], "Hi,Wi": [[5, 5]]}}
+    (entry,) = problem_sets.generate_problems(write(tmp_path / "d.yaml", [depthwise]), FORWARD, (2,), 1)
+    assert (entry.problem.C, entry.problem.K, entry.problem.G) == (24, 24, 24)
+
+
+def test_limits_leave_out_what_is_too_large(tmp_path):
+    path = write(tmp_path / "p.yaml", [grid()], max_gflop=0.00001)
+    assert dims_of(problem_sets.generate_problems(path, FORWARD, (2,), 1)) == [(1, 8, 7, 7)]
+
+
+@pytest.mark.parametrize(
+    ("section", "told"),
+    [
+        (grid() | {"choices": {"Q": [1]}}, "unknown dimension 'Q'"),
+        (grid() | {"choices": {"N": []}}, "N: the list of values is empty"),
+        (grid() | {"choices": {"N": ["1"]}}, "N: '1' must be"),
+        (grid() | {"choices": {"Hi,Wi": [[1, 2, 3]]}}, "must be 2 whole number"),
+        (grid(count=99), "count is 99, but only 8"),
+        (grid() | {"colour": 1}, "colour"),
+        (grid(pad="some"), "pad"),
+    ],
+)
+def test_a_wrong_generator_file_is_refused_with_file_and_field(tmp_path, section, told):
+    path = write(tmp_path / "p.yaml", [section])
+    with pytest.raises(UserError, match=told) as error:
+        problem_sets.generate_problems(path, FORWARD, (2,), 1)
+    assert str(path) in str(error.value)
+
+
+def layer(network="net", run="infer", name="layer", split="test", occurrences=1, directions=VARIANTS, **changes):
+    dims = dict.fromkeys(DIMS, 1) | {"pad_d": 0, "pad_h": 0, "pad_w": 0} | changes
+    return layers.Layer(network, run, name, tuple(dims[n] for n in DIMS), occurrences, directions, "", split, network)
+
+
+def test_whole_runs_of_the_split_are_sampled_in_turn_over_families_up_to_the_size():
+    table = [
+        layer(f"net{n}", f"run{r}", C=8 * (n + 1), Hi=r + 1, Wi=w + 1)
+        for n in range(5)
+        for r in range(2)
+        for w in range(2)
+    ]
+    table.append(layer("net0", "run0", split="train", C=999))
+    runs = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    assert len(runs) == 9  # net0's run0 is not whole
+    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 10, 1)
+    assert not few  # each run is more than a tenth of ten problems
+    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 20, 1)
+    assert len({run.network for run in runs[:5]}) == 5
+    assert few == runs
+
+
+def test_runs_of_another_direction_are_not_sampled():
+    table = [layer(directions=("forward",)), layer("other", directions=("bwd_data",), C=2)]
+    (run,) = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    assert run.network == "net"
+
+
+def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batch_sizes():
+    table = [
+        layer(f"net{n}", split="train", N=batch, C=8 * c) for n in range(3) for c in range(n, 9) for batch in (1, 8)
+    ]
+    table.append(layer("held out", C=512))
+    chosen = problem_sets.sample_layers(table, "train", FORWARD, 6, 1)
+    assert len({one.family for one in chosen}) == len(chosen) == 6
+    assert {one.network for one in chosen} == {"net0", "net1", "net2"}
+    assert chosen == problem_sets.sample_layers(table[::-1], "train", FORWARD, 6, 1)
+
+
+def test_a_validation_problem_is_not_trained_on_at_any_batch_size(tmp_path):
+    entries = problem_sets.generate_problems(write(tmp_path / "p.yaml", [grid()]), FORWARD, (2,), 1)
+    assert entries[0] not in problem_sets.hold_out(entries, entries[:1])
+    ones, twos = ([e for e in entries if n == e.problem.N] for n in (1, 2))
+    assert ones and twos and problem_sets.hold_out(ones, twos) == []
+
+
+def test_the_table_of_problems_does_not_depend_on_the_order_of_the_sections(tmp_path):
+    one, two = grid("one"), {"name": "two", "choices": {"C": [32], "K": [32]}}
+    first = problem_sets.generate_problems(write(tmp_path / "a.yaml", [one, two]), FORWARD, (2,), 1)
+    second = problem_sets.generate_problems(write(tmp_path / "b.yaml", [two, one]), FORWARD, (2,), 1)
+    assert problem_table.problem_table(first, []) == problem_table.problem_table(second, [])

@@ -1,0 +1,111 @@
+"""What config/problems holds, and what the default settings choose from it."""
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tileseer.config.inputs import ProblemsSettings
+from tileseer.config.operations import VARIANTS
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.candidates import with_fields
+from tileseer.kernels.support import check_support
+from tileseer.kernels.sweeps import read_sweep
+from tileseer.problems import layers, training_set
+from tileseer.problems import problem as problem_tables
+from tileseer.problems.operation import Operation
+from zoo import entries, tables
+
+PROBLEMS = Path(__file__).parents[2] / "config/problems"
+
+
+def rows_of(name, columns):
+    header, *rows = csv.reader((PROBLEMS / name).read_text().splitlines())
+    assert tuple(header) == columns
+    return rows
+
+
+@pytest.fixture(scope="module")
+def table():
+    return layers.read_layers(PROBLEMS / "layers.csv")
+
+
+@pytest.fixture(scope="module")
+def networks():
+    return [tables.NetworkRow(*row) for row in rows_of("networks.csv", tables.NetworkRow._fields)]
+
+
+def test_the_table_spans_many_networks_tasks_and_packages(table, networks):
+    assert len({layer.network for layer in table}) >= 400
+    assert len({layer.dims for layer in table}) >= 5000
+    assert {row.task for row in networks} >= {
+        "classification", "detection", "segmentation", "generation", "video", "medical", "speech",
+    }  # fmt: skip
+    assert {layer.layout for layer in table} == {"NCL", "NCHW", "NCDHW"}
+    assert any(layer.dims[5] != layer.dims[6] for layer in table if layer.layout == "NCHW")
+
+
+def test_no_layer_is_in_two_splits(table):
+    layers.assert_splits(table, "layers.csv")
+    splits = defaultdict(set)
+    for layer in table:
+        splits[layer.family].add(layer.split)
+    assert all(len(found) == 1 for found in splits.values())
+
+
+def test_test_networks_are_whole(table, networks):
+    split = {row.network: row.split for row in networks}
+    assert {layer.split for layer in table if split[layer.network] == "test"} == {"test"}
+    assert {row.split for row in networks} == set(layers.SPLITS)
+    assert all(row.split == tables.split_of(row.family) for row in networks)
+
+
+def test_every_network_of_the_zoo_is_in_the_table_or_among_what_was_left_out(table, networks):
+    _, named = entries.load(PROBLEMS / "zoo.yaml")
+    left_out = {network for network, *_ in rows_of("left_out.csv", tables.LeftOut._fields)}
+    known = {row.network for row in networks}
+    assert known == {layer.network for layer in table}
+    assert {entry.name for entry in named} == known | left_out
+
+
+def test_the_page_and_its_figures_are_of_these_tables(table, networks, tmp_path):
+    page = pytest.importorskip("zoo.page", exc_type=ImportError)
+    left_out = [tables.LeftOut(*words, int(n)) for *words, n in rows_of("left_out.csv", tables.LeftOut._fields)]
+    packages, _ = entries.load(PROBLEMS / "zoo.yaml")
+    tables.write(tmp_path, networks, table, left_out)
+    page.write(tmp_path, packages, networks, table, left_out)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(written) == 8 and written == {name: (PROBLEMS / name).read_bytes() for name in written}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, variant):
+    monkeypatch.chdir(PROBLEMS.parents[1])
+    operation = Operation(variant, "bf16")
+    chosen = training_set.collect_problems(ProblemsSettings(), operation, (2, 3))
+    sides = (chosen.training, chosen.validation)
+    for what in ("key", "layer_family"):
+        trained, judged = ({getattr(entry.problem, what) for entry in side} for side in sides)
+        assert not trained & judged
+    assert all({entry.problem.ndim for entry in side} == {2, 3} for side in sides)
+    assert ProblemsSettings().min_validation <= len(chosen.validation) <= ProblemsSettings().validation_problems
+    assert len({run.network for run in chosen.runs}) >= 10
+    keys = {entry.problem.key for entry in chosen.validation}
+    assert {layer.problem_for(operation).key for run in chosen.runs for layer in run.layers} == keys
+    near = np.array([chosen.nearest[key] for key in keys])
+    assert (near > 0).all() and np.isfinite(near).mean() > 0.5
+    problems = problem_tables.problem_frame([entry.problem for entry in chosen.validation])
+    for arch in ("gfx950", "gfx942", "gfx90a"):
+        assert runnable(problems, operation, arch).all(), arch
+
+
+def runnable(problems, operation, arch):
+    """Which problems some kernel of the default rule set can run, depthwise and odd channels among them."""
+    config = PROBLEMS.parent
+    specs = ArchSpecs.load(config / "arch_specs.json")
+    found = read_sweep(config / "rule_sets/sweep.yaml", arch).enumerate(specs, arch, operation, [2, 3])
+    kernels = with_fields(pd.DataFrame({"kernel": [kernel.name for kernel in found.kernels], "split_k": 1}))
+    return (check_support(problems, kernels, operation.variant) == 0).any(axis=1)

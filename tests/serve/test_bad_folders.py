@@ -1,0 +1,189 @@
+"""Tables of layers, recordings and model directories of others: read, or refused by a message that names the file."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hostile_values import HOSTILE, changed, places
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from published_models import let_the_hashes_fit
+
+from tileseer.cli import main
+from tileseer.core.errors import UserError
+from tileseer.dataset import recording
+from tileseer.gpus import hardware
+from tileseer.learn import model_files
+from tileseer.learn.model import Model
+from tileseer.problems import layers
+from tileseer.problems.operation import Operation
+from tileseer.serve.selector import Selector
+
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "config/recorded/sm_90"
+OPERATION = Operation.parse("forward_bf16")
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def refused_or_read(read, folder, *names):
+    """Call ``read``; a refusal has to name a file of the folder."""
+    before = sorted(folder.rglob("*"))
+    try:
+        read()
+    except UserError as error:
+        assert any(name in str(error) for name in (*names, folder.name)), error
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.fixture(scope="module")
+def table():
+    return (ROOT / "config/problems/layers.csv").read_text().splitlines()[:4]
+
+
+@FEW
+@given(data=st.data())
+def test_a_hostile_cell_of_a_table_of_layers(data, table, tmp_path):
+    rows = [line.split(",") for line in table]
+    row = data.draw(st.sampled_from(rows))
+    row[data.draw(st.integers(0, len(row) - 1))] = str(data.draw(HOSTILE))
+    path = tmp_path / "layers.csv"
+    path.write_text("\n".join(map(",".join, rows)) + "\n", encoding="utf-8", errors="surrogatepass")
+    refused_or_read(lambda: layers.read_layers(path), tmp_path, path.name)
+
+
+@FEW
+@given(data=st.data())
+def test_damaged_bytes_in_a_table_of_layers(data, table, tmp_path):
+    content = bytearray("\n".join(table).encode() + b"\n")
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=20))
+    path = tmp_path / "layers.csv"
+    path.write_bytes(content)
+    refused_or_read(lambda: layers.read_layers(path), tmp_path, path.name)
+
+
+@FEW
+@given(data=st.data())
+def test_a_hostile_value_in_a_recording(data, tmp_path):
+    content = json.loads((RECORDED / recording.FILE).read_text())
+    where = data.draw(st.sampled_from(list(places(content))))
+    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
+    path = tmp_path / recording.FILE
+    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
+    refused_or_read(lambda: recording.load(tmp_path), tmp_path, path.name)
+
+
+@settings(FEW, max_examples=12)
+@given(data=st.data())
+def test_damaged_bytes_in_a_recording(data, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = data.draw(st.sampled_from(sorted((folder / str(OPERATION)).glob("*.parquet"))))
+    content = bytearray(path.read_bytes())
+    # What Parquet reads first and last: damage in the middle is mostly found by the same decoder.
+    at = data.draw(st.sampled_from((0, 4, 100, len(content) // 2, len(content) - 2000, len(content) - 8)))
+    content[at : at + 8] = data.draw(st.binary(max_size=8))
+    path.write_bytes(content)
+    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
+    refused_or_read(lambda: recording.dataset(folder, OPERATION, product), folder, path.name)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("table", "column", "value", "told"),
+    [
+        ("problems", "stride_h", 0, "stride_h is 0"),
+        ("problems", "N", 2**31 - 1, "keys of problems"),
+        ("problems", "ndim", 3, "keys of problems"),
+        ("pairs", "median_us", 0, "a time in it is none"),
+        ("pairs", "median_us", float("inf"), "a time in it is none"),
+        ("pairs", "problem", -3, "names a kernel or problem missing"),
+    ],
+)
+def test_a_readable_table_of_a_recording_with_a_wrong_value(table, column, value, told, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = folder / str(OPERATION) / f"{table}.parquet"
+    rows = pq.read_table(path).to_pandas()
+    rows.loc[rows.index[rows.get("status", pd.Series("ok", rows.index)) == "ok"][0], column] = value
+    pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), path)
+    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
+    with pytest.raises(UserError, match=told):
+        recording.dataset(folder, OPERATION, product)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("column", ["cv", "sentinel"])
+def test_a_signalling_nan_in_a_recording_is_a_nan(column, tmp_path):
+    folder = tmp_path / "recording"
+    shutil.copytree(RECORDED, folder, ignore=shutil.ignore_patterns("bwd_*"))
+    path = folder / str(OPERATION) / "pairs.parquet"
+    pairs = pq.read_table(path)
+    values = pairs[column].to_numpy().copy()
+    values.view("uint32")[5] = 0x7F800001
+    pq.write_table(pairs.set_column(pairs.schema.get_field_index(column), column, pa.array(values)), path)
+    product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
+    assert recording.dataset(folder, OPERATION, product).num_rows
+
+
+def read_models(folder):
+    Model.read(Selector.read(folder, str(OPERATION)).folder)
+
+
+def copied(models, tmp_path):
+    folder = tmp_path / "published"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(models, folder)
+    return folder
+
+
+@settings(FEW, max_examples=15)
+@given(data=st.data())
+def test_damaged_bytes_in_a_model_directory_are_always_refused(data, models, tmp_path):
+    folder = copied(models, tmp_path)
+    path = data.draw(st.sampled_from(sorted(file for file in folder.rglob("[!.]*") if file.is_file())))
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    content[at] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    if path.name == model_files.INDEX:
+        refused_or_read(lambda: read_models(folder), folder, path.name)
+    else:
+        with pytest.raises(UserError, match=path.name.replace(".", r"\.")):
+            read_models(folder)
+
+
+@settings(FEW, max_examples=40)
+@given(data=st.data())
+def test_a_hostile_value_in_a_model_directory_whose_hashes_fit(data, models, tmp_path):
+    folder = copied(models, tmp_path)
+    path = data.draw(st.sampled_from(sorted(folder.rglob("*.json"))))
+    content = json.loads(path.read_text())
+    where = data.draw(st.sampled_from(list(places(content))[:200]))
+    content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
+    path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
+    if path.name != model_files.INDEX:
+        let_the_hashes_fit(folder)
+    refused_or_read(lambda: read_models(folder), folder, path.name)
+
+
+@pytest.mark.parametrize("name", [model_files.CANDIDATES, model_files.KNOWN, model_files.OUT_OF_FOLD])
+def test_an_empty_column_in_a_model_directory_whose_hashes_fit(name, models, tmp_path, capfd):
+    folder = copied(models, tmp_path)
+    (path,) = folder.rglob(name)
+    sound = pq.read_table(path)
+    problem = "N=2,C=64,K=64,Hi=14,Wi=14"
+    for number, column in enumerate(sound.column_names):
+        kind = sound.schema.field(column).type
+        pq.write_table(sound.set_column(number, pa.field(column, kind), pa.nulls(len(sound), kind)), path)
+        let_the_hashes_fit(folder)
+        for command in ("select", "explain pick"):
+            words = [*command.split(), str(folder), "--problem", problem, "--variant", "forward", "--dtype", "bf16"]
+            status = main.main(words)
+            told = capfd.readouterr().err
+            assert status in (0, 1) or (status == 2 and path.name in told and told.count("\n") == 1), (column, told)

@@ -1,0 +1,111 @@
+"""What a dispatcher of CUTLASS kernels runs: the header, the table and the list of a recorded arch."""
+
+import dataclasses
+
+import learning_samples as samples
+import numpy as np
+import pytest
+from cpp_selectors import SHAPES, picks_of_cpp, random_shapes
+from published_models import API, SMALL_SERVING, TEMPLATE
+
+from tileseer.cli import main
+from tileseer.core import documents, parquet
+from tileseer.dataset import recording
+from tileseer.dataset.dataset import Dataset
+from tileseer.gpus import hardware
+from tileseer.kernels.cutlass import kernel as cutlass
+from tileseer.kernels.cutlass.support import CUTLASS_SUPPORT
+from tileseer.kernels.support import check_support
+from tileseer.learn import model_files
+from tileseer.learn.model import Model
+from tileseer.learn.validation import validate
+from tileseer.problems.operation import Operation
+from tileseer.problems.problem import DIMS, problems_of_frame
+from tileseer.serve import model_folder
+from tileseer.serve import serving as stage
+from tileseer.serve.selector import NO_CANDIDATE, Selector
+
+H200 = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "sm_90_h200")
+RULES = {rule.name for rule in CUTLASS_SUPPORT.rules}
+SETTINGS = samples.SMALL.model_copy(update={"features": "cutlass"})
+
+
+@pytest.fixture(scope="module", params=["forward_bf16", "bwd_data_bf16", "bwd_weight_bf16"])
+def published(request, tmp_path_factory):
+    """Publish one operation of the recording, trained on a few of its rows."""
+    folder = tmp_path_factory.mktemp("cutlass")
+    table = recording.dataset(samples.CONFIG / "recorded/sm_90", Operation.parse(request.param), H200)
+    numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
+    parquet.write_table(table.filter(numbers % 16 == 0), folder / "dataset.parquet")
+    data = Dataset.read(folder / "dataset.parquet")
+    # That of bwd_data has trees alone.
+    start = "none" if request.param == "bwd_data_bf16" else "formula"
+    settings = SETTINGS.model_copy(update={"prior": start})
+    trained = samples.train(data, H200, settings, coefficients=samples.coefficients())
+    training = folder / "training"
+    trained.save(training)
+    model = Model.read(training)
+    documents.write_document(folder / "report.json", validate(model, data))
+    served = stage.build(
+        data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
+    )  # fmt: skip
+    served.save(folder / "serving")
+    model_folder.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    return data, folder, request.param
+
+
+@pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 1)])
+def test_the_header_picks_what_python_picks_to_the_last_bit(published, known, pruned):
+    data, folder, operation = published
+    python = Selector.read(folder / "models", operation, arch="sm_90")
+    shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
+    picks = python.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
+    rows, scores, flags = picks_of_cpp(folder, operation, shapes, known, pruned, "sm_90")
+    assert rows == picks.candidate.tolist()
+    assert scores == picks.score.tolist()
+    assert flags == picks.known.tolist()
+    assert (picks.candidate != NO_CANDIDATE).mean() > 0.15 and len(set(rows)) > 3
+    assert picks.known.any() == bool(known)
+    dims = data.problems[list(DIMS)].to_numpy(np.int64)
+    model = Model.read(python.folder)
+    runs = check_support(data.problems, model.pool, model.spec.variant, model.hardware) == 0
+    assert ((python.select(dims, use_known=False).candidate >= 0) == runs.any(axis=1)).all()
+
+
+def test_the_kernel_list_names_the_files_of_the_kernels(published):
+    _, folder, operation = published
+    listed = documents.read_json(folder / "serving" / model_files.KERNELS)
+    names = [entry["kernel"] for entry in listed["kernels"]]
+    assert [entry["header"] for entry in listed["kernels"]] == [f"{name}.cuh" for name in names]
+    assert len({entry["registry_key"]["name"] for entry in listed["kernels"]}) == listed["pool_size"] == len(names)
+    assert set(listed["pruned"]) <= set(names)
+    assert listed["device_kind"] == "recorded" and operation == listed["operation"]
+
+
+def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_path, capsys):
+    data, folder, operation = published
+    selector = Selector.read(folder / "models", operation)
+    problem = problems_of_frame(data.problems.iloc[[0]])[0]
+    pool = Model.read(selector.folder).pool
+    of_rank = pool[pool["ndim"] == problem.ndim]
+    foreign = dataclasses.replace(cutlass.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
+    kernels = of_rank["candidate"].tolist()
+    (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
+    (tmp_path / "P.csv").write_text(
+        ",".join(DIMS) + "\n" + ",".join(str(getattr(problem, name)) for name in DIMS) + "\n"
+    )
+    arguments = ["--problems", str(tmp_path / "P.csv"), "--kernels", str(tmp_path / "K.txt")]
+    out = tmp_path / "S.parquet"
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 0
+    table = parquet.read_table(out).to_pandas()
+    ranked = selector.rank(problem)
+    ours = table[table["supported"] & table["in_pool"]].sort_values("rank")
+    assert ours["candidate"].tolist() == [row["candidate"] for row in ranked]
+    assert ours["score"].tolist() == [row["score"] for row in ranked]
+    outside = table[~table["in_pool"]]
+    assert outside["candidate"].tolist() == [foreign] and np.isfinite(outside["score"]).all()
+    assert set(table["device_kind"]) == {"recorded"} and set(table.loc[~table["supported"], "rule"]) <= RULES
+    assert "1 of" in (said := capsys.readouterr()).err and "not in the model's pool" in said.err
+    (tmp_path / "K.txt").write_text("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave\n")
+    assert main.main(["score", "--model", str(folder / "models"), *arguments, "--out", str(out)]) == 2
+    assert "K.txt, line 1" in (said := capsys.readouterr()).err and "begin with cutlass_conv_" in said.err

@@ -1,0 +1,80 @@
+"""Why a kernel is picked: what is said adds up to the scores, and the measured problems are those of the model."""
+
+import json
+
+import numpy as np
+import pytest
+from dataset_files import dataset
+from published_models import LAYER, WORD
+
+from tileseer.cli import main
+from tileseer.core import parquet
+from tileseer.core.errors import UserError
+from tileseer.dataset.dataset import Dataset
+from tileseer.learn import model_files
+from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_frame
+from tileseer.serve import explain_pick
+
+WANTED = Problem.from_dims("forward", "bf16", **LAYER)
+
+
+def test_the_parts_add_up_to_what_the_pick_is_ahead(models, selector):
+    ranked = selector.rank(WANTED)
+    for against in (None, ranked[-1]["candidate"]):
+        found = explain_pick.explain_pick(models, WANTED, against=against).model_dump()
+        other = next(row for row in ranked if row["candidate"] == found["against"])
+        assert found["score_ahead"] == pytest.approx(ranked[0]["score"] - other["score"], abs=1e-5)
+        parts = sum(c["contribution"] for c in found["contributions"]) + found["other_features"]
+        assert parts == pytest.approx(found["score_ahead"], abs=1e-5)
+        assert found["ranking"][0]["candidate"] == ranked[0]["candidate"]
+        assert found["device_kind"] == "simulated"
+
+
+def test_the_nearest_problems_are_training_problems(models, selector):
+    found = explain_pick.explain_pick(models, WANTED).model_dump()
+    nearest = found["nearest_training_problems"]
+    assert len(nearest) == explain_pick.NEAREST
+    known = parquet.read_table(selector.folder / model_files.KNOWN).to_pandas()
+    known = {tuple(row) for row in known[list(DIMS)].to_numpy().tolist()}
+    for row in nearest:
+        assert tuple(row["problem"].values()) in known
+        assert 0 <= row["out_of_fold_efficiency"] <= 100 and row["fastest"]
+
+
+def test_a_training_problem_is_nearest_to_itself(models, selector):
+    again = explain_pick.explain_pick(models, WANTED).model_dump()["nearest_training_problems"][-1]["problem"]
+    found = explain_pick.explain_pick(models, Problem.from_dims("forward", "bf16", **again)).model_dump()
+    assert found["nearest_training_problems"][0]["problem"] == again
+    assert found["distance_percentile"] == 0 and found["outside_training"] == [] and found["fastest_measured"]
+
+
+def test_a_dataset_adds_the_measured_times(models, tmp_path):
+    path = dataset(tmp_path / "d.parquet")
+    data = Dataset.read(tmp_path / "d.parquet")
+    row = int(np.flatnonzero(np.bincount(data.problem[data.status == 0]) > 5)[0])
+    (measured,) = problems_of_frame(data.problems.iloc[[row]])
+    found = explain_pick.explain_pick(models, measured, top=50, dataset=tmp_path / "d.parquet").model_dump()
+    ok = [entry for entry in found["ranking"] if entry["measured_status"] == "ok"]
+    assert ok and max(entry["measured_efficiency"] for entry in ok) == 100
+    assert min(ok, key=lambda entry: entry["measured_ms"])["measured_efficiency"] == 100
+    assert path and problem_frame([measured])["problem_key"].iloc[0] == data.problems["problem_key"].iloc[row]
+
+
+def test_the_command_says_it_to_people_and_programs(models, capsys):
+    call = ["explain", "pick", str(models), "--problem", WORD]
+    assert main.main(call) == 0
+    text = capsys.readouterr().out
+    assert "device kind: simulated" in text and "all other features" in text and "nearest training problem" in text
+    assert main.main([*call, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["command"] == "explain pick" and printed["ranking"][0]["candidate"] in text
+
+
+def test_mistakes_are_named(models, tmp_path):
+    with pytest.raises(UserError, match="--against 'nonsense'"):
+        explain_pick.explain_pick(models, WANTED, against="nonsense").model_dump()
+    with pytest.raises(UserError, match=r"no candidate of .* supports the problem: .* candidates: "):
+        explain_pick.explain_pick(models, Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9))
+    dataset(tmp_path / "d.parquet", operation="bwd_data_bf16")
+    with pytest.raises(UserError, match="operation is bwd_data_bf16"):
+        explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d.parquet").model_dump()

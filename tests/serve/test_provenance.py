@@ -1,0 +1,233 @@
+"""What made a published model: told by one command, checked, the same for the same inputs, readable by others."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tileseer.cli.main import main
+from tileseer.compile import registry
+from tileseer.compile import source_trees as trees
+from tileseer.config.compile import CompileSettings
+from tileseer.config.config import Config
+from tileseer.core import documents, parquet
+from tileseer.core.checkout import source_of
+from tileseer.core.errors import UserError
+from tileseer.dataset.provenance import SCHEMA_VERSION
+from tileseer.learn import index as published
+from tileseer.learn import model_files
+from tileseer.serve import provenance, ro_crate
+from tileseer.serve.provenance import PACKAGES
+
+OPERATION = "forward_bf16"
+
+
+def git(folder, *words):
+    identity = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main")
+    when = {"GIT_AUTHOR_DATE": "2026-11-20T12:00:00Z", "GIT_COMMITTER_DATE": "2026-11-20T12:00:00Z"}
+    subprocess.run(["git", "-C", str(folder), *identity, *words], check=True, capture_output=True, env=when)
+
+
+@pytest.fixture
+def workflow(tmp_path):
+    """The checkout of a workflow with one file."""
+    folder = tmp_path / "checkout"
+    folder.mkdir()
+    (folder / "Snakefile").write_text("rule a:\n")
+    git(folder, "init")
+    git(folder, "add", "Snakefile")
+    git(folder, "commit", "-m", "first")
+    return folder
+
+
+@pytest.fixture
+def inputs(tmp_path, monkeypatch):
+    """A dataset and a table that it was made from, with relative paths as in a workflow."""
+    monkeypatch.chdir(tmp_path)
+    told = {
+        "schema_version": SCHEMA_VERSION, "arch": "gfx950", "operation": OPERATION, "device": "gfx950_mi355x",
+        "device_kind": "simulated", "measurement_id": "0123456789abcdef", "rows_by_status": {"ok": 2, "crash": 1},
+    }  # fmt: skip
+    rows = pa.table({"status": ["ok", "ok", "crash"]})
+    dataset, problems = (tmp_path / name for name in ("dataset.parquet", "problems.parquet"))
+    parquet.write_table(rows.replace_schema_metadata({"tileseer": json.dumps(told)}), dataset)
+    parquet.write_table(rows, problems)
+    return [dataset.relative_to(tmp_path), problems.relative_to(tmp_path)]
+
+
+def publish_by_hand(folder, content):
+    """A model directory with one file and the provenance, as ``publish`` would hash it."""
+    folder.mkdir(parents=True)
+    texts = {"grouped_conv_forward_bf16_gfx950/model_tflops.lgbm": "tree\n"}
+    if content is not None:
+        texts[model_files.PROVENANCE] = documents.json_text(content)
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    index = {
+        "format": published.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+        "operations": {OPERATION: {"folder": "grouped_conv_forward_bf16_gfx950"}},
+        "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())},
+    }  # fmt: skip
+    (folder / model_files.INDEX).write_text(documents.json_text(index))
+    return folder
+
+
+def collect(inputs, workflow):
+    made = provenance.collect_provenance(
+        "gfx950", Config().portable(), {"toolchain": "none"}, [OPERATION], inputs, workflow
+    )
+    return made.model_dump(mode="json")
+
+
+@pytest.fixture
+def models(tmp_path, inputs, workflow):
+    return publish_by_hand(tmp_path / "models", collect(inputs, workflow))
+
+
+def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workflow):
+    made = collect(inputs, workflow)
+    assert made["source"]["date"] == "2026-11-20" and len(made["source"]["commit"]) == 40
+    assert made["config"]["model"]["seed"] == Config().model.seed
+    assert made["libc"] == subprocess.check_output(["getconf", "GNU_LIBC_VERSION"], text=True).strip()
+    assert set(made["packages"]) == set(PACKAGES) and "not installed" not in made["packages"].values()
+    one = made["operations"][OPERATION]
+    assert one["measurements"]["device_kind"] == "simulated"
+    assert one["measurements"]["pairs_by_status"] == {"crash": 1, "ok": 2}
+    for path, digest in one["inputs"].items():
+        assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
+    assert list(one["inputs"]) == ["dataset.parquet", "problems.parquet"]
+
+
+def test_uncommitted_files_are_named(workflow):
+    assert source_of(workflow).uncommitted == []
+    (workflow / "Snakefile").write_text("rule b:\n")
+    (workflow / "a b ü.txt").write_text("new")
+    assert source_of(workflow).uncommitted == ["Snakefile", "a b ü.txt"]
+    assert source_of(workflow, ("src",)).uncommitted == []
+
+
+def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, tmp_path):
+    table = tmp_path / "hardware.yaml"
+    table.write_text("a: 1\n")
+
+    def told():
+        return provenance.collect_provenance("gfx950", {}, {}, [OPERATION], inputs, workflow, [table])
+
+    first = told()
+    assert first.files == {table.as_posix(): hashlib.sha256(b"a: 1\n").hexdigest()}
+    (workflow / "src/tileseer/learn").mkdir(parents=True)
+    (workflow / "src/tileseer/learn/model.py").write_text("x = 1\n")
+    second = told()
+    (workflow / "src/tileseer/learn/model.py").write_text("x = 2\n")
+    assert len({first.code_sha256, second.code_sha256, told().code_sha256}) == 3
+    (workflow / "notes.txt").write_text("no code\n")
+    assert told().code_sha256 != second.code_sha256 and told() == told()
+
+
+def test_where_there_is_no_checkout_the_commit_is_unknown(tmp_path):
+    assert source_of(tmp_path / "absent").commit is None
+
+
+def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):
+    here = Config(ck={"root": "/opt/x"}, compile={"compiler": "/opt/x/hipcc"}, cache={"folder": "/home/x"})
+    text = json.dumps(
+        provenance.collect_provenance("gfx950", here.portable(), {}, [OPERATION], inputs, workflow).model_dump(
+            mode="json"
+        )
+    )
+    assert "/opt/x" not in text and "/home/x" not in text
+
+
+def test_the_ck_tree_says_its_commit(tmp_path, workflow):
+    assert registry.describe(CompileSettings(), {}) == {"toolchain": "none"}
+    assert trees.commit(workflow) == source_of(workflow).commit
+    (tmp_path / "tree/include/ck").mkdir(parents=True)
+    assert trees.commit(tmp_path / "tree") is None
+    (tmp_path / "tree/include/ck/version.h").write_text("#define CK_COMMIT_ID abc123\n")
+    assert trees.commit(tmp_path / "tree") == "abc123"
+
+
+def test_one_command_prints_it(models, capsys):
+    assert main(["provenance", str(models)]) == 0
+    shown = capsys.readouterr().out
+    for part in (
+        "of 2026-11-20, 0 files changed since",
+        "1 crash, 2 ok",
+        "simulated",
+        "toolchain none",
+        "dataset.parquet",
+    ):
+        assert part in shown
+    assert main(["provenance", str(models), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["provenance"] == json.loads(
+        (models / model_files.PROVENANCE).read_text()
+    )
+
+
+def test_models_that_were_changed_or_say_nothing_are_refused(models, tmp_path, capsys):
+    silent = publish_by_hand(tmp_path / "silent", None)
+    assert main(["provenance", str(silent)]) == 2
+    assert "the models say nothing of their origin; publish them again" in capsys.readouterr().err
+    (models / model_files.PROVENANCE).write_text("{}")
+    assert main(["provenance", str(models)]) == 2
+    assert "provenance.json: the content does not match index.json" in capsys.readouterr().err
+
+
+def test_a_crate_has_what_the_specification_requires(models, tmp_path):
+    """RO-Crate 1.1, "Root Data Entity" and "RO-Crate Metadata File Descriptor"."""
+    path = ro_crate.write_crate(models, tmp_path / "crate", licence="https://spdx.org/licenses/MIT")
+    content = json.loads(path.read_text())
+    assert path.name == "ro-crate-metadata.json" and content["@context"] == "https://w3id.org/ro/crate/1.1/context"
+    entities = {entity["@id"]: entity for entity in content["@graph"]}
+    assert len(entities) == len(content["@graph"])
+    descriptor = entities["ro-crate-metadata.json"]
+    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
+    assert descriptor["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"}
+    root = entities["./"]
+    assert root["@type"] == "Dataset" and root["datePublished"] == "2026-11-20"
+    assert root["name"] and "simulated" in root["description"] and root["license"]["@id"] in entities
+    assert all(entity["@type"] for entity in entities.values())
+
+    def references(value):
+        if isinstance(value, dict):
+            yield from [value["@id"]] if set(value) == {"@id"} else []
+            for inner in value.values():
+                yield from references(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from references(inner)
+
+    assert set(references(content["@graph"])) - set(entities) == {"https://w3id.org/ro/crate/1.1"}
+    files = {p.relative_to(path.parent).as_posix() for p in path.parent.rglob("*") if p.is_file()} - {path.name}
+    assert {part["@id"] for part in root["hasPart"]} == files
+    assert published.verify(path.parent / "models")
+
+
+def test_the_same_models_give_the_same_crate(models, tmp_path):
+    one, two = (ro_crate.write_crate(models, tmp_path / name) for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--date", "2026-11-21"), "--date and --licence are for --ro-crate"),
+        (("--ro-crate", "models"), "exists already"),
+        (("--ro-crate", "new", "--date", "yesterday"), "--date is 'yesterday'"),
+    ],
+)
+def test_wrong_options_are_one_message(models, capsys, words, told):
+    assert main(["provenance", str(models), *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_without_a_commit_a_crate_needs_a_date(tmp_path, inputs):
+    models = publish_by_hand(tmp_path / "models", collect(inputs, tmp_path / "absent"))
+    with pytest.raises(UserError, match="no commit is known, so no date: give the day of publication as --date"):
+        ro_crate.write_crate(models, tmp_path / "crate")
+    assert ro_crate.write_crate(models, tmp_path / "crate", date="2026-11-21").exists()
+    assert not list(tmp_path.glob(".crate*"))

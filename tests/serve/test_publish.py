@@ -1,0 +1,250 @@
+"""The published directory: complete, reproducible, and refused when it was changed."""
+
+import hashlib
+import json
+import shutil
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from dataset_files import dataset
+from published_models import let_the_hashes_fit, make
+from stages_by_hand import main_of
+
+from tileseer.core import documents, parquet, script
+from tileseer.core.atomic import write_text
+from tileseer.core.errors import UserError
+from tileseer.learn import index as published
+from tileseer.learn import model_files
+from tileseer.learn.model import Model
+from tileseer.serve import model_folder
+from tileseer.serve.history import read_history
+from tileseer.serve.provenance import read_provenance
+from tileseer.serve.selector import Selector
+
+OPERATIONS = ("forward", "bwd_weight")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    trainings, reports, servings = zip(*(make(folder, variant) for variant in OPERATIONS), strict=True)
+    return list(trainings), list(reports), list(servings)
+
+
+@pytest.fixture
+def models(made, tmp_path):
+    model_folder.publish_models(*made, tmp_path / "models" / "gfx950")
+    return tmp_path / "models" / "gfx950"
+
+
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, tmp_path, threads):
+    training, report, serving = make(tmp_path, "forward", threads)
+    assert content(training) == content(made[0][0])
+    assert report.read_bytes() == made[1][0].read_bytes()
+    assert content(serving) == content(made[2][0])
+
+
+def test_what_is_published(models):
+    index = published.verify(models)
+    folder = models / "grouped_conv_forward_bf16_gfx950"
+    assert {p.name for p in folder.iterdir()} == {
+        *model_files.TRAINING_FILES, *model_files.SERVING_FILES, model_files.VALIDATION
+    }  # fmt: skip
+    assert (index.arch, index.device_kind) == ("gfx950", "simulated")
+    assert set(index.operations) == {"forward_bf16", "bwd_weight_bf16"}
+    spec = json.loads((folder / model_files.SPEC).read_text())
+    assert spec["op_type"] == "grouped_conv"
+    assert spec["log_targets"] == ["tflops"]
+    assert spec["target"] == "relative"
+    assert json.loads((folder / model_files.MANIFEST).read_text())["device_kind"] == "simulated"
+
+
+def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
+    trainings, reports, servings = made
+    model_folder.publish_models(trainings[::-1], reports, servings, tmp_path / "again")
+    assert content(tmp_path / "again") == content(models)
+    before = content(models)
+    model_folder.publish_models(trainings, reports, servings, models)
+    assert content(models) == before
+    assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
+
+
+def test_a_publication_is_never_restored_so_its_provenance_and_history_are_of_the_models_on_disk(
+    made, tmp_path, monkeypatch, capsys
+):
+    trainings, reports, servings = (list(map(str, paths)) for paths in made)
+    (tmp_path / "hardware.yaml").write_text("1")
+    cache = {"folder": str(tmp_path / "cache"), "max_gib": 1}
+    dataset(tmp_path / "data.parquet")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(script.RUN, json.dumps({"machine": {"cache": cache}, "code": {}}))
+    words = ["--training", *trainings, "--validation", *reports, "--serving", *servings, "--arch", "gfx950"]
+    words += ["--operations", "forward_bf16", "--made-from", "data.parquet", "--files", "hardware.yaml"]
+    words += ["--models", "models", "--history", "history.jsonl", "--workflow", "."]
+    for seed, content in enumerate("121"):
+        (tmp_path / "hardware.yaml").write_text(content)
+        assert main_of("publish")([*words, "--settings", json.dumps({"model": {"seed": seed % 2}})]) == 0
+        assert "restored" not in capsys.readouterr().out
+        kept = read_provenance(tmp_path / "models")
+        assert kept.files["hardware.yaml"] == hashlib.sha256(content.encode()).hexdigest()
+        assert len(read_history(tmp_path / "history.jsonl")) == seed + 1
+
+
+def test_files_name_no_place(models, tmp_path):
+    for name, data in content(models).items():
+        assert str(tmp_path).encode() not in data, name
+
+
+@pytest.mark.parametrize("name", [model_files.MODEL, model_files.CANDIDATES, model_files.VALIDATION, model_files.SPEC])
+def test_a_changed_file_is_refused(models, name):
+    path = models / "grouped_conv_forward_bf16_gfx950" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=name):
+        published.verify(models)
+
+
+def test_a_missing_and_a_foreign_file_are_refused(models):
+    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.SPEC
+    kept = path.read_bytes()
+    path.unlink()
+    with pytest.raises(UserError, match="missing"):
+        published.verify(models)
+    path.write_bytes(kept)
+    (models / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"notes\.txt"):
+        published.verify(models)
+
+
+def test_what_is_no_model_directory_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"index\.json"):
+        published.verify(tmp_path)
+    (tmp_path / "index.json").write_text("{")
+    with pytest.raises(UserError, match="not JSON"):
+        published.verify(tmp_path)
+
+
+def test_a_report_of_another_operation_is_refused(made, tmp_path):
+    trainings, reports, servings = made
+    with pytest.raises(UserError, match="forward_bf16"):
+        model_folder.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_kinds_of_device_are_not_mixed(made, tmp_path):
+    trainings, reports, servings = made
+    other = tmp_path / "other"
+    shutil.copytree(trainings[1], other)
+    spec = json.loads((other / model_files.SPEC).read_text())
+    write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
+    with pytest.raises(UserError, match="device_kind"):
+        model_folder.publish_models([trainings[0], other], reports, servings, tmp_path / "out")
+
+
+def test_a_training_without_its_model_is_refused(made, tmp_path):
+    trainings, reports, servings = made
+    other = tmp_path / "other"
+    shutil.copytree(trainings[0], other)
+    (other / model_files.MODEL).unlink()
+    with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
+        model_folder.publish_models([other], reports[:1], servings[:1], tmp_path / "out")
+
+
+def read_forward(models):
+    Model.read(Selector.read(models, "forward_bf16").folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (model_files.SPEC, '"tile_m"', '"tile_x"', "features are not those"),
+        (model_files.HARDWARE, '"arch": "gfx950"', '"arch": "gfx942"', "arch is gfx942"),
+        (model_files.HARDWARE, '"compute_units"', '"units"', "compute_units"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_even_with_new_hashes(models, name, old, new, message):
+    path = models / "grouped_conv_forward_bf16_gfx950" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+    let_the_hashes_fit(models)
+    with pytest.raises(UserError, match=message):
+        read_forward(models)
+
+
+def test_a_table_without_a_column_and_another_arch_are_refused(models):
+    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.CANDIDATES
+    with pytest.raises(UserError, match="for gfx950, not for gfx942"):
+        Selector.read(models, "forward_bf16", arch="gfx942")
+    parquet.write_table(parquet.read_table(path).drop_columns(["split_k"]), path)
+    let_the_hashes_fit(models)
+    with pytest.raises(UserError, match="column split_k is missing"):
+        read_forward(models)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("tile_m", 1, "tile_m of grouped_conv.* its name says"),
+        ("kernel", "cutlass_conv_fwd", "is no kernel of gfx950"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_even_with_new_hashes(models, column, value, message):
+    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.CANDIDATES
+    table = parquet.read_table(path)
+    values = pa.array([value, *table[column].to_pylist()[1:]])
+    parquet.write_table(table.set_column(table.schema.get_field_index(column), column, values), path)
+    let_the_hashes_fit(models)
+    with pytest.raises(UserError, match=message) as refused:
+        read_forward(models)
+    assert "\n" not in str(refused.value) and path.name in str(refused.value)
+
+
+def test_features_in_another_order_are_refused_even_with_new_hashes(models):
+    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.SPEC
+    spec = json.loads(path.read_text())
+    spec["feature_names"] = spec["feature_names"][::-1]
+    path.write_text(json.dumps(spec))
+    let_the_hashes_fit(models)
+    with pytest.raises(UserError, match="features are not those of feature_spec"):
+        read_forward(models)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 1},
+        {"device_kind": "guessed"},
+        {"operations": {"forward_bf16": {"folder": "../elsewhere"}}},
+        {"sha256": {"a": "b"}},
+    ],
+)
+def test_an_index_that_does_not_fit_is_refused(models, change):
+    index = json.loads((models / model_files.INDEX).read_text())
+    (models / model_files.INDEX).write_text(json.dumps(index | change))
+    with pytest.raises(UserError, match=r"index\.json"):
+        published.verify(models)
+
+
+def test_models_are_text_arrow_or_plain_arrays(models):
+    for name, data in content(models).items():
+        if name.endswith(".npz"):
+            assert all(array.dtype.kind in "biuf" for array in np.load(models / name, allow_pickle=False).values())
+            continue
+        assert data.startswith(b"PAR1") if name.endswith(".parquet") else "\0" not in data.decode(), name
+
+
+def test_an_escape_of_half_a_character_is_refused(tmp_path):
+    path = tmp_path / "kernels.json"
+    path.write_text(r'{"pruned": ["\ud800"]}')
+    with pytest.raises(UserError, match=r"kernels\.json: is not JSON"):
+        documents.read_json(path)
+    path.write_text(r'{"pruned": ["\ud83d\ude00"]}')
+    assert documents.read_json(path) == {"pruned": ["\U0001f600"]}

@@ -1,0 +1,299 @@
+"""What a dispatcher runs: the C++ header picks what Python picks, and the lists beside it say what they claim."""
+
+import ctypes
+import dataclasses
+import shutil
+import subprocess
+
+import learning_samples as samples
+import lightgbm
+import numpy as np
+import pytest
+from cpp_selectors import SHAPES, picks_of_cpp, random_shapes
+from published_models import TEMPLATE, let_the_hashes_fit, publish
+
+from tileseer.core import documents, parquet
+from tileseer.core.errors import UserError
+from tileseer.learn import model_files, trees
+from tileseer.learn.model import Model
+from tileseer.learn.model_schema import Origin
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.serve import cascade as cascades
+from tileseer.serve import header, known_problems, packing, serving
+from tileseer.serve.cascade import Cascade
+from tileseer.serve.program import Program
+from tileseer.serve.selector import NO_CANDIDATE, Selector, checked_dims
+from tileseer.serve.serving_files import Kernels, Serving
+from tileseer.serve.symbols import Symbol
+
+VARIANTS = ("forward", "bwd_data", "bwd_weight")
+ORIGIN = Origin(operation="forward_bf16", arch="gfx950", device="x", device_kind="simulated")
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def folder(request, tmp_path_factory):
+    """A folder with ``models`` and what they were made from."""
+    folder = tmp_path_factory.mktemp("serving")
+    publish(folder, request.param)
+    return folder
+
+
+@pytest.fixture
+def selector(folder):
+    (report,) = folder.glob("*.json")
+    return Selector.read(folder / "models", report.stem)
+
+
+@pytest.fixture
+def model(selector):
+    return Model.read(selector.folder)
+
+
+@pytest.fixture
+def cascade(selector, model):
+    """The published model with its cuts, as serving has it before it is packed."""
+    figures = documents.read_document(selector.folder / model_files.SERVING, Serving)
+    return Cascade.of(model, np.isin(np.arange(len(model.pool)), figures.finalists), tuple(figures.stages))
+
+
+def selector_of(cascade):
+    pruned = np.ones(len(cascade.finalists), bool)
+    return Selector(packing.selector_arrays(cascade, pruned, known_problems.SCHEMA.empty_table(), ORIGIN))
+
+
+@pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
+def test_the_header_picks_what_python_picks_to_the_last_bit(folder, selector, model, known, pruned):
+    data = samples.measured(model.spec.variant)
+    shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
+    picks = selector.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
+    rows, scores, flags = picks_of_cpp(folder, selector.about.operation, shapes, known, pruned)
+    assert rows == picks.candidate.tolist()
+    assert scores == picks.score.tolist()
+    assert flags == picks.known.tolist()
+    assert (picks.candidate != NO_CANDIDATE).mean() > 0.3
+    assert len(set(rows)) > 3
+    assert picks.known.any() == bool(known)
+
+
+SHARED = """
+#include "HEADER"
+#include <cstring>
+extern "C" double score(const std::int32_t* dims)
+{
+    static tileseer::forward_bf16_gfx950::Selector selector;
+    tileseer::forward_bf16_gfx950::Problem problem;
+    std::memcpy(&problem, dims, sizeof problem);
+    return selector.select(problem).score;
+}
+"""
+
+
+@pytest.mark.parametrize("folder", ["forward"], indirect=True)
+def test_two_models_of_one_operation_live_in_one_process(cascade, model, tmp_path):
+    booster = lightgbm.Booster(model_str=model.text)
+    for tree, grown in enumerate(booster.dump_model()["tree_info"]):
+        for leaf in range(grown["num_leaves"]):
+            booster.set_leaf_output(tree, leaf, 2 * booster.get_leaf_output(tree, leaf))
+    libraries = []
+    everything, nothing = np.ones(len(model.pool), bool), known_problems.SCHEMA.empty_table()
+    for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
+        served = Cascade.of(dataclasses.replace(model, text=grown), everything, cascade.cuts[-1:])
+        (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served, everything, nothing, ORIGIN))
+        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
+        subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
+        libraries.append(ctypes.CDLL(str(tmp_path / f"{name}.so")))
+        libraries[-1].score.restype = ctypes.c_double
+    for dims in random_shapes(20).astype(np.int32):
+        plain, twice = (library.score(dims.ctypes.data_as(ctypes.c_void_p)) for library in libraries)
+        assert twice == pytest.approx(2 * plain, abs=1e-5)
+
+
+def test_the_header_refuses_what_is_no_convolution(folder, selector):
+    good = random_shapes(1)[0]
+    wrong = []
+    for name, value in (("G", 0), ("N", -1), ("pad_h", -1), ("stride_w", 0), ("Y", 5000), ("G", 7)):
+        row = good.copy()
+        row[DIMS.index(name)] = value
+        wrong.append(row)
+    rows, _, _ = picks_of_cpp(folder, selector.about.operation, np.array(wrong), 1, 0)
+    assert rows == [-1] * len(wrong)
+    for row in wrong:
+        with pytest.raises(UserError, match="row 0"):
+            selector.select(row[None])
+
+
+def test_a_batch_is_its_problems_one_by_one(selector):
+    shapes = random_shapes(40, seed=1)
+    batch = selector.select(shapes)
+    for position, row in enumerate(shapes):
+        alone = selector.select(row[None])
+        assert alone.candidate[0] == batch.candidate[position]
+        assert alone.score[0] == batch.score[position]
+
+
+def test_picks_are_supported_and_their_score_is_the_model_s(selector, model, cascade):
+    shapes = random_shapes(60, seed=2)
+    runs = cascade.supported(shapes)
+    picks = selector.select(shapes, use_known=False)
+    assert ((picks.candidate >= 0) == runs.any(axis=1)).all()
+    has = np.flatnonzero(picks.candidate >= 0)
+    assert runs[has, picks.candidate[has]].all()
+    matrix = cascade.features(shapes, has, picks.candidate[has])
+    assert picks.score[has].tolist() == model.booster.predict(matrix).tolist()
+
+
+def test_without_cuts_the_pick_is_the_best_finalist(model, cascade):
+    shapes = random_shapes(60, seed=2)
+    entered = cascades.entering(cascade.supported(shapes), cascade.finalists)
+    problem, candidate = np.nonzero(entered)
+    score = np.full(entered.shape, -np.inf)
+    score[problem, candidate] = model.booster.predict(cascade.features(shapes, problem, candidate))
+    whole = selector_of(dataclasses.replace(cascade, cuts=()))
+    has = entered.any(axis=1)
+    picks = whole.select(shapes, use_known=False)
+    assert picks.candidate[has].tolist() == score.argmax(axis=1)[has].tolist()
+
+
+def test_cuts_narrow_and_wider_margins_walk_more_trees(model, cascade):
+    margins = [cut.margin for cut in cascade.cuts]
+    assert [cut.trees for cut in cascade.cuts] == [count for count in cascades.TREES if count < 12]
+    assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
+    dims = samples.measured(model.spec.variant).problems[list(DIMS)].to_numpy(np.int64)
+    entered = cascades.entering(cascade.supported(dims), cascade.finalists)
+    dims, entered = dims[entered.any(axis=1)], entered[entered.any(axis=1)]
+    few, many = (cascades.cuts(cascade, dims, entered, walks, 1) for walks in (1, 10**6))
+    assert all(a.margin < b.margin for a, b in zip(few, many, strict=True))
+
+
+def test_where_no_finalist_runs_the_others_are_scored(cascade):
+    shapes = random_shapes(60, seed=4)
+    none = selector_of(dataclasses.replace(cascade, finalists=np.zeros_like(cascade.finalists)))
+    every = selector_of(dataclasses.replace(cascade, finalists=np.ones_like(cascade.finalists)))
+    assert none.select(shapes).candidate.tolist() == every.select(shapes).candidate.tolist()
+
+
+def test_a_measured_problem_gets_its_fastest_candidate(selector, model):
+    data = samples.measured(model.spec.variant)
+    dims = data.problems[list(DIMS)].to_numpy(np.int64)
+    picks = selector.select(dims)
+    offered = set(model.pool["candidate"])
+    for row in np.flatnonzero(picks.known):
+        pairs = (data.problem == row) & (data.status == 0)
+        pairs &= np.isin(data.candidate, np.flatnonzero(data.candidates["candidate"].isin(offered)))
+        best = data.candidate[pairs][np.argmax(data.tflops[pairs])]
+        picked = model.pool["candidate"].iloc[picks.candidate[row]]
+        assert picked == data.candidates["candidate"].iloc[best]
+
+
+def test_the_summary_names_the_loss_that_the_pruned_set_was_chosen_for(folder):
+    figures = documents.read_document(next(folder.glob("serving/*")) / model_files.SERVING, Serving)
+    kernels = documents.read_document(next(folder.glob("serving/*")) / model_files.KERNELS, Kernels)
+    for loss, text in ((0.01, "a loss of 1 %"), (0.025, "a loss of 2.5 %")):
+        kernels = kernels.model_copy(update={"allowed_loss": loss})
+        served = serving.Served("", None, None, kernels, figures, None)
+        assert serving.summary(served, by_library=False).endswith(text)
+
+
+def test_dimensions_in_another_form_are_refused():
+    for wrong in (np.ones(19, int), np.ones((2, 18), int), np.ones((2, 19))):
+        with pytest.raises(UserError, match="shape"):
+            checked_dims(wrong)
+
+
+def test_the_kernel_list_names_headers_and_distinct_registry_keys(selector):
+    listed = documents.read_json(selector.folder / model_files.KERNELS)
+    assert {entry["kernel"] for entry in listed["kernels"]} == set(selector.kernels)
+    keys = {tuple(sorted(entry["registry_key"].items())) for entry in listed["kernels"]}
+    assert len(keys) == len(listed["kernels"]) == listed["pool_size"]
+    assert all(entry["header"] == f"{entry['kernel']}.hpp" for entry in listed["kernels"])
+    assert listed["kernels"][0]["registry_key"]["arch"] == "gfx950"
+    assert listed["pruned_size"] == len(listed["pruned"]) <= listed["pool_size"]
+    assert listed["oracle_within_pruned"]["train"]["mean"] >= 98.9
+    picks = selector.select(random_shapes(60), pruned_only=True)
+    kernels = dict(zip(selector.row.tolist(), selector.kernels, strict=True))
+    assert {kernels[row] for row in picks.candidate.tolist() if row >= 0} <= set(listed["pruned"])
+
+
+def test_serving_figures_count_every_validation_problem(folder, selector):
+    figures = documents.read_json(selector.folder / model_files.SERVING)
+    report = documents.read_json(folder / f"{selector.about.operation}.json")
+    assert figures["validation"]["n_problems"] == report["n_problems"]
+    assert figures["validation"]["efficiency"]["full_model"] == report["efficiency"]
+    known = parquet.read_table(selector.folder / model_files.KNOWN)
+    assert figures["known_problems"] == known.num_rows and set(known["device_kind"].to_pylist()) == {"simulated"}
+
+
+def test_leaf_values_that_do_not_add_up_exactly_are_refused(model, cascade):
+    booster = lightgbm.Booster(model_str=model.text)
+    booster.set_leaf_output(0, 0, 0.1)
+    with pytest.raises(UserError, match="multiples"):
+        render(dataclasses.replace(cascade, model=dataclasses.replace(model, text=booster.model_to_string())))
+
+
+def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_says_so():
+    data = samples.measured("forward")
+    settings = samples.SMALL.model_copy(update={"features": "reference"})
+    model = samples.train(data, samples.product(), settings).model
+    cascade = Cascade.of(model, np.ones(len(model.pool), bool), ())
+    scores = model.predict(data.problems)
+    picks = selector_of(cascade).select(data.problems[list(DIMS)].to_numpy(np.int64))
+    has = np.isfinite(scores).any(axis=1)
+    assert picks.candidate[has].tolist() == scores.argmax(axis=1)[has].tolist()
+    assert (picks.candidate[~has] == NO_CANDIDATE).all()
+    assert picks.score[has].tolist() == scores.max(axis=1)[has].tolist() and has.sum() > 10
+    text = render(cascade)
+    assert text.startswith("#error") and "reference" in text
+
+
+def test_the_ranking_is_that_of_the_model(selector, model):
+    for row in random_shapes(10, seed=5):
+        problem = Problem.from_dims(model.spec.variant, "bf16", **dict(zip(DIMS, row.tolist(), strict=True)))
+        assert selector.rank(problem) == model.rank(problem).to_dict("records")
+
+
+def test_the_arrays_are_read_as_they_were_written_or_refused(folder, selector, tmp_path):
+    models = shutil.copytree(folder / "models", tmp_path / "models")
+    path = models / selector.folder.name / model_files.PICKER
+    content = path.read_bytes()
+    selector.save(path)
+    assert path.read_bytes() == content
+    arrays = dict(np.load(path))
+    about = arrays["about"].tobytes().replace(b'"multiply"', b'"fromfile"')
+    np.savez(tmp_path / "b.npz", **arrays | {"about": np.frombuffer(about, np.uint8)})
+    np.savez(tmp_path / "c.npz", **{name: values for name, values in arrays.items() if name != "row"})
+    for damaged in (b"no arrays", content[:-100], *((tmp_path / f"{name}.npz").read_bytes() for name in "bc")):
+        path.write_bytes(damaged)
+        let_the_hashes_fit(models)
+        with pytest.raises(
+            UserError, match=r"selector\.npz: cannot be read by this release .*publish the models again"
+        ):
+            Selector.read(models, selector.about.operation)
+
+
+def test_a_program_computes_what_two_results_share_once():
+    n, c = Symbol.input("N"), Symbol.input("C")
+    results = Program.of([(n + c) * np.array([1, 2]), (n + c) * np.array([3, 3]), np.where(n > c, n, c)])
+    assert [operation for _, operation, _, _ in results.steps].count("add") == 1
+    assert [np.asarray(v).tolist() for v in results.run({"N": np.int64(2), "C": np.int64(3)})] == [[5, 10], 15, 3]
+    several = results.run({"N": np.array([[2], [4]]), "C": np.array([[3], [1]])})
+    assert [v.tolist() for v in several] == [[[5, 10], [5, 10]], [[15], [15]], [[3], [4]]]
+
+
+def render(cascade):
+    pruned = np.ones(len(cascade.finalists), bool)
+    return header.render_header(TEMPLATE, cascade, pruned, known_problems.SCHEMA.empty_table(), ORIGIN)
+
+
+def test_what_the_header_cannot_compute_is_named():
+    value = Symbol.input("N", np.dtype("float64"))
+    with pytest.raises(UserError, match="exp"):
+        np.exp(value)
+    with pytest.raises(UserError, match="branches"):
+        bool(value > 1)
+    with pytest.raises(UserError, match="cumsum"):
+        np.cumsum(value)
+
+
+def test_the_template_is_no_kernel_template():
+    # Kernels are emitted again when one of their templates changes.
+    assert TEMPLATE.parent.name == "serving"

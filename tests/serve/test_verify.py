@@ -1,0 +1,86 @@
+"""``tileseer verify``: what is whole passes, and any damage is found and named."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from dataset_files import dataset
+
+from tileseer.cli import main
+from tileseer.core import parquet
+
+ROOT = Path(__file__).parents[2]
+
+
+def verify(capsys, path):
+    status = main.main(["verify", str(path), "--config", str(ROOT / "config"), "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def copy(models, tmp_path):
+    return shutil.copytree(models, tmp_path / "models")
+
+
+def test_a_published_directory_is_whole(models, capsys):
+    status, found = verify(capsys, models)
+    assert status == found["failed"] == 0
+    assert len(found["checks"]) == 2 and "device kind: simulated" in found["checks"][1]["said"]
+
+
+@pytest.mark.parametrize("name", ["feature_spec.json", "candidates.parquet", "selector.hpp", "known_problems.parquet"])
+def test_one_changed_byte_of_a_model_directory_is_found(copy, capsys, name):
+    (path,) = copy.rglob(name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    status, found = verify(capsys, copy)
+    assert status == 1 and found["failed"] == 1
+    assert name in found["checks"][0]["said"]
+
+
+def test_a_file_too_many_or_too_few_is_found(copy, capsys):
+    (path,) = copy.rglob("kernels.json")
+    path.rename(path.with_name("others.json"))
+    status, found = verify(capsys, copy)
+    assert status == 1 and "kernels.json: the file is missing" in found["checks"][0]["said"]
+
+
+def test_a_dataset_is_checked_by_seal_and_columns(tmp_path, capsys):
+    path = Path(dataset(tmp_path / "d.parquet"))
+    assert verify(capsys, path)[0] == 0
+    table = parquet.read_table(path)
+    parquet.write_table(table.drop_columns(["tflops"]), path)
+    status, found = verify(capsys, path)
+    assert status == 1 and "column tflops" in found["checks"][0]["said"]
+    parquet.write_table(table, path)
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    status, found = verify(capsys, path)
+    assert status == 1 and "SHA-256" in found["checks"][0]["said"]
+
+
+@pytest.mark.parametrize("change", ["pairs.parquet", "recording.json"])
+def test_a_recording_with_other_pairs_is_found(tmp_path, capsys, change):
+    folder = shutil.copytree(ROOT / "config/recorded/sm_90", tmp_path / "recorded")
+    if change == "recording.json":
+        (folder / change).write_text((folder / change).read_text().replace('"arch"', '"arc"'))
+    else:
+        path = folder / "forward_bf16" / change
+        table = parquet.read_table(path)
+        beyond = table.set_column(0, "problem", (parquet.read_table(path)["problem"].combine_chunks().cast("int32")))
+        wrong = beyond.to_pandas()
+        wrong.loc[0, "problem"] = 10**6
+        parquet.write_table(beyond.from_pandas(wrong, schema=table.schema, preserve_index=False), path)
+    status, found = verify(capsys, folder)
+    assert status == 1 and found["failed"] == 1
+
+
+def test_what_is_nothing_of_ours_is_a_mistake(tmp_path, capsys):
+    assert main.main(["verify", str(tmp_path)]) == 2
+    assert "model directory" in capsys.readouterr().err
+    assert main.main(["verify", str(tmp_path / "absent")]) == 2
+    assert main.main(["verify", str(tmp_path / "kernels.so")]) == 2
+    assert "--driver" in capsys.readouterr().err

@@ -1,1 +1,0 @@
-"""Where the toy family of test_families.py lies."""

@@ -1,1 +1,0 @@
-"""A kernel family as small as one can be: square tiles, one main loop, one rule of each sort."""

@@ -1,7 +1,0 @@
-"""There is one API level."""
-
-NEWEST = ""
-
-
-def detect(table, root):
-    return NEWEST

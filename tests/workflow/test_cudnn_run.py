@@ -1,0 +1,69 @@
+"""config/cudnn.yaml from nothing to models, with stand-ins for cuDNN's frontend and for nvcc."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from small_workflow import ROOT
+from test_hip import layers
+
+MODEL, OPERATION = "results/models/sm_90_cudnn", "sm_90_cudnn/forward_bf16"
+NVCC = f"""#!{sys.executable}
+import subprocess, sys
+
+if sys.argv[1:] == ["--version"]:
+    print("Cuda compilation tools, release 99.1, V99.1.2")
+    raise SystemExit
+left_out = ("-x", "cu", "-cudart", "shared", "-Xcompiler", "-DTILESEER_CUDA")
+words = [word for word in sys.argv[1:] if word not in left_out and not word.startswith("-arch=")]
+raise SystemExit(subprocess.run(["c++", "-DTILESEER_HOST", *words], check=False).returncode)
+"""
+
+
+@pytest.fixture
+def machine(fresh, tmp_path, monkeypatch):
+    """A workflow with config/cudnn.yaml and a few problems, whose compiler builds the driver of the host."""
+    if not shutil.which("c++"):
+        pytest.skip("no host C++ compiler")
+    compiler = tmp_path / "nvcc"
+    compiler.write_text(NVCC)
+    compiler.chmod(0o755)
+    sizes = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 12, 4, 3), (8, 10, 4, 3)]
+    tables = {"train": sizes, "judge": [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)]}
+    for name, rows in tables.items():
+        (fresh.folder / f"config/problems/{name}.csv").write_text(layers(rows))
+    train, judge = ("config/problems/train.csv", "config/problems/judge.csv")
+    cudnn = yaml.safe_load((ROOT / "config/cudnn.yaml").read_text())
+    problems = {"design": 0, "training_layers": 0, "validation_problems": 0, "networks": train, "training": [train]}
+    benchmark = cudnn["benchmark"] | {"timing_overrides": {"verify": "pair", "repeat_pairs": 4}}
+    fresh.configure(
+        **cudnn
+        | {"operations": ["forward_bf16"], "problems": problems | {"validation": judge}, "benchmark": benchmark},
+        compile={"compiler": str(compiler)},
+        cache={"folder": str(tmp_path / "cache")},
+    )
+    return fresh
+
+
+def test_plans_are_asked_for_measured_and_learnt_from(machine, monkeypatch):
+    stand_in = {"PYTHONPATH": f"{machine.folder / 'src'}:{ROOT / 'tests/builders/stand_in_cudnn'}"}
+    environment = machine.environment() | stand_in
+    monkeypatch.setattr(type(machine), "environment", lambda self: environment)
+    jobs = machine.make(MODEL).jobs
+    made = {"problems", "driver", "plans", "benchmark", "dataset", "model", "serving", "validation", "publish"}
+    assert set(jobs) == made
+    index = json.loads(machine.read(f"{MODEL}/index.json"))
+    assert index["device_kind"] == "measured"
+    rows = pq.read_table(machine.folder / f"results/datasets/{OPERATION}.parquet").to_pandas()
+    assert set(rows["status"]) == {"ok", "unsupported", "wrong_result", "crash"} and (rows["rank"] >= 0).all()
+    journal = list(csv.DictReader(machine.read(f"results/journals/{OPERATION}/0.csv").decode().splitlines()))
+    assert len(journal) == len(rows) and {row["device_kind"] for row in journal} == {"measured"}
+    spec = json.loads(machine.read(f"results/training/{OPERATION}/feature_spec.json"))
+    assert spec["library"] == "cudnn 91900"
+    assert not machine.make(MODEL).jobs

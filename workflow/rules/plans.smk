@@ -1,0 +1,37 @@
+# Instead of stages 2 to 5 where a library offers the kernels: ask cuDNN on the GPU which plans it has for each problem.
+ruleorder: plans > compile
+ruleorder: plans > support
+
+
+rule plans:
+    input:
+        problems="results/problems/{operation}.parquet",
+        hardware=HARDWARE,
+        coefficients=COEFFICIENTS,
+        driver=measuring_driver,
+        settings=stage_file("plans", ["benchmark"]),
+    output:
+        build="results/build/{arch}/{operation}/{chunk}.parquet",
+        support="results/support/{arch}/{operation}/{chunk}.parquet",
+    log:
+        "logs/{arch}/{operation}/plans/{chunk}.log",
+    benchmark:
+        "logs/{arch}/{operation}/plans/{chunk}.tsv"
+    wildcard_constraints:
+        arch=r"sm_[0-9]+a?_cudnn",
+    conda:
+        "../../envs/tileseer.yaml"
+    resources:
+        gpu=1,
+        mem_mb=1024,
+    params:
+        product=product,
+        chunks=len(CHUNKS),
+    message:
+        "Ask for the plans of {wildcards.operation} for {wildcards.arch}, chunk {wildcards.chunk}"
+    shell:
+        'python "$SCRIPTS"/plans.py --arch {wildcards.arch} --operation {wildcards.operation} --chunk {wildcards.chunk}'
+        " --chunks {params.chunks} --problems {input.problems}"
+        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --driver {input.driver} --settings {input.settings}"
+        " --build {output.build} --support {output.support} 2>&1 | tee {log}"
