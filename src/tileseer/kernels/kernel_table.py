@@ -57,6 +57,8 @@ def read_chunk(path: Path, chunk: int) -> pa.Table:
 
 
 def kernels(rows: pa.Table) -> list[Kernel]:
-    """Kernels of a table, all of one family, in its order."""
+    """Kernels of a table, all of one family, in its order; a chunk may have none."""
+    if not rows.num_rows:
+        return []
     kind = of_kernels(rows["kernel"].to_pylist()).kernel
     return [kind(*values) for values in zip(*(rows[field].to_pylist() for field in field_types(kind)), strict=True)]
