@@ -112,7 +112,8 @@ def build(
 
     A failed kernel keeps its row, and so does one that was built and is beyond a limit.
     """
-    made = iter(toolchain.compile([unit for unit in chunk if not unit.lack]))
+    to_compile = [unit for unit in chunk if not unit.lack]
+    made = iter(toolchain.compile(to_compile) if to_compile else [])
     results = [_unsupported(unit) if unit.lack else _within(next(made)) for unit in chunk]
     rows = [_row(unit, splits, result, toolchain) for unit, splits, result in zip(chunk, split_k, results, strict=True)]
     costs = [{"kernel": unit.kernel.name, **vars(result)} for unit, result in zip(chunk, results, strict=True)]

@@ -31,7 +31,12 @@ def from_build(build: pa.Table) -> pd.DataFrame:
 
 
 def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all."""
+    """Add ``candidate`` and the kernel's fields to rows with ``kernel`` and ``split_k``; the name says them all.
+
+    No row has no family, so an empty chunk gets no fields.
+    """
+    if rows.empty:
+        return rows.assign(candidate=pd.Series(dtype="object"))
     names = rows["kernel"].tolist()
     kernel = of_kernels(names).kernel
     fields = kernel.frame([kernel.parse(name) for name in names]).drop(columns="kernel")

@@ -41,6 +41,8 @@ def decide_support(operation: str, build: Path, problems: Path, hardware: Path, 
 
 def build_support_table(problems: pd.DataFrame, candidates: pd.DataFrame, variant: str, hardware: Hardware) -> pa.Table:
     """One row a pair of the same dimensionality, by problem and then by candidate, in the given orders."""
+    if candidates.empty:
+        return SCHEMA.empty_table()
     rules = SUPPORT[of_kernels(candidates["kernel"].tolist()).name].rules
     names = [SUPPORTED, *(rule.name for rule in rules), NOT_BUILT]
     verdicts = check_support(problems, candidates, variant, hardware).astype(np.int32)
