@@ -22,10 +22,45 @@ LDS_STORES = {
 
 
 def with_memory(size=4096):
+    """A wave, and memory whose address is in s[4:6] and whose buffer descriptor is in s[4:8]."""
     w = wave(lds=4096)
     content = np.arange(size, dtype=np.uint32).astype(np.uint8)
-    w.memory.map(content.ctypes.data, content, "test memory")
+    base = int(content.ctypes.data)
+    w.memory.map(base, content, "test memory")
+    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, size, 0x20000]
     return w, content
+
+
+def buffer(w, name, data, **fields):
+    execute(w, "MUBUF", ins.MUBUFOp[f"BUFFER_{name}"], vaddr=2, srsrc=1, soffset=128, offen=1, vdata=data, **fields)
+
+
+def load(family, w, what, target):
+    """Load to v[target] from the address in v[2] plus 8."""
+    if family == "GLOBAL":
+        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_LOAD_{what}"], addr=2, saddr=4, vdst=target, offset=8)
+    elif family == "BUFFER":
+        buffer(w, f"LOAD_{what}", target, offset=8)
+    else:
+        execute(w, "DS", ins.DSOp[f"DS_READ_{LDS_LOADS[what]}"], addr=2, vdst=target, offset0=8)
+
+
+def store(family, w, what, source):
+    if family == "GLOBAL":
+        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_STORE_{what}"], addr=2, saddr=4, data=source, offset=8)
+    elif family == "BUFFER":
+        buffer(w, f"STORE_{what}", source, offset=8)
+    else:
+        execute(w, "DS", ins.DSOp[f"DS_WRITE_{LDS_STORES[what]}"], addr=2, data0=source, offset0=8)
+
+
+def atomic(family, w, name):
+    """An atomic with its operand in v[4:]; return where the value before is."""
+    if family == "GLOBAL":
+        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_{name}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
+        return 8
+    buffer(w, name, 4, sc0=1)
+    return 4
 
 
 def words_at(content, at, count):
@@ -35,51 +70,12 @@ def words_at(content, at, count):
 @pytest.mark.parametrize("family", ["GLOBAL", "BUFFER", "DS"])
 def test_loads_and_stores_of_every_size(family):
     w, content = with_memory()
-    base = int(content.ctypes.data)
     at = np.arange(LANES, dtype=np.uint32) * 24 + 4
-    w.v[2], w.v[3] = at, 0
-    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
+    w.v[2] = at
     w.lds.u8[:] = content
-
-    def load(what, target):
-        if family == "GLOBAL":
-            execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_LOAD_{what}"], addr=2, saddr=4, vdst=target, offset=8)
-        elif family == "BUFFER":
-            execute(
-                w,
-                "MUBUF",
-                ins.MUBUFOp[f"BUFFER_LOAD_{what}"],
-                vaddr=2,
-                srsrc=1,
-                soffset=128,
-                offen=1,
-                offset=8,
-                vdata=target,
-            )
-        else:
-            execute(w, "DS", ins.DSOp[f"DS_READ_{LDS_LOADS[what]}"], addr=2, vdst=target, offset0=8)
-
-    def store(what, source):
-        if family == "GLOBAL":
-            execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_STORE_{what}"], addr=2, saddr=4, data=source, offset=8)
-        elif family == "BUFFER":
-            execute(
-                w,
-                "MUBUF",
-                ins.MUBUFOp[f"BUFFER_STORE_{what}"],
-                vaddr=2,
-                srsrc=1,
-                soffset=128,
-                offen=1,
-                offset=8,
-                vdata=source,
-            )
-        else:
-            execute(w, "DS", ins.DSOp[f"DS_WRITE_{LDS_STORES[what]}"], addr=2, data0=source, offset0=8)
-
     memory = w.lds.u8 if family == "DS" else content
     for words, what in enumerate(("DWORD", "DWORDX2", "DWORDX3", "DWORDX4"), 1):
-        load(what, 10)
+        load(family, w, what, 10)
         for lane in (0, 1, 63):
             assert (w.v[10 : 10 + words, lane] == words_at(memory, int(at[lane]) + 8, words)).all()
     first = memory[at + 8].astype(np.int64)
@@ -90,7 +86,7 @@ def test_loads_and_stores_of_every_size(family):
         ("USHORT", half),
         ("SSHORT", (half ^ 0x8000) - 0x8000),
     ):
-        load(what, 10)
+        load(family, w, what, 10)
         assert (w.v[10] == want % 2**32).all()
     for what, want in (
         ("SHORT_D16", 0x11110000 | half),
@@ -99,7 +95,7 @@ def test_loads_and_stores_of_every_size(family):
         ("UBYTE_D16_HI", 0x1111 | first << 16),
     ):
         w.v[10] = 0x11111111
-        load(what, 10)
+        load(family, w, what, 10)
         assert (w.v[10] == want).all()
     w.set_exec(0b1011)
     for what, size, shift in (
@@ -114,7 +110,7 @@ def test_loads_and_stores_of_every_size(family):
     ):
         memory[:] = 0x77
         w.v[20:24] = draw(what, (4, LANES))
-        store(what, 20)
+        store(family, w, what, 20)
         for lane in range(5):
             value = (
                 (int(w.v[20, lane]) >> shift) if size < 4 else sum(int(w.v[20 + i, lane]) << 32 * i for i in range(4))
@@ -127,35 +123,32 @@ def test_loads_and_stores_of_every_size(family):
 
 def test_a_buffer_ends_where_its_descriptor_says():
     w, content = with_memory()
-    base = int(content.ctypes.data)
-    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 40, 0x20000]
+    w.s[6] = 40
     w.v[2] = np.arange(LANES) * 8
     w.v[2, 9] = 0x80000000
-    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+    buffer(w, "LOAD_DWORDX4", 10)
     assert (w.v[10:14, 3] == words_at(content, 24, 4)).all()
     # Words are inside or outside one by one.
     assert w.v[10:14, 4].tolist() == [*words_at(content, 32, 2), 0, 0]
     assert not w.v[10:14, 5:].any()
     before = content.copy()
     w.v[10:14] = 0
-    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_STORE_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+    buffer(w, "STORE_DWORDX4", 10)
     assert not content[:40].any() and (content[40:] == before[40:]).all()
     # A negative offset of a lane and the instruction's own are added in 32 bits.
     w.v[2, 0], w.v[10:14, 0] = 0xFFFFFFF0, 7
-    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_STORE_DWORD, vaddr=2, srsrc=1, soffset=128, offen=1, offset=20, vdata=10)
+    buffer(w, "STORE_DWORD", 10, offset=20)
     assert words_at(content, 4, 1)[0] == 7
     w.s[6], w.v[2, 3] = 8192, 5000
     with pytest.raises(EmulationFault, match="no memory that was allocated"):
-        execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORD, vaddr=2, srsrc=1, soffset=128, offen=1, vdata=10)
+        buffer(w, "LOAD_DWORD", 10)
 
 
 def test_loads_into_lds():
     w, content = with_memory()
-    base = int(content.ctypes.data)
-    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
     w.v[2] = np.arange(LANES)[::-1] * 16
     w.s[124] = 256
-    execute(w, "MUBUF", ins.MUBUFOp.BUFFER_LOAD_DWORDX4, vaddr=2, srsrc=1, soffset=128, offen=1, lds=1)
+    buffer(w, "LOAD_DWORDX4", 0, lds=1)
     for lane in (0, 5, 63):
         assert (w.lds.u8[256 + 16 * lane : 272 + 16 * lane] == content[int(w.v[2, lane]) :][:16]).all()
 
@@ -201,20 +194,13 @@ def test_lanes_exchange_words():
 def test_atomic_additions_add_every_lane(what, family):
     w, content = with_memory()
     content[:] = 0
-    base = int(content.ctypes.data)
-    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
     w.v[2] = np.arange(LANES) % 4 * 4
     one = {"ADD": 1, "ADD_F32": 0x3F800000, "PK_ADD_F16": 0x40003C00, "PK_ADD_BF16": 0x40003F80}[what]
     w.v[4] = one
-    if family == "GLOBAL":
-        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_ATOMIC_{what}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
-    else:
-        execute(
-            w, "MUBUF", ins.MUBUFOp[f"BUFFER_ATOMIC_{what}"], vaddr=2, srsrc=1, soffset=128, offen=1, vdata=4, sc0=1
-        )
+    row = atomic(family, w, f"ATOMIC_{what}")
     sums = {"ADD": 16, "ADD_F32": 0x41800000, "PK_ADD_F16": 0x50004C00, "PK_ADD_BF16": 0x42004180}[what]
     assert content[:16].view(np.uint32).tolist() == [sums] * 4
-    assert int(w.v[8 if family == "GLOBAL" else 4, 0]) == 0 and int(w.v[8 if family == "GLOBAL" else 4, 4]) == one
+    assert w.v[row, [0, 4]].tolist() == [0, one]
 
 
 @pytest.mark.parametrize(("suffix", "words"), [("", 1), ("_X2", 2)])
@@ -223,8 +209,6 @@ def test_a_compare_and_swap_stores_where_memory_is_as_expected(suffix, words, fa
     w, content = with_memory()
     place = content.view(np.uint32)[: 4 * words].reshape(4, words)
     place[:] = 5
-    base = int(content.ctypes.data)
-    w.s[4:8] = [base & 0xFFFFFFFF, base >> 32, 4096, 0x20000]
     lane = np.arange(LANES)
     w.v[2] = lane % 4 * 4 * words
     # New value, then the expected one: each lane expects what the lane before it at this place has written; lanes 20 to
@@ -232,13 +216,8 @@ def test_a_compare_and_swap_stores_where_memory_is_as_expected(suffix, words, fa
     w.v[4 : 4 + words] = lane // 4 + 6
     w.v[4 + words : 4 + 2 * words] = lane // 4 + 5
     w.v[3 + 2 * words, 20:24] = 99
-    name = f"ATOMIC_CMPSWAP{suffix}"
-    if family == "GLOBAL":
-        execute(w, "GLOBAL", ins.GLOBALOp[f"GLOBAL_{name}"], addr=2, saddr=4, data=4, vdst=8, sc0=1)
-    else:
-        execute(w, "MUBUF", ins.MUBUFOp[f"BUFFER_{name}"], vaddr=2, srsrc=1, soffset=128, offen=1, vdata=4, sc0=1)
+    row = atomic(family, w, f"ATOMIC_CMPSWAP{suffix}")
     assert (place == 10).all()
-    row = 8 if family == "GLOBAL" else 4
     assert (w.v[row : row + words] == np.minimum(lane // 4 + 5, 10)).all()
 
 
