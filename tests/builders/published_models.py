@@ -9,7 +9,7 @@ from tileseer.core import documents, parquet
 from tileseer.learn import index, model_files
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate
-from tileseer.serve import model_folder, serving
+from tileseer.serve import publication, serving
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
 API = samples.CONFIG / "ck_api.yaml"
@@ -43,7 +43,7 @@ def serve(folder, variant, training, threads=1):
 def publish(folder, variant="forward"):
     """Make and publish one operation below ``folder``; return the model directory."""
     training, report, served = make(folder, variant)
-    model_folder.publish_models([training], [report], [served], folder / "models")
+    publication.publish_models([training], [report], [served], folder / "models")
     return folder / "models"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import snakemake_logger_plugin_tileseer as plugin
 from tileseer.cli import main
-from tileseer.serve import history
+from tileseer.serve import publication
 
 snakemake_common = pytest.importorskip("snakemake_interface_logger_plugins.common")
 Event = snakemake_common.LogEvent
@@ -134,10 +134,10 @@ def test_a_terminal_gets_a_table(view, tmp_path, capsys, monkeypatch):
 
 
 def published(mean, config="c" * 64, **more):
-    figures = history.PublishedFigures(
+    figures = publication.PublishedFigures(
         n_problems=10, mean=mean, median=99.0, p10=90.0, without_model=80.0, best_possible=97.0, **more
     )
-    return history.Published(
+    return publication.Published(
         time="2026-01-02T03:04:05Z", arch="gfx950", device_kind="simulated", commit="abcdef0123456", changed_files=0,
         config_sha256=config, data_sha256={"forward_bf16": "d" * 64}, operations={"forward_bf16": figures},
     )  # fmt: skip
@@ -157,11 +157,11 @@ def test_history_is_a_table_with_what_changed(tmp_path, capsys):
 
 def test_the_end_of_a_run_says_what_changed_since_the_publication_before():
     first, second = published(94.0), published(95.5, config="e" * 64)
-    said = history.changes_since_last([first, second], second.operations)
+    said = publication.changes_since_last([first, second], second.operations)
     assert said == "2026-01-02, commit abcdef012: forward_bf16 94.00 -> 95.50 %; changed: config"
-    assert history.changes_since_last([second], second.operations) is None
+    assert publication.changes_since_last([second], second.operations) is None
     # The last publication may be of other models.
-    assert history.changes_since_last([second, first], second.operations) is None
+    assert publication.changes_since_last([second, first], second.operations) is None
 
 
 def test_a_damaged_line_of_the_history_is_named(tmp_path, capsys):

@@ -21,7 +21,7 @@ from tileseer.learn.model import Model
 from tileseer.learn.validation import validate
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, problems_of_frame
-from tileseer.serve import model_folder
+from tileseer.serve import publication
 from tileseer.serve import serving as stage
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 
@@ -50,7 +50,7 @@ def published(request, tmp_path_factory):
         data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
     )  # fmt: skip
     served.save(folder / "serving")
-    model_folder.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
+    publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
     return data, folder, request.param
 
 

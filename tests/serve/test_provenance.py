@@ -1,4 +1,4 @@
-"""What made a published model: told by one command, checked, the same for the same inputs, readable by others."""
+"""What made a published model: shown by one command, checked, the same for the same inputs."""
 
 import hashlib
 import json
@@ -15,11 +15,10 @@ from tileseer.config.compile import CompileSettings
 from tileseer.config.config import Config
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
-from tileseer.core.errors import UserError
 from tileseer.dataset.provenance import SCHEMA_VERSION
 from tileseer.learn import index as published
 from tileseer.learn import model_files
-from tileseer.serve import provenance, ro_crate
+from tileseer.serve import provenance
 from tileseer.serve.provenance import PACKAGES
 
 OPERATION = "forward_bf16"
@@ -175,59 +174,3 @@ def test_models_that_were_changed_or_say_nothing_are_refused(models, tmp_path, c
     (models / model_files.PROVENANCE).write_text("{}")
     assert main(["provenance", str(models)]) == 2
     assert "provenance.json: the content does not match index.json" in capsys.readouterr().err
-
-
-def test_a_crate_has_what_the_specification_requires(models, tmp_path):
-    """RO-Crate 1.1, "Root Data Entity" and "RO-Crate Metadata File Descriptor"."""
-    path = ro_crate.write_crate(models, tmp_path / "crate", licence="https://spdx.org/licenses/MIT")
-    content = json.loads(path.read_text())
-    assert path.name == "ro-crate-metadata.json" and content["@context"] == "https://w3id.org/ro/crate/1.1/context"
-    entities = {entity["@id"]: entity for entity in content["@graph"]}
-    assert len(entities) == len(content["@graph"])
-    descriptor = entities["ro-crate-metadata.json"]
-    assert descriptor["@type"] == "CreativeWork" and descriptor["about"] == {"@id": "./"}
-    assert descriptor["conformsTo"] == {"@id": "https://w3id.org/ro/crate/1.1"}
-    root = entities["./"]
-    assert root["@type"] == "Dataset" and root["datePublished"] == "2026-11-20"
-    assert root["name"] and "simulated" in root["description"] and root["license"]["@id"] in entities
-    assert all(entity["@type"] for entity in entities.values())
-
-    def references(value):
-        if isinstance(value, dict):
-            yield from [value["@id"]] if set(value) == {"@id"} else []
-            for inner in value.values():
-                yield from references(inner)
-        elif isinstance(value, list):
-            for inner in value:
-                yield from references(inner)
-
-    assert set(references(content["@graph"])) - set(entities) == {"https://w3id.org/ro/crate/1.1"}
-    files = {p.relative_to(path.parent).as_posix() for p in path.parent.rglob("*") if p.is_file()} - {path.name}
-    assert {part["@id"] for part in root["hasPart"]} == files
-    assert published.verify(path.parent / "models")
-
-
-def test_the_same_models_give_the_same_crate(models, tmp_path):
-    one, two = (ro_crate.write_crate(models, tmp_path / name) for name in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--date", "2026-11-21"), "--date and --licence are for --ro-crate"),
-        (("--ro-crate", "models"), "exists already"),
-        (("--ro-crate", "new", "--date", "yesterday"), "--date is 'yesterday'"),
-    ],
-)
-def test_wrong_options_are_one_message(models, capsys, words, told):
-    assert main(["provenance", str(models), *words]) == 2
-    assert told in capsys.readouterr().err
-
-
-def test_without_a_commit_a_crate_needs_a_date(tmp_path, inputs):
-    models = publish_by_hand(tmp_path / "models", collect(inputs, tmp_path / "absent"))
-    with pytest.raises(UserError, match="no commit is known, so no date: give the day of publication as --date"):
-        ro_crate.write_crate(models, tmp_path / "crate")
-    assert ro_crate.write_crate(models, tmp_path / "crate", date="2026-11-21").exists()
-    assert not list(tmp_path.glob(".crate*"))

@@ -17,8 +17,7 @@ from tileseer.core.errors import UserError
 from tileseer.learn import index as published
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.serve import model_folder
-from tileseer.serve.history import read_history
+from tileseer.serve import publication
 from tileseer.serve.provenance import read_provenance
 from tileseer.serve.selector import Selector
 
@@ -34,7 +33,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def models(made, tmp_path):
-    model_folder.publish_models(*made, tmp_path / "models" / "gfx950")
+    publication.publish_models(*made, tmp_path / "models" / "gfx950")
     return tmp_path / "models" / "gfx950"
 
 
@@ -67,10 +66,10 @@ def test_what_is_published(models):
 
 def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
     trainings, reports, servings = made
-    model_folder.publish_models(trainings[::-1], reports, servings, tmp_path / "again")
+    publication.publish_models(trainings[::-1], reports, servings, tmp_path / "again")
     assert content(tmp_path / "again") == content(models)
     before = content(models)
-    model_folder.publish_models(trainings, reports, servings, models)
+    publication.publish_models(trainings, reports, servings, models)
     assert content(models) == before
     assert [p.name for p in models.parent.iterdir()] == ["gfx950"]
 
@@ -93,7 +92,7 @@ def test_a_publication_is_never_restored_so_its_provenance_and_history_are_of_th
         assert "restored" not in capsys.readouterr().out
         kept = read_provenance(tmp_path / "models")
         assert kept.files["hardware.yaml"] == hashlib.sha256(content.encode()).hexdigest()
-        assert len(read_history(tmp_path / "history.jsonl")) == seed + 1
+        assert len(publication.read_history(tmp_path / "history.jsonl")) == seed + 1
 
 
 def test_files_name_no_place(models, tmp_path):
@@ -134,7 +133,7 @@ def test_what_is_no_model_directory_is_refused(tmp_path):
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
     trainings, reports, servings = made
     with pytest.raises(UserError, match="forward_bf16"):
-        model_folder.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
+        publication.publish_models(trainings[:1], reports[1:], servings[:1], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.iterdir())
 
@@ -146,7 +145,7 @@ def test_kinds_of_device_are_not_mixed(made, tmp_path):
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
     with pytest.raises(UserError, match="device_kind"):
-        model_folder.publish_models([trainings[0], other], reports, servings, tmp_path / "out")
+        publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out")
 
 
 def test_a_training_without_its_model_is_refused(made, tmp_path):
@@ -155,7 +154,7 @@ def test_a_training_without_its_model_is_refused(made, tmp_path):
     shutil.copytree(trainings[0], other)
     (other / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
-        model_folder.publish_models([other], reports[:1], servings[:1], tmp_path / "out")
+        publication.publish_models([other], reports[:1], servings[:1], tmp_path / "out")
 
 
 def read_forward(models):

@@ -32,7 +32,7 @@ from tileseer.learn import training as model_stage
 from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
-from tileseer.serve import kernel_set, model_folder, shipping
+from tileseer.serve import kernel_set, publication, shipping
 from tileseer.serve import serving as stage
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +154,7 @@ def results(tmp_path_factory):
     # Publishing reads of a report whose it is; no test here reads more.
     documents.write_document(folder / "validation.json", trained.manifest)
     parts = [folder / "training"], [folder / "validation.json"], [folder / "serving"]
-    model_folder.publish_models(*parts, folder / "models" / ARCH)
+    publication.publish_models(*parts, folder / "models" / ARCH)
     return folder
 
 

@@ -27,18 +27,17 @@ def main(
     history: file that each publication is appended to
     """
     from tileseer.learn import index as model_index
-    from tileseer.serve import model_folder, provenance
-    from tileseer.serve.history import append_publication, read_history
+    from tileseer.serve import provenance, publication
 
     # First, so that a damaged history stops the stage before anything is published.
-    earlier = read_history(history) if history else []
+    earlier = publication.read_history(history) if history else []
     made = None
     if made_from:
         made = provenance.collect_provenance(
             arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
         )  # fmt: skip
-    index = model_folder.publish_models(training, validation, serving, models, made)
+    index = publication.publish_models(training, validation, serving, models, made)
     model_index.verify(models)
     if history and made:
-        append_publication(history, earlier, index, validation, made)
+        publication.append_publication(history, earlier, index, validation, made)
     return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"

@@ -7,14 +7,13 @@ from typing import Any
 
 from tileseer.cli import options
 from tileseer.core.errors import UserError
-from tileseer.serve import history, provenance, ro_crate
+from tileseer.serve import provenance, publication
 from tileseer.serve.provenance import Provenance
 
 EXAMPLES = (
     "tileseer provenance results/models/gfx950",
     "tileseer provenance results/models/gfx950 --json",
     "tileseer provenance results/models/gfx950 --history",
-    "tileseer provenance results/models/gfx950 --ro-crate crate --date 2026-11-21 --licence https://spdx.org/licenses/MIT",
 )
 
 HISTORY_COLUMNS = (
@@ -27,23 +26,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("models", type=Path, metavar="MODEL_DIR", help="directory with index.json")
     parser.add_argument(
-        "--ro-crate", type=Path, metavar="DIR", help="write the models with this as an RO-Crate 1.1 into a new folder"
-    )
-    parser.add_argument(
         "--history", action="store_true", help="list all publications of this arch: efficiencies on unseen problems"
     )
-    parser.add_argument("--date", metavar="DAY", help="with --ro-crate: day of publication (default: of the commit)")
-    parser.add_argument("--licence", metavar="URL", help="with --ro-crate: the licence of the models")
     parser.epilog = "All hashes of the directory are checked first."
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the origin of the models, or write the crate."""
-    if (args.date or args.licence) and not args.ro_crate:
-        raise UserError("--date and --licence are for --ro-crate")
-    if args.ro_crate:
-        written = ro_crate.write_crate(args.models, args.ro_crate, args.date, args.licence)
-        return options.answer(args, {"written": written}, [str(written)])
+    """Print the origin of the models, or their publications."""
     if args.history:
         return _history(args)
     made = provenance.read_provenance(args.models)
@@ -79,14 +68,14 @@ def _history(args: argparse.Namespace) -> int:
     """Print a row for each publication of the arch of a model directory and operation, the oldest first."""
     models = args.models.resolve()
     path = models.parents[1] / "history.jsonl"
-    published = [one for one in history.read_history(path) if one.arch == models.name]
+    published = [one for one in publication.read_history(path) if one.arch == models.name]
     if not published:
         raise UserError(f"{path}: it has no publication of {models.name}; run tileseer run")
     lines = options.table_lines(HISTORY_COLUMNS, list(_history_rows(published)))
     return options.answer(args, {"published": [one.model_dump() for one in published]}, lines)
 
 
-def _history_rows(published: list[history.Published]) -> Iterator[list[str]]:
+def _history_rows(published: list[publication.Published]) -> Iterator[list[str]]:
     means: dict[str, float] = {}
     for one in published:
         commit = "-" if one.commit is None else one.commit[:9] + ("+" if one.changed_files else "")

@@ -20,7 +20,7 @@ from tileseer.core.errors import UserError
 from tileseer.core.tables import read_yaml
 from tileseer.learn import verdict
 from tileseer.learn.validation_report import Validation
-from tileseer.serve import history
+from tileseer.serve import publication
 
 EXAMPLES = (
     "tileseer run",
@@ -104,8 +104,8 @@ def _made(arch: str) -> dict[str, Any]:
     models, report = Path("results/models", arch), Path(f"results/reports/{arch}.html")
     reports = sorted(Path("results/validation", arch).glob("*.json")) if models.exists() else []
     validated = [documents.read_document(path, Validation) for path in reports]
-    figures = {report.operation: history.figures(report) for report in validated}
-    published = [one for one in history.read_history(Path("results/history.jsonl")) if one.arch == arch]
+    figures = {report.operation: publication.PublishedFigures.of(report) for report in validated}
+    published = [one for one in publication.read_history(Path("results/history.jsonl")) if one.arch == arch]
     return {
         "arch": arch,
         "models": models if models.exists() else None,
@@ -114,7 +114,7 @@ def _made(arch: str) -> dict[str, Any]:
             report.operation: figures[report.operation].model_dump() | {"verdict": verdict.words(report)}
             for report in validated
         },
-        "since": history.changes_since_last(published, figures),
+        "since": publication.changes_since_last(published, figures),
         "next": f"tileseer select {models} --problem {options.EXAMPLE}" if models.exists() else "tileseer run",
     }
 
