@@ -2,11 +2,8 @@
 
 import argparse
 import json
-import os
 import re
 import shlex
-import shutil
-import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -90,7 +87,6 @@ CHEAP = {
     "doctor": "doctor",
     "bench": "bench --quick --kernels 1",
     "explain config": "explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950",
-    "new-arch": "new-arch gfx951 --like gfx950 --print",
     "verify": "verify config/recorded/sm_90",
 }
 
@@ -131,41 +127,6 @@ def test_codegen_has_json_for_each_of_its_answers(action, fields, tmp_path, caps
     assert "grouped_conv_fwd_bf16" in json.dumps(only) or only["kernels"] == 1
 
 
-def test_the_completion_of_bash_knows_subcommands_modes_and_options(tmp_path):
-    shtab = pytest.importorskip("shtab", reason="the environment is older than envs/requirements.lock")
-    assert shtab
-    script = subprocess.run(
-        [shutil.which("python3"), "-c", "from tileseer.cli import main; main.main(['completion', 'bash'])"],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    (tmp_path / "script").write_text(script)
-
-    def completed(*words):
-        call = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _shtab_tileseer; echo ${{COMPREPLY[@]}}"
-        run = ["bash", "-c", f"source {tmp_path}/script; {call}"]
-        return set(subprocess.run(run, capture_output=True, text=True, check=True).stdout.split())
-
-    assert completed("tileseer", "ver") == {"verify"}
-    assert {"pick", "config"} <= completed("tileseer", "explain", "''")
-    assert completed("tileseer", "select", "--conf") == {"--confidence"}
-    assert completed("tileseer", "select", "--dtype", "b") == {"bf16"}
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_can_read_their_completion(shell, tmp_path, capsys):
-    program = shutil.which(shell)
-    if program is None and "CI" not in os.environ:
-        pytest.skip(f"{shell} is not installed")
-    assert program is not None
-    assert main.main(["completion", shell]) == 0
-    script = tmp_path / "script"
-    script.write_text(capsys.readouterr().out)
-    read = subprocess.run([program, "-n", str(script)], capture_output=True, text=True, check=False)
-    assert read.returncode == 0 and read.stderr == ""
-    script.write_text(script.read_text() + "\nif (\n")
-    assert subprocess.run([program, "-n", str(script)], capture_output=True, check=False).returncode != 0
-
-
 def test_without_words_it_prints_its_help(capsys):
     assert main.main([]) == 0
     assert "COMMAND" in capsys.readouterr().out
@@ -201,8 +162,6 @@ MISTAKES = (
     ("bench --problem N=8,Q=3", "unknown field 'Q'"),
     ("verify nowhere", "nowhere: there is no such file or folder"),
     ("codegen --arch gfx95 --output out", "unknown arch 'gfx95'; use one of gfx1100,"),
-    ("new-arch foo --like gfx942", "'foo' is no name of a target"),
-    ("completion csh", "argument shell: invalid choice: 'csh'"),
 )
 
 
