@@ -12,7 +12,7 @@ import pandas as pd
 from tileseer.config.operations import VARIANTS
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.costmodel.resources import RESOURCES
-from tileseer.costmodel.simulation import KernelTerms
+from tileseer.costmodel.timing import KernelTerms
 from tileseer.kernels import registry
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.emitter import Emitter

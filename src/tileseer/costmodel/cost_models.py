@@ -6,7 +6,7 @@ import pandas as pd
 
 from tileseer.costmodel import ck_tile, cutlass
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.simulation import KernelTerms
+from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
 
 COST_MODELS: dict[str, Callable[[pd.DataFrame, pd.DataFrame, str, Hardware, Coefficients], KernelTerms]] = {

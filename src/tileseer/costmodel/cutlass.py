@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from tileseer.costmodel import ck_tile as nearest
-from tileseer.costmodel import cutlass_resources as resources
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.costmodel.simulation import KernelTerms
+from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.cutlass.kernel import shared_bytes
 from tileseer.problems.implicit_gemm import element_bytes
 
 INSTRUCTION = 16
@@ -41,7 +41,7 @@ def terms(
     """
     alike = candidates.assign(warp_tile_m=INSTRUCTION, warp_tile_n=INSTRUCTION, warp_tile_k=INSTRUCTION, **SAID)
     near = nearest.terms(problems, alike, variant, hardware, coefficients)
-    used = resources.estimate(candidates, hardware, coefficients)["lds_bytes"].to_numpy()
+    used = shared_bytes(candidates).to_numpy()
     fitting = np.minimum(near.columns["occupancy"], np.maximum(np.floor(hardware.lds_bytes / used), 1.0))
     size = {name: candidates[name].to_numpy(np.float64) for name in ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n")}
     rows = size["tile_m"] * (size["wave_n"] + 1) + size["tile_n"] * (size["wave_m"] + 1)

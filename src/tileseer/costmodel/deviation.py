@@ -11,6 +11,7 @@ import pandas as pd
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import content_hash
 from tileseer.costmodel.coefficients import Coefficients, Deviation, Noise
+from tileseer.kernels.support_rules import codes
 
 _DIMS = (
     "N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",
@@ -24,7 +25,7 @@ def problem_ids(problems: pd.DataFrame, variant: str) -> np.ndarray:
     """Content hash of each of P problems, uint64 [P]."""
     direction = np.full(len(problems), VARIANTS.index(variant))
     columns = [problems[name].to_numpy() for name in _DIMS]
-    return content_hash.rows(*columns, _codes(problems["dtype"], DTYPES), direction)
+    return content_hash.rows(*columns, codes(problems["dtype"], DTYPES), direction)
 
 
 def device_bits(name: str) -> np.uint64:
@@ -91,10 +92,6 @@ def noisy_us(
     cv = between_launches * _sample_scatter(content_hash.normal(session), repeats)
     begin = _drift(np.zeros(1, np.float32), seed, law)
     return ticks * tick, cv, np.exp((drift - begin).astype(np.float64))
-
-
-def _codes(values: pd.Series, names: tuple[str, ...]) -> np.ndarray:
-    return values.map({name: code for code, name in enumerate(names)}).to_numpy(np.int64)
 
 
 def _waves(shape: np.ndarray, side: int, law: Deviation) -> np.ndarray:

@@ -2,15 +2,26 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
 
-from tileseer.costmodel import ck_tile_resources, cutlass_resources
+from tileseer.costmodel import ck_tile_resources
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.cutlass.kernel import shared_bytes
+
+
+def estimate_cutlass(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients) -> pd.DataFrame:
+    """The operands' shared memory is all that is known without a compiler."""
+    used, room = shared_bytes(candidates).to_numpy(), hardware.lds_bytes
+    fault = [f"{size} bytes of shared memory, {room} a block" if size > room else "" for size in used]
+    columns = {"vgprs": np.nan, "lds_bytes": used, "occupancy": np.nan, "fault": fault}
+    return pd.DataFrame(columns, index=candidates.index)
+
 
 RESOURCES: dict[str, Callable[[pd.DataFrame, Hardware, Coefficients], pd.DataFrame]] = {
     "ck_tile": ck_tile_resources.estimate,
-    "cutlass": cutlass_resources.estimate,
+    "cutlass": estimate_cutlass,
 }
 """(Q candidates, GPU, coefficients) to a row each: ``vgprs``, ``lds_bytes``, ``occupancy``, ``fault``.
 

@@ -30,6 +30,23 @@ Terms = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
+class KernelTerms:
+    """Q candidates in the terms of the simulator, and what they can run of P problems."""
+
+    columns: Terms
+    """By the names of ``KERNEL_TERMS``, [Q] each; flags are bool."""
+    ids: np.ndarray
+    """Hash of what makes a kernel another one to the device, uint64 [Q]: what its deviations are drawn from."""
+    shape: np.ndarray
+    """Where the kernel lies in the smooth part of the deviation, float64 [features, Q]."""
+    fits: np.ndarray
+    """Whether a block fits on a compute unit, bool [Q]."""
+    verdicts: np.ndarray
+    classes: np.ndarray
+    """Verdicts of the support rules, uint8 [P, classes], and the class of each candidate [Q]; 0 is supported."""
+
+
+@dataclass(frozen=True)
 class _Grid:
     """Blocks of a launch: tiles, k-steps a block, and the share of the tiles that lies inside the matrix."""
 

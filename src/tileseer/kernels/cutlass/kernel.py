@@ -99,17 +99,12 @@ class CutlassKernel(gemm.GemmKernel):
         m, n, k = (tile // warps for tile, warps in zip(self.tile, self.wave, strict=True))
         return m, n, k
 
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of the operand buffers of all stages, bytes."""
-        return shared_bytes(self.tile_m, self.tile_n, self.tile_k, self.stages)
-
 
 KERNEL = CutlassKernel
 FIELDS = tuple(gemm.field_types(CutlassKernel))
 parse, frame = CutlassKernel.parse, CutlassKernel.frame
 
 
-def shared_bytes(tile_m: int, tile_n: int, tile_k: int, stages: int) -> int:
-    """Shared memory of the operand buffers of all stages, bytes; elements have two."""
-    return (tile_m + tile_n) * tile_k * 2 * stages
+def shared_bytes(columns: Any) -> Any:
+    """Shared memory of the operand buffers of all stages, bytes; elements have two. ``columns``: fields of kernels."""
+    return (columns["tile_m"] + columns["tile_n"]) * columns["tile_k"] * 2 * columns["stages"]

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.cutlass.kernel import INSTRUCTION, CutlassKernel
+from tileseer.kernels.cutlass.kernel import INSTRUCTION, CutlassKernel, shared_bytes
 from tileseer.kernels.rules import THREADS_FIT, TILE_DIVIDES, Columns, Rule, kernel_columns
 
 
 def legality_columns(kernels: Sequence[CutlassKernel], arch: str, specs: ArchSpecs) -> dict[str, np.ndarray]:
     """What the rules read of Q kernels, [Q] each."""
     columns = kernel_columns(kernels, arch, specs)
-    columns["shared_bytes"] = np.array([kernel.shared_bytes for kernel in kernels])
+    columns["shared_bytes"] = shared_bytes(columns)
     columns["has_instruction"] = columns["has_warp_tile"] & [kernel.warp_tile == INSTRUCTION for kernel in kernels]
     return columns
 
