@@ -67,7 +67,7 @@ class Machine:
 
     def forget(self) -> None:
         """Ends what is remembered of files for the time of a process."""
-        for known in (trees._read, reading._content, reading._digest):
+        for known in (trees.content_digest, reading._content, reading._digest):
             known.cache_clear()
 
     def new_compiler(self, version: str) -> None:
@@ -425,7 +425,7 @@ def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, 
     assert "compile: 2 kernels in 2 units, estimated 0.0028 CPU hours and 0.0 MB" in capsys.readouterr().err
     taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])
     assert stage.describe_build(table, taken) == (
-        "2 kernels: 2 ok; their builds took 2 CPU hours and made 0.0 MB of machine code"
+        "2 kernels: 2 ok; their builds took 2 CPU hours and 0.0 MB of machine code"
     )
     build.build(chunk, [[1], [1]], machine.toolchain())
     assert "compile:" not in capsys.readouterr().err

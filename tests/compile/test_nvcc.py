@@ -57,12 +57,14 @@ class Machine:
     def header(self, text: str) -> None:
         path = self.folder / "cutlass/include/cutlass/cutlass.h"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        trees._read.cache_clear()
+        self.write(path, text)
 
     def launcher(self, text: str) -> None:
-        (self.native / "cutlass_kernel.hpp").write_text(text)
-        trees._read.cache_clear()
+        self.write(self.native / "cutlass_kernel.hpp", text)
+
+    def write(self, path: Path, text: str) -> None:
+        path.write_text(text)
+        trees.content_digest.cache_clear()
 
     @property
     def settings(self) -> CompileSettings:

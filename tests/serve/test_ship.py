@@ -219,7 +219,7 @@ def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_p
         return (out / "unity.o").read_bytes()
 
     texts = [path.read_bytes() for path in sorted((out / "kernels").rglob("*.[ch]pp"))]
-    key = cache.key("test ship", found.version, *flags, tree.digest(b"\n".join(texts)), *texts)
+    key = cache.key("test ship", found.version, *flags, tree.digest(), *texts)
     (out / "unity.o").write_bytes(cache.Cache(cache.default_folder(), 20 << 30).made_once(key, compiled))
     linked = "".join(f"extern volatile bool _{name}_loaded;" for name in names)
     table = "".join(f'{{"{name}", &ck_tile::generated::_{name}_loaded}},' for name in names)

@@ -172,7 +172,7 @@ DIRECTIONS = {
     for variant, suffix in (("fwd", ""), ("bwd_data", ""), ("bwd_weight", "_vec4_8_4_2stage"))
 }
 WEIGHT_GRADIENT = "ck_tile/ops/grouped_convolution/kernel/grouped_convolution_backward_weight_kernel.hpp"
-FORGET = (trees._read, reading._digest)
+FORGET = (trees.content_digest, reading._digest)
 
 
 def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_none_after_a_comment(

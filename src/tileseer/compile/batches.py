@@ -54,12 +54,8 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run; the list is empty unless it ends well."""
 
-    def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Units that may have made a run fail, by its log; none if it does not say."""
-        return set()
-
     def blamed(self, units: Sequence[CompileUnit], log: str) -> dict[int, str]:
-        """The part of the log of a failed run that is about each unit which fails for sure."""
+        """The part of the log of a failed run that is about each unit which fails for sure; none if it does not say."""
         return {}
 
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
@@ -103,15 +99,15 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         text = unit.header.replace(unit.kernel.name.encode(), b"KERNEL")
         return caches.key(self.result_format, self.identity(), unit.arch, text, self.read(unit))
 
+    @abstractmethod
     def read(self, unit: CompileUnit) -> str:
-        """Digest of what is read for a unit beside its own text."""
-        return self.tree.digest(unit.header)
+        """Digest of what the compiler reads for a unit beside its own text."""
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
         """Group kernels that include the same headers; neighbours in a batch are as alike as the names are."""
         groups: dict[str, list[CompileUnit]] = defaultdict(list)
         for unit in sorted(units, key=lambda unit: unit.kernel.name):
-            groups[self.tree.digest(unit.header)].append(unit)
+            groups[self.read(unit)].append(unit)
         size = self.settings.batch
         return [group[start : start + size] for group in groups.values() for start in range(0, len(group), size)]
 
@@ -127,16 +123,26 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         blamed = self.blamed(units, run.log) if run.outcome == "error" else {}
         share = replace(run, seconds=run.seconds / len(units))
         results = {index: self._failure(units[index], replace(share, log=log)) for index, log in blamed.items()}
-        rest = set(range(len(units))) - set(results)
-        suspects = self.suspects(units, run.log) if run.outcome == "error" else set()
-        if not suspects or len(suspects) == len(units):
-            suspects = set() if results else set(range(len(units) // 2))
-        for part in filter(None, (sorted(suspects), sorted(rest - suspects))):
+        rest = [index for index in range(len(units)) if index not in results]
+        half = 0 if results else len(units) // 2
+        for part in filter(None, (rest[:half], rest[half:])):
             results |= zip(part, self._compiled([units[index] for index in part]), strict=True)
         return [results[index] for index in range(len(units))]
 
     def _failure(self, unit: CompileUnit, run: compiler.Run) -> CompileResult:
-        return _failure(unit, replace(run, log=run.log.replace(f"{self.tree.include}/", "")))
+        # Folders and addresses in the compiler's memory are other ones elsewhere.
+        message = _ADDRESS.sub("0x", first_error(run.log.replace(f"{self.tree.include}/", "")))
+        reason = _REASONS.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
+        return CompileResult(
+            status=_STATUS.get(run.outcome, "compile_error"),
+            reason=reason,
+            resources=Resources("code_object"),
+            log=run.log,
+            seconds=run.seconds,
+            peak_mib=run.peak_mib,
+            error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16],
+            repeatable=run.outcome not in _REASONS,
+        )
 
     def blocks_per_cu(self, threads: int, registers: int, lds_bytes: int) -> float:
         """Blocks that are resident on one compute unit by registers, LDS and wave slots; 0 if not one fits.
@@ -175,14 +181,3 @@ def first_error(log: str) -> str:
         return match[1].strip()
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     return lines[-1] if lines else "the compiler failed and said nothing"
-
-
-def _failure(unit: CompileUnit, run: compiler.Run) -> CompileResult:
-    # An address in the compiler's memory is another one each time.
-    message = _ADDRESS.sub("0x", first_error(run.log))
-    reason = _REASONS.get(run.outcome, "{}").format(message).replace(unit.kernel.name, "KERNEL")
-    return CompileResult(
-        status=_STATUS.get(run.outcome, "compile_error"), reason=reason,
-        resources=Resources("code_object"), log=run.log, seconds=run.seconds, peak_mib=run.peak_mib,
-        error_digest=hashlib.sha256(reason.encode()).hexdigest()[:16], repeatable=run.outcome not in _REASONS,
-    )  # fmt: skip

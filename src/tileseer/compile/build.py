@@ -140,12 +140,10 @@ def _within(result: CompileResult) -> CompileResult:
 def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> dict[str, Any]:
     resources = asdict(result.resources)
     code, loop, cycles = (resources.pop(name) for name in ("instructions", "loop", "step_cycles"))
-    return {
-        "kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits,
-        "build_status": result.status, "build_reason": result.reason, "error_digest": result.error_digest,
-        "code_hash": result.code_hash,
-        "resources_from": resources.pop("source"), **resources, **_of_instructions(code, loop, cycles),
-    }  # fmt: skip
+    row = {"kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits}
+    row |= {"build_status": result.status, "build_reason": result.reason, "resources_from": resources.pop("source")}
+    row |= {"error_digest": result.error_digest, "code_hash": result.code_hash}
+    return row | resources | _of_instructions(code, loop, cycles)
 
 
 def _of_instructions(

@@ -51,7 +51,7 @@ def describe_build(table: pa.Table, costs: pa.Table) -> str:
     line = line if counts else "no kernels"
     if seconds := sum(costs["seconds"].to_pylist()):
         size = sum(filter(None, table["code_bytes"].to_pylist()))
-        line += f"; their builds took {cost.took(seconds, size)}"
+        line += f"; their builds took {cost.describe_cost(seconds, size)}"
     return line if all(costs["repeatable"].to_pylist()) else Unfinished(line)
 
 

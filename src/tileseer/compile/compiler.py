@@ -86,10 +86,14 @@ class Compiler:
         with os.fdopen(os.memfd_create("compiler output"), "w+b") as log:
             try:
                 process = subprocess.Popen(
-                    [self.path, *arguments], cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    [self.path, *arguments],
+                    cwd=folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                     start_new_session=True,
                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory_mib << 20, memory_mib << 20)),
-                )  # fmt: skip
+                )
             except OSError as error:
                 raise UserError(f"{self.path}: cannot be run: {error.strerror}; {self.vendor.how}") from error
             expired = threading.Event()
@@ -155,10 +159,8 @@ def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
     It goes with this process, however that ends: a shell that waits for a line or the end of its pipe removes it.
     """
     folder = Path(tempfile.mkdtemp(prefix="tileseer-"))
-    remover = subprocess.Popen(
-        ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
+    command = ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder]
+    remover = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         try:
             for path, content in files.items():

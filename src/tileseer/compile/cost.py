@@ -7,15 +7,10 @@ ESTIMATED_SECONDS = 5.0
 
 def estimate(kernels: int, units: int) -> str:
     """What so many kernels will take."""
-    spent = _amounts(ESTIMATED_SECONDS * kernels, ESTIMATED_BYTES * kernels)
-    return f"{kernels:,} kernels in {units:,} units, estimated {spent[0]} and {spent[1]}"
+    cost = describe_cost(ESTIMATED_SECONDS * kernels, ESTIMATED_BYTES * kernels)
+    return f"{kernels:,} kernels in {units:,} units, estimated {cost}"
 
 
-def took(seconds: float, code_bytes: int) -> str:
-    """What builds took."""
-    hours, size = _amounts(seconds, code_bytes)
-    return f"{hours} and made {size}"
-
-
-def _amounts(seconds: float, code_bytes: int) -> tuple[str, str]:
-    return f"{seconds / 3600:.2g} CPU hours", f"{code_bytes / 1e6:.1f} MB of machine code"
+def describe_cost(seconds: float, code_bytes: int) -> str:
+    """CPU time and size of what is built."""
+    return f"{seconds / 3600:.2g} CPU hours and {code_bytes / 1e6:.1f} MB of machine code"

@@ -14,10 +14,8 @@ from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.build import device_source, instance_of
 from tileseer.kernels.registration import header_file
 
-FLAGS = (
-    "-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0",
-    "-Wno-undefined-func-template", "-Wno-float-equal",
-)  # fmt: skip
+_WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
+FLAGS = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)
 """The reference's flags, so that the code is the reference's."""
 DEVICE_PASS = ("-DTILESEER_TYPES_ONLY", "--cuda-device-only", "-S")
 DIAGNOSTICS = ("-ftemplate-backtrace-limit=0", "-ferror-limit=0", "-fno-crash-diagnostics")

@@ -5,26 +5,22 @@ A module is linked from objects of a few kernels each, host and device code, whi
 
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
-from tileseer.compile import compiler, machine_code, native, reading
+from tileseer.compile import compiler, hipcc, machine_code, native, reading
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.compiler import Builder
-from tileseer.compile.source_trees import HeaderTree
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target as gpu_target
 from tileseer.kernels import registration
+from tileseer.kernels.registry import of_kernels
 
-_OBJECT_FORMAT, _DRIVER_FORMAT = "object-1", "driver-1"
-COMMON = ("-O3", "-std=c++17")
-HIP = (
-    "-x", "hip", "-fPIC", "-DTILESEER_HIP", "-D__HIP_PLATFORM_AMD__", "-fuse-cuid=none", "-mllvm",
-    "-enable-noalias-to-md-conversion=0", "-Wno-undefined-func-template", "-Wno-float-equal",
-)  # fmt: skip
+_OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
+HIP = ("-x", "hip", "-DTILESEER_HIP", "-fuse-cuid=none", *hipcc.FLAGS)
 # The warnings are about the kernel library's own headers.
-CUDA = ("-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
+CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-warnings")
 UNIT, OBJECT = "unit.cpp", "unit.o"
 
 
@@ -73,34 +69,27 @@ class Libraries(Builder):
     @property
     def flags(self) -> tuple[str, ...]:
         """Options of objects, besides folders and arch."""
-        return (*COMMON, *(CUDA if self.compiler.vendor is compiler.NVCC else HIP))
-
-    @cached_property
-    def _launchers(self) -> HeaderTree:
-        return HeaderTree(self.native.resolve())
-
-    def launcher_digest(self, unit: CompileUnit) -> str:
-        """Digest of the launcher's headers: they become part of the code as well."""
-        return self._launchers.digest(_source([unit]))
+        return ("-std=c++17", *(CUDA if self.compiler.vendor is compiler.NVCC else HIP))
 
     def object_command(self, units: Sequence[CompileUnit]) -> list[str | Path]:
         """Arguments that make ``OBJECT`` of ``UNIT`` in the folder with the files."""
         return [*self._arguments(units[0].arch), "-I", ".", "-c", UNIT, "-o", OBJECT]
 
     def _arguments(self, arch: str) -> list[str | Path]:
-        folders = ("-I", self._launchers.include, "-I", self.tree.include)
+        folders = ("-I", self.native.resolve(), "-I", self.tree.include)
         return [*self.flags, *target(self.compiler.vendor, arch), *folders]
 
     def object_key(self, units: Sequence[CompileUnit]) -> str:
         """Cache key of an object with some units."""
         parts: list[bytes | str] = [_OBJECT_FORMAT, self.compiler.version, *self.flags, units[0].arch, _source(units)]
         for unit in units:
-            parts += [unit.header, self.read(unit), self.launcher_digest(unit)]
+            parts += [unit.header, self.read(unit)]
         return caches.key(*parts)
 
     def read(self, unit: CompileUnit) -> str:
-        """Digest of what is read for a unit beside its own text and the launcher's headers."""
-        return reading.digest(self, unit.header, self._arguments(unit.arch))
+        """Digest of what the compiler reads for a unit beside its own text: the launcher becomes part of the code."""
+        launcher = f'\n#include "{of_kernels([unit.kernel.name]).launcher}"\n'
+        return reading.digest(self, unit.header + launcher.encode(), self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:
         """Objects that together hold all units, which are known to compile."""
@@ -123,33 +112,26 @@ class Libraries(Builder):
 
     def driver(self, arch: str) -> bytes:
         """The measuring driver; it is built once for a compiler, an arch and its sources."""
-        gpu = gpu_target(arch)
-        script = self.compiler.script()
-        key = caches.key(_DRIVER_FORMAT, self.compiler.version, script, gpu, native.sources_digest(self.native))
-        return self.cache.made_once(key, lambda: self._driver(gpu))
-
-    def _driver(self, arch: str) -> bytes:
-        with compiler.workspace({}) as folder:
-            output, source = folder / "driver.so", self.native / native.DRIVER_SOURCE
-            backend, path = self.compiler.vendor.backend, str(self.compiler.path)
-            native.build(native.command(backend, path, arch, [source], output, self.native))
-            content = output.read_bytes() if output.exists() else b""
-        if fault := machine_code.fault(content):
-            how = self.compiler.vendor.how
-            raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {fault}; {how}")
-        return content
+        return self._driver(self.compiler.vendor.backend, gpu_target(arch), native.DRIVER_SOURCE)
 
     def emulated_driver(self) -> bytes:
-        """The driver of the emulated GPU, with the stand-in for the HIP runtime; made once for its sources."""
-        key = caches.key(_DRIVER_FORMAT, self.compiler.version, "emulated", native.sources_digest(self.native))
-        return self.cache.made_once(key, self._emulated_driver)
+        """The driver of the emulated GPU, with the stand-in for the HIP runtime."""
+        return self._driver("emulated", "", native.DRIVER_SOURCE, native.STAND_IN_SOURCE)
 
-    def _emulated_driver(self) -> bytes:
-        with compiler.workspace({}) as folder:
-            sources = [self.native / name for name in (native.DRIVER_SOURCE, native.STAND_IN_SOURCE)]
-            output = folder / "driver.so"
-            native.build(native.command("emulated", str(self.compiler.path), "", sources, output, self.native))
-            return output.read_bytes()
+    def _driver(self, backend: str, arch: str, *names: str) -> bytes:
+        def build() -> bytes:
+            with compiler.workspace({}) as folder:
+                sources, output = [self.native / name for name in names], folder / "driver.so"
+                native.build(native.command(backend, str(self.compiler.path), arch, sources, output, self.native))
+                content = output.read_bytes() if output.exists() else b""
+            if fault := machine_code.fault(content):
+                how = f"{fault}; {self.compiler.vendor.how}"
+                raise UserError(f"{self.compiler.path}: the measuring driver that it made cannot be used: {how}")
+            return content
+
+        digest = native.sources_digest(self.native)
+        key = caches.key(_DRIVER_FORMAT, self.compiler.version, self.compiler.script(), backend, arch, digest)
+        return self.cache.made_once(key, build)
 
     def module(self, units: Sequence[CompileUnit]) -> bytes:
         """A module with the kernels of units that are known to compile; one without kernels is empty."""

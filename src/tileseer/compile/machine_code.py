@@ -24,11 +24,12 @@ _ENTRY_OFFSET = slice(16, 24)
 """In a kernel descriptor: where the code begins, relative to the descriptor. It says where, not what."""
 _REGISTER_BYTES = 4
 
-_ENTRY = re.compile(r"Compiling entry function '(\w+)' for")
-_FUNCTION = re.compile(r"Function properties for (\w+)")
-_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_REGISTERS = re.compile(r"Used (\d+) registers")
-_SHARED = re.compile(r"(\d+) bytes smem")
+_PTXAS = re.compile(
+    r"Compiling entry function '(?P<symbol>\w+)' for.*?Function properties for (?P=symbol)\n"
+    r"\s*(?P<stack>\d+) bytes stack frame, (?P<spilled>\d+) bytes spill stores.*?"
+    r"Used (?P<registers>\d+) registers(?:[^\n]*?(?P<shared>\d+) bytes smem)?",
+    re.DOTALL,
+)
 
 
 @dataclass(frozen=True)
@@ -85,21 +86,16 @@ def ptxas_usages(log: str) -> dict[str, Resources]:
 
     Spills are registers a thread that are stored; loops count once.
     """
-    usages: dict[str, Resources] = {}
-    entries = set(_ENTRY.findall(log))
-    symbol, stack = "", (0, 0)
-    for line in log.splitlines():
-        if match := _FUNCTION.search(line):
-            symbol, stack = match[1], (0, 0)
-        elif match := _STACK.search(line):
-            stack = int(match[1]), int(match[2]) // _REGISTER_BYTES
-        elif (match := _REGISTERS.search(line)) and symbol in entries:
-            shared = _SHARED.search(line)
-            usages[symbol] = Resources(
-                "code_object", vgprs=float(match[1]), lds_bytes=int(shared[1]) if shared else 0,
-                scratch_bytes=stack[0], vgpr_spills=stack[1],
-            )  # fmt: skip
-    return usages
+    return {
+        match["symbol"]: Resources(
+            "code_object",
+            vgprs=float(match["registers"]),
+            lds_bytes=int(match["shared"] or 0),
+            scratch_bytes=int(match["stack"]),
+            vgpr_spills=int(match["spilled"]) // _REGISTER_BYTES,
+        )
+        for match in _PTXAS.finditer(log)
+    }
 
 
 def cubin_code(content: bytes) -> dict[str, tuple[int, str]]:
@@ -108,8 +104,8 @@ def cubin_code(content: bytes) -> dict[str, tuple[int, str]]:
     ``ValueError`` if ``content`` is none.
     """
     with open_elf(content, "cubin") as elf:
-        texts = {section.name.removeprefix(".text."): section.data() for section in elf.iter_sections()
-                 if section.name.startswith(".text.")}  # fmt: skip
+        sections = {section.name: section.data() for section in elf.iter_sections()}
+    texts = {name.removeprefix(".text."): text for name, text in sections.items() if name.startswith(".text.")}
     return {symbol: (len(text), hashlib.sha256(text).hexdigest()[:16]) for symbol, text in texts.items()}
 
 

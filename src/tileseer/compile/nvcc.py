@@ -8,7 +8,6 @@ from tileseer.compile import compiler, libraries, machine_code
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
-from tileseer.core import cache as caches
 
 VERBOSE = ("--keep", "-Xptxas", "--verbose")
 """Keeps the cubin, and has the assembler print what each kernel takes: neither changes the code."""
@@ -32,12 +31,8 @@ class NvccToolchain(BatchToolchain):
         """Compiler and flags."""
         return "\n".join(("nvcc", self.compiler.version, *self._libraries.flags))
 
-    def key(self, unit: CompileUnit) -> str:
-        """Cache key of a unit's result: the launcher is compiled too, and may fail."""
-        return caches.key(super().key(unit), self._libraries.launcher_digest(unit))
-
     def read(self, unit: CompileUnit) -> str:
-        """As the library stage does."""
+        """As the library stage does: the launcher is compiled too, and may fail."""
         return self._libraries.read(unit)
 
     def batches(self, units: Sequence[CompileUnit]) -> list[list[CompileUnit]]:
@@ -49,10 +44,6 @@ class NvccToolchain(BatchToolchain):
         taken = -(-lds_bytes // SHARED_GRANULE) * SHARED_GRANULE + RESERVED_SHARED_BYTES
         by_shared = (self.hardware.lds_bytes + RESERVED_SHARED_BYTES) // taken
         return min(super().blocks_per_cu(threads, registers, 0), float(by_shared), float(BLOCKS_PER_SM))
-
-    def suspects(self, units: Sequence[CompileUnit], log: str) -> set[int]:
-        """Kernels that the log names."""
-        return {index for index, unit in enumerate(units) if unit.kernel.name in log}
 
     def run(self, units: Sequence[CompileUnit]) -> tuple[compiler.Run, list[KernelCode]]:
         """Compile units in one run; keep the object."""

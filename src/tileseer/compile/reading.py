@@ -29,6 +29,7 @@ _BEGINS = (' "', "#$ ")
 """Of a line with a command."""
 _PATH = re.compile(r"(?:(?<![\w.])|-[IL])/.*|tmpxft_\w+-\d+")
 """An absolute path, and the names of nvcc's own files."""
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"].*$', re.M)
 _FILE = re.compile(r"(?:\\.|[^\s\\])+")
 _BITCODE = ".bc"
 
@@ -36,9 +37,9 @@ _BITCODE = ".bc"
 def digest(builder: Builder, text: bytes, arguments: Sequence[str | Path]) -> str:
     """SHA-256 of what a run with these arguments reads for the headers that ``text`` includes, directly or not.
 
-    Where the preprocessor fails, all headers of the tree count that are named: the compiler will say what is wrong.
+    Where the preprocessor fails, the whole tree counts: the compiler will say what is wrong.
     """
-    return _digest(builder, trees.include_lines(text), tuple(arguments))
+    return _digest(builder, b"".join(line.strip() + b"\n" for line in _INCLUDE.findall(text)), tuple(arguments))
 
 
 @cache
@@ -51,7 +52,7 @@ def _digest(builder: Builder, text: bytes, arguments: tuple[str | Path, ...]) ->
             rule, words = folder / "headers", _words(planned.log)
             if planned.outcome == listed.outcome == "ok" and words and rule.exists():
                 return _of(words, [folder / path for path in _files(rule.read_text())], folder, builder)
-    return builder.tree.digest(text)
+    return builder.tree.digest()
 
 
 def _of(words: Sequence[str], headers: Sequence[Path], folder: Path, builder: Builder) -> str:

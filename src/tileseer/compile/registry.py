@@ -45,7 +45,7 @@ def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> s
     """
     if settings.toolchain == "none":
         return "none"
-    tree = tree_of(settings.toolchain, roots).whole_digest()
+    tree = tree_of(settings.toolchain, roots).digest()
     used = compiler.find(settings)
     return hashlib.sha256(f"{used.version}\n{tree}\n".encode() + used.script()).hexdigest()[:16]
 
@@ -59,7 +59,7 @@ def describe(settings: CompileSettings, roots: Mapping[str, str | None]) -> dict
         "toolchain": settings.toolchain,
         "compiler": compiler.find(settings).version,
         f"{tree.folder}_commit": commit(tree.include.parent),
-        f"{tree.folder}_sha256": tree.whole_digest(),
+        f"{tree.folder}_sha256": tree.digest(),
     }
 
 

@@ -1,8 +1,9 @@
-"""The trees of C++ headers that kernels include, and which of their headers a text includes."""
+"""The trees of C++ headers that kernels include."""
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -15,69 +16,28 @@ _TEXT = re.compile(
     rb"""//(?:\\\n|[^\n])*|/\*.*?\*/|R"([^()\s\\]{0,16})\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.S
 )
 """A comment or a literal of C++."""
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', re.M)
-_LINE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"].*$', re.M)
 
 
+@dataclass(frozen=True)
 class HeaderTree:
-    """The headers below an include folder, read once each; what is not in it (the system's) does not count.
+    """The headers below an include folder; ``folder``: the one of the kernel library in it."""
 
-    ``folder``: its folder with the kernel library.
-    """
+    include: Path
+    folder: str = "."
 
-    def __init__(self, include: Path, folder: str = ".") -> None:
-        self.include, self.folder = include, folder
-        self._digests: dict[bytes, str] = {}
-
-    def digest(self, text: bytes) -> str:
-        """SHA-256 of the headers that ``text`` includes, directly or through others, and of nothing else.
-
-        Conditions of the preprocessor are not evaluated: a header under an ``#if`` counts as included.
-        """
-        direct = b"\n".join(sorted(set(_INCLUDE.findall(text))))
-        if direct not in self._digests:
-            self._digests[direct] = self._digest_of(self._included(text))
-        return self._digests[direct]
-
-    def whole_digest(self) -> str:
-        """SHA-256 of every file of the kernel library."""
-        files = (path for path in (self.include / self.folder).rglob("*") if path.is_file())
-        return self._digest_of(str(path.relative_to(self.include)) for path in sorted(files))
-
-    def _digest_of(self, paths: Iterable[str]) -> str:
-        lines = (f"{path} {_read(self.include / path)[0]}\n" for path in paths)
+    def digest(self) -> str:
+        """SHA-256 of every file of the kernel library, without comments and white space."""
+        files = sorted(path for path in (self.include / self.folder).rglob("*") if path.is_file())
+        lines = (f"{path.relative_to(self.include)} {content_digest(path)}\n" for path in files)
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def _included(self, text: bytes) -> list[str]:
-        """Headers of the tree that ``text`` includes, directly or through others, sorted."""
-        seen: set[str] = set()
-        waiting = [path.decode() for path in _INCLUDE.findall(text)]
-        while waiting:
-            path = waiting.pop()
-            if path not in seen and (self.include / path).is_file():
-                seen.add(path)
-                waiting.extend(_read(self.include / path)[1])
-        return sorted(seen)
 
 
 @cache
-def _read(path: Path) -> tuple[str, tuple[str, ...]]:
-    """SHA-256 of a header without comments and white space, and what it includes."""
-    content = path.read_bytes()
-    bare = _TEXT.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], content)
-    lines = (b" ".join(line.split()) for line in bare.splitlines())
-    digest = hashlib.sha256(b"\n".join(line for line in lines if line)).hexdigest()
-    return digest, tuple(name.decode() for name in _INCLUDE.findall(content))
-
-
 def content_digest(path: Path) -> str:
     """SHA-256 of a header without comments and white space: what a compiler makes something of."""
-    return _read(path)[0]
-
-
-def include_lines(text: bytes) -> bytes:
-    """The lines of ``text`` that include headers."""
-    return b"".join(line.strip() + b"\n" for line in _LINE.findall(text))
+    bare = _TEXT.sub(lambda match: b" " if match[0].startswith(b"/") else match[0], path.read_bytes())
+    lines = (b" ".join(line.split()) for line in bare.splitlines())
+    return hashlib.sha256(b"\n".join(line for line in lines if line)).hexdigest()
 
 
 def tree_of(toolchain: str, roots: Mapping[str, str | None]) -> HeaderTree:
