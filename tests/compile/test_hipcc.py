@@ -112,8 +112,6 @@ def test_one_run_compiles_many_kernels_and_reads_their_code(machine):
     assert found.instructions == {"v_mfma_f32_16x16x32_bf16": 1} | dict.fromkeys(
         ("buffer_load_dwordx4", "ds_read_b128", "s_barrier", "s_cbranch_scc1", "s_endpgm"), 1
     )
-    assert found.loop == {opcode: 1 for opcode in found.instructions if opcode != "s_endpgm"}
-    assert found.step_cycles is not None and found.step_cycles["mfma"] > 0
     assert results[0].code_hash != results[1].code_hash
 
 

@@ -6,7 +6,6 @@ Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HI
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -17,12 +16,8 @@ import pyarrow as pa
 import pytest
 from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT, machine  # noqa: F401
 
-import amdgpu_emulator
-from amdgpu_emulator import decoder
-from amdgpu_emulator.scalar_operations import s16
 from tileseer.compile import aliases, build
 from tileseer.compile.base import CompileUnit
-from tileseer.compile.hipcc import HipccToolchain
 from tileseer.compile.libraries import Libraries
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
@@ -113,42 +108,6 @@ def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # n
         verdict = emulated_kernels.execute_kernel(kernel, *paths, filtered, GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 3
-
-
-def decoded_loops(code, kernel):
-    """Opcodes between the target of each branch backwards and the branch, by tinygrad's decoder."""
-    at, names, loops = kernel.entry, {}, []
-    ends = [other.entry for other in code.kernels.values() if other.entry > at]
-    while at < min(ends, default=code.text[1]):
-        instruction = decoder.decode(code.image, at, code.arch)
-        name = names[at] = decoder.opcode(instruction.op.name, code.arch)
-        at += instruction.size()
-        if name.startswith(("S_CBRANCH", "S_BRANCH")) and s16(instruction.simm16) < 0:
-            start = at + 4 * s16(instruction.simm16)
-            loops.append(Counter(name.lower() for address, name in names.items() if address >= start))
-    return loops
-
-
-def test_the_main_loop_of_the_listing_is_that_of_the_machine_code(machine, libraries):  # noqa: F811
-    found, tree, level = machine
-    kernels = [parse(name) for name in KERNELS["gfx950"]]
-    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, level).files(kernels, "gfx950")
-    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
-    (result,) = HipccToolchain(found, tree, SETTINGS, CACHE, NATIVE, GPU).compile(units[:1])
-    assert result.resources.instance == "hot loop, tail Full, set"
-    assert result.resources.step_cycles["k_steps"] == 1
-    listed = Counter()
-    for opcode, count in result.resources.loop.items():
-        listed[opcode.removesuffix("_e32").removesuffix("_e64")] += count
-    module = libraries.module(units)
-    loops = []
-    for match in re.finditer(b"__CLANG_OFFLOAD_BUNDLE__", module):
-        bundle = module[match.start() :]
-        code = amdgpu_emulator.load(bundle[: amdgpu_emulator.bundle_bytes(bundle[:4096])])
-        loops += [loop for kernel in code.kernels.values() for loop in decoded_loops(code, kernel)]
-    assert listed in loops
-    # It is this loop of many: without one instruction it is none of them.
-    assert listed - Counter(["s_barrier"]) not in loops
 
 
 def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):

@@ -95,12 +95,8 @@ def test_kernels_compile_and_their_code_object_is_read(machine, arch):
         assert r.lds_bytes >= 2 * 64 * 64 * 2
         assert 0 < r.vgprs + r.agprs <= 512
         assert r.occupancy >= 1
-        kinds = instructions.of_kinds(r.loop)
-        assert min(kinds[kind] for kind in ("mfma", "valu", "barriers", "buffer_loads", "lds_reads", "waits")) > 0
-        assert sum(r.loop.values()) < sum(r.instructions.values())
-        # The matrix instructions of a pass are those of whole k-steps.
-        assert r.step_cycles["k_steps"] in (1, 2)
-        assert r.instance.startswith("hot loop, tail ")
+        kinds = instructions.of_kinds(r.instructions)
+        assert min(kinds[kind] for kind in ("mfma", "valu", "barriers", "buffer_loads", "lds_reads")) > 0
 
 
 def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_path):

@@ -32,8 +32,6 @@ def test_a_model_from_compiled_kernels(fresh, tmp_path):
     assert failed
     assert {row["build_status"] for row in failed} == {"compile_error"}
     assert {row["resources_from"] for row in built if row["build_status"] == "ok"} == {"code_object"}
-    assert {row["loop_mfma"] for row in built if row["build_status"] == "ok"} == {"1 v_mfma_f32_16x16x32_bf16"}
-    assert {row["loop_k_steps"] for row in failed} == {None}
     statuses = Counter(row["status"] for row in table(fresh, "results/datasets/gfx950/forward_bf16.parquet"))
     assert statuses["ok"] > 0
     assert statuses["compile_error"] > 0

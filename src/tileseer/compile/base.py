@@ -44,12 +44,6 @@ class Resources:
     code_bytes: int | None = None
     instructions: dict[str, int] | None = None
     """How many of each opcode the code has; loops count once."""
-    loop: dict[str, int] | None = None
-    """The same of one pass of a wave through the main loop; empty if no loop has a matrix instruction."""
-    step_cycles: dict[str, float] | None = None
-    """Static cycles of a k-step (``instructions.step_cycles``)."""
-    instance: str = ""
-    """Which of the kernel's instances (loop, tail, way to write) all this is of; empty if there is one."""
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,10 @@ from pydantic import TypeAdapter
 
 from tileseer.compile import compiler, cost
 from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolchain
-from tileseer.compile.instructions import step_cycles
 from tileseer.compile.machine_code import KernelCode
 from tileseer.core import cache as caches
 from tileseer.core.progress import Progress
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.gemm_kernel import GemmKernel, Kernel
 
 _STATUS = {"timeout": "compile_timeout", "memory": "compile_memory"}
 """Of the outcomes that are no compile_error."""
@@ -80,7 +78,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
                     results |= made
                     failed = sum(result.status != "ok" for result in made.values())
                     progress.add(len(made), failed)
-        return [self._in_this_hardware(results[key], unit.kernel) for key, unit in zip(keys, units, strict=True)]
+        return [self._in_this_hardware(results[key]) for key in keys]
 
     def _make(self, units: dict[str, CompileUnit]) -> dict[str, CompileResult]:
         """Compile and keep a batch that is ours to compile; units and results by key."""
@@ -157,14 +155,13 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         by_registers = min(gpu.vgprs_per_simd_lane // allocated, slots) * gpu.simds_per_cu // waves
         return float(min(by_registers, gpu.lds_bytes // lds_bytes) if lds_bytes else by_registers)
 
-    def _in_this_hardware(self, result: CompileResult, kernel: Kernel) -> CompileResult:
+    def _in_this_hardware(self, result: CompileResult) -> CompileResult:
         """Add what depends on the GPU product and not on the code; what fits nowhere is a ``resource_limit``."""
         r = result.resources
         if result.status != "ok" or r.threads is None or r.vgprs is None or r.lds_bytes is None:
             return result
         occupancy = self.blocks_per_cu(r.threads, int(r.vgprs) + (r.agprs or 0), r.lds_bytes)
-        cycles = step_cycles(r.loop, kernel, self.hardware) if r.loop and isinstance(kernel, GemmKernel) else None
-        resources = replace(r, occupancy=occupancy, step_cycles=cycles)
+        resources = replace(r, occupancy=occupancy)
         if occupancy >= 1:
             return replace(result, resources=resources)
         reason = f"not one block fits on a compute unit: {r.threads} threads, {r.lds_bytes} bytes of LDS"

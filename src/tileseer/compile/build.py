@@ -20,17 +20,7 @@ MIN_OCCUPANCY = 1.0
 """So are those with fewer blocks resident on one compute unit."""
 
 _IN_CODE = ("mfma", "buffer_loads", "buffer_stores", "lds_reads", "lds_writes", "barriers", "total")
-_IN_LOOP = tuple(kind for kind, _ in instructions.KINDS if kind != "mfma")
-_CYCLES = ("valu", "mfma", "lds")
-_OF_COMPILED = [
-    *((f"n_{kind}", pa.int32()) for kind in _IN_CODE),
-    ("loop_mfma", pa.string()),
-    *((f"loop_{kind}", pa.int32()) for kind in _IN_LOOP),
-    ("loop_k_steps", pa.float64()),
-    *((f"step_{kind}_cycles", pa.float64()) for kind in _CYCLES),
-    ("instance", pa.string()),
-]
-"""Columns of what the assembly of a kernel says."""
+"""What is counted of the instructions of a kernel."""
 SCHEMA = parquet.schema(
     [
         ("kernel", pa.string()),
@@ -51,9 +41,9 @@ SCHEMA = parquet.schema(
         ("occupancy", pa.float64()),
         ("threads", pa.int32()),
         ("code_bytes", pa.int32()),
-        *_OF_COMPILED,
+        *((f"n_{kind}", pa.int32()) for kind in _IN_CODE),
     ],
-    may_be_empty=[*(field.name for field in fields(Resources)), *(name for name, _ in _OF_COMPILED)],
+    may_be_empty=[*(field.name for field in fields(Resources)), *(f"n_{kind}" for kind in _IN_CODE)],
 )
 """``vgprs``, ``agprs``, ``scratch_bytes`` a lane, ``sgprs`` a wave, ``lds_bytes`` a block, ``occupancy`` in blocks a
 CU; ``resources_from`` estimated|code_object; the other columns are explained in docs/data.md. Kernels with the same
@@ -139,24 +129,10 @@ def _within(result: CompileResult) -> CompileResult:
 
 def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain: Toolchain) -> dict[str, Any]:
     resources = asdict(result.resources)
-    code, loop, cycles = (resources.pop(name) for name in ("instructions", "loop", "step_cycles"))
     row = {"kernel": unit.kernel.name, "kernel_id": kernel_id(unit, toolchain, result), "split_k": splits}
     row |= {"build_status": result.status, "build_reason": result.reason, "resources_from": resources.pop("source")}
     row |= {"error_digest": result.error_digest, "code_hash": result.code_hash}
-    return row | resources | _of_instructions(code, loop, cycles)
-
-
-def _of_instructions(
-    code: dict[str, int] | None, loop: dict[str, int] | None, cycles: dict[str, float] | None
-) -> dict[str, Any]:
-    """Columns of what the assembly says; none for a kernel without, or without a main loop."""
-    columns: dict[str, Any] = {}
-    if code:
+    if code := resources.pop("instructions"):
         kinds = instructions.of_kinds(code) | {"total": sum(code.values())}
-        columns |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
-    if loop and cycles:
-        kinds = instructions.of_kinds(loop)
-        columns |= {"loop_mfma": instructions.matrix_shapes(loop), "loop_k_steps": cycles["k_steps"]}
-        columns |= {f"loop_{kind}": kinds[kind] for kind in _IN_LOOP}
-        columns |= {f"step_{kind}_cycles": cycles[kind] for kind in _CYCLES}
-    return columns
+        row |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
+    return row | resources

@@ -11,7 +11,7 @@ from tileseer.compile.base import CompileUnit, Resources
 from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
 from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile.build import device_source, instance_of
+from tileseer.kernels.ck_tile.build import device_source
 from tileseer.kernels.registration import header_file
 
 _WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
@@ -131,12 +131,8 @@ def _kernels(folder: Path, units: Sequence[CompileUnit]) -> list[KernelCode]:
         # The probe's type in the mangled name: its length, then its name.
         match = re.search(r"\d+probe_(\d+)5Probe", symbol)
         if match and symbol in listings:
-            index, listing = int(match[1]), listings[symbol]
-            instance = instance_of(units[index].header.decode())
-            codes[index] = replace(
-                code,
-                resources=replace(code.resources, instructions=listing.code, loop=listing.loop, instance=instance),
-            )
+            resources = replace(code.resources, instructions=dict(listings[symbol]))
+            codes[int(match[1])] = replace(code, resources=resources)
     if missing := set(range(len(units))) - set(codes):
         raise ValueError(f"the code object lacks {len(missing)} of {len(units)} kernels")
     return [codes[index] for index in range(len(units))]

@@ -1,6 +1,5 @@
 """The C++ around CK Tile kernels from which the compiler makes their device code."""
 
-import re
 from collections.abc import Sequence
 
 from tileseer.kernels.gemm_kernel import Kernel
@@ -27,9 +26,6 @@ void add(const ns_{name}::{name}_Launcher::HostArgs& args)
 }}
 }} // namespace probe_{index}
 """
-_INSTANCE = re.compile(
-    r"using Kernel = typename Instance<true, TailNumber::(\w+), memory_operation_enum::set>::Kernel;"
-)
 _ADDING = "    using Adding = "
 
 
@@ -41,12 +37,6 @@ def device_source(kernels: Sequence[Kernel], headers: Sequence[str]) -> str:
         if _ADDING in header:
             probes.append(_ADDING_PROBE.format(index=index, name=kernel.name))
     return _includes(kernels) + "".join(probes)
-
-
-def instance_of(header: str) -> str:
-    """Which of a kernel's instances ``device_source`` instantiates; empty if there is one alone."""
-    found = _INSTANCE.search(header)
-    return f"hot loop, tail {found[1]}, set" if found else ""
 
 
 def _includes(kernels: Sequence[Kernel]) -> str:
