@@ -234,43 +234,28 @@ def test_a_pipeline_that_the_reference_replaces_is_flagged(checkout):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("variant", "text", "told"),
     [
-        (forward().replace(",1>", ">"), "48 values, 49 expected"),
-        (forward(spec="Filter9x9"), "specialization 'Filter9x9' is unknown"),
-        (forward(block="many"), "value 17 is 'many'; a number of at least 1"),
-        (forward_v3("Intrawave", "v9"), "version 'v9' is unknown"),
-        (forward_v3("Intrawave", "v1", direct="maybe"), "one of 0, 1, false, true"),
-        ("DeviceGroupedConvFwd_Wmma<1,2>", "no instance of a known class"),
-        ("what is this", "no instance of a known class"),
-        (data(), "an instance of bwd_data"),
-        (native("Forward", "FAST"), "pipeline 'FAST' is unknown"),
+        ("forward", forward().replace(",1>", ">"), "48 values, 49 expected"),
+        ("forward", forward(spec="Filter9x9"), "specialization 'Filter9x9' is unknown"),
+        ("forward", forward(block="many"), "block is 'many'; a number of at least 1"),
+        ("forward", forward_v3("Intrawave", "v9"), "pipeline 'v9' is unknown"),
+        ("forward", forward_v3("Intrawave", "v1", direct="maybe"), "direct 'maybe' is unknown; known: 0, 1, false"),
+        ("forward", "DeviceGroupedConvFwd_Wmma<1,2>", "no instance of a known class"),
+        ("forward", "what is this", "no instance of a known class"),
+        ("forward", data(), "an instance of bwd_data"),
+        ("forward", native("Forward", "FAST"), "pipeline 'FAST' is unknown"),
+        ("bwd_data", data(bk1=4), "AK1 is 8 and BK1 4"),
+        ("bwd_weight", explicit(vec="8x8xSeq(4,2)"), "VmemReadVec is '8x8xSeq(4,2)'"),
+        ("bwd_weight", explicit(k1="four"), "K1 is 'four'"),
+        ("bwd_weight", native("BackwardWeight", streamk=(1, 3, 0)), "reduction '3' is unknown; known: 1, 2"),
     ],
 )
-def test_lines_that_cannot_be_read_are_named(checkout, text, told):
-    root = checkout("forward", ["# first", text])
+def test_lines_that_cannot_be_read_are_named(checkout, variant, text, told):
+    root = checkout(variant, ["# first", text])
     with pytest.raises(UserError, match=r"nhwgc_fp16\.conf:2: ") as caught:
-        names(root, "forward")
+        names(root, variant)
     assert told in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (explicit(vec="8x8xSeq(4,2)"), "several widths"),
-        (explicit(k1="four"), "K1 is 'four'"),
-        (native("BackwardWeight", streamk=(1, 3, 0)), "stream-K strategy 3 is unknown; known: 1, 2"),
-    ],
-)
-def test_weight_lines_that_cannot_be_read_are_named(checkout, text, told):
-    with pytest.raises(UserError, match=r"nhwgc_fp16\.conf:1: ") as caught:
-        names(checkout("bwd_weight", [text]), "bwd_weight")
-    assert told in str(caught.value)
-
-
-def test_unequal_k1_is_named(checkout):
-    with pytest.raises(UserError, match="AK1 is 8 and BK1 4"):
-        names(checkout("bwd_data", [data(bk1=4)]), "bwd_data")
 
 
 def test_a_missing_file_and_a_missing_checkout_are_told(tmp_path):

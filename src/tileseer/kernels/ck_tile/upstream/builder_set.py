@@ -4,6 +4,7 @@ The files say block size, tile and repeats; waves follow with the arch's wave si
 the result is left out here by ``SKIP_RULES``.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tileseer.kernels.ck_tile import flags
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.ck_tile.upstream import reference_filter
-from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules, Instance, Line, read_lines
+from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules, Line, read_lines
 from tileseer.kernels.ck_tile.upstream.full_set import Cell
 from tileseer.kernels.ck_tile.upstream.named_tables import CLASS_OF
 from tileseer.kernels.ck_tile.upstream.reference_filter import without_broken
@@ -43,22 +44,7 @@ def gemm_kernels(
             if line.kind.form == "depthwise" or line.kind.variant != cell.variant:
                 raise UserError(f"{line.where}: an instance of {line.kind.variant} ({line.kind.form}) in this file")
             lines.append(line)
-    return _kernels_of(lines, cell, layout, rules, specs)
-
-
-def _kernels_of(
-    lines: Sequence[Line], cell: Cell, layout: str, rules: BuilderRules, specs: ArchSpecs
-) -> dict[KernelConfig, str]:
-    """The kernel of each line that makes one that the reference keeps, the first of equal ones."""
-    kernels: dict[KernelConfig, str] = {}
-    for line in lines:
-        instance = line.instance()
-        if shape := _shape(instance, cell, rules, specs):
-            options = {"two_stage": _stores_odd(instance, cell), **instance.options}
-            sizes: list[Any] = [*instance.tile, *shape, *instance.vectors]
-            words = cell.variant, cell.dtype, layout, cell.ndim, instance.pipeline, EPILOGUE, instance.scheduler
-            kernels.setdefault(KernelConfig(*words, *sizes, **options), instance.lossy)
-    return {kernel: kernels[kernel] for kernel in without_broken(SKIP_RULES, list(kernels), cell.arch, specs)}
+    return _kernels_of(lines, cell, rules, specs)
 
 
 def depthwise_kernels(
@@ -69,16 +55,72 @@ def depthwise_kernels(
     for line in read_lines(root / rules.files.folder / file.direction / rule_set / file.name, rules):
         if line.kind.form != "depthwise":
             raise UserError(f"{line.where}: an instance of {line.kind.variant} among the depthwise ones")
-        tile_h, tile_w, size, stride_h, stride_w, pad_h, pad_w, batches, sub_h, sub_w, vec_in, vec_out = (
-            line.depthwise()
-        )
         for dtype in dtypes:
-            kernel = DepthwiseConfig(
-                dtype, tile_h, tile_w, size, stride_h, stride_w, sub_h, sub_w, batches, vec_in, vec_out
-            )
-            if (pad_h, pad_w) != (kernel.pad, kernel.pad):
-                raise UserError(f"{line.where}: padding {pad_h}x{pad_w}; a filter of {size} has {kernel.pad}")
+            kernel = DepthwiseConfig(dtype, *line.sizes("depthwise"))
+            if line.sizes("padding", least=0) != (kernel.pad, kernel.pad):
+                raise line.error(f"a filter of {kernel.filter_size} has the padding {kernel.pad}x{kernel.pad}")
             yield kernel
+
+
+def _kernels_of(lines: Iterable[Line], cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> dict[KernelConfig, str]:
+    """The kernel of each line that makes one that the reference keeps, the first of equal ones."""
+    kernels: dict[KernelConfig, str] = {}
+    for line in lines:
+        word = line.text("pipeline") or "direct " * line.flag("direct") + line.text("version", "v1")
+        if word not in rules.pipelines:
+            raise line.error(f"pipeline {word!r} is unknown; known: {', '.join(rules.pipelines)}")
+        kernel = _kernel_of(line, rules.pipelines[word], cell, rules, specs)
+        if kernel:
+            kernels.setdefault(kernel, rules.lossy.get(word, ""))
+    return {kernel: kernels[kernel] for kernel in without_broken(SKIP_RULES, list(kernels), cell.arch, specs)}
+
+
+def _kernel_of(line: Line, pipeline: str, cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> KernelConfig | None:
+    """The kernel of a line; none if its block is no whole number of waves on the arch."""
+    if "bk1" in line and line.sizes("ak1") != line.sizes("bk1"):
+        raise line.error(f"AK1 is {line.text('ak1')} and BK1 {line.text('bk1')}; they have to be equal")
+    m, n, *depth = line.sizes("tile")
+    tile = (m, n, math.prod(depth))
+    options: dict[str, Any] = {
+        "specialization": line.word("specialization", rules.specializations, "Default"),
+        "num_groups_to_merge": line.size("groups", 1),
+        "num_wave_groups": line.size("wave_groups", 1),
+        "double_smem_buffer": line.flag("double_smem_buffer") if line.kind.form == "native" else pipeline == "compv4",
+        "explicit_gemm": line.flag("explicit_gemm"),
+        "split_image": line.flag("split_image"),
+        **line.kind.options,
+    }
+    if line.flag("streamk"):
+        options["streamk"] = line.word("reduction", rules.reductions)
+        options["streamk_persistent"] = line.flag("persistent")
+    options = {"two_stage": _stores_odd(line, options, cell), **options}
+    scheduler = line.word("scheduler", rules.schedulers, "Intrawave")
+    shape = (*line.sizes("waves"), *line.sizes("warp_tile")) or _shape(line, tile, cell, rules, specs)
+    if not shape:
+        return None
+    words = cell.variant, cell.dtype, rules.files.layouts[cell.ndim], cell.ndim, pipeline, EPILOGUE, scheduler
+    return KernelConfig(*words, *tile, *shape, *line.sizes("vectors"), **options)
+
+
+def _shape(line: Line, tile: Sequence[int], cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...]:
+    """Waves and warp tile (m, n, k each) of a block size; nothing if that is no whole number of waves on this arch."""
+    block, matrix = line.size("block"), line.sizes("matrix")
+    waves_m, waves_n = (
+        size // (side * repeat) for size, side, repeat in zip(tile[:2], matrix, line.sizes("repeats"), strict=True)
+    )
+    lanes = specs.arch(cell.arch).wave_size * waves_m * waves_n
+    by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
+    if lanes < 1 or block < lanes or matrix[0] not in by_matrix:
+        return ()
+    return waves_m, waves_n, block // lanes, *matrix, min(max(line.size("ak1"), by_matrix[matrix[0]]), tile[2])
+
+
+def _stores_odd(line: Line, options: Mapping[str, Any], cell: Cell) -> bool:
+    """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
+    stores = line.sizes("vectors")[2]
+    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
+        return False
+    return stores == 1 if line.kind.form == "native" else options["explicit_gemm"] and stores % 2 == 1
 
 
 def native_files(
@@ -110,58 +152,36 @@ def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: Ar
         (name, kind) for name, kind in rules.kinds.items() if kind.form == "native" and kind.variant == kernel.variant
     )
     deep = kernel.ndim == 3
-    values = {
+    values: dict[int, object] = {
         place: text.format(ndim=kernel.ndim, dtype=kernel.dtype, d="D" * deep, z="Z" * deep)
         for place, text in rules.written.items()
     }
-    words: dict[int | None, object] = {
-        kind.specialization: _word_of(kernel.specialization, rules.specializations),
-        kind.pipeline: _word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy}),
-        kind.scheduler: kernel.scheduler.capitalize(),
-        kind.groups: kernel.num_groups_to_merge,
-        kind.split_image: int(kernel.split_image),
-        kind.explicit_gemm: int(kernel.explicit_gemm),
-        kind.double_smem_buffer: int(kernel.double_smem_buffer),
-        kind.wave_groups: kernel.num_wave_groups,
+    words: dict[str, Sequence[object]] = {
+        "specialization": [_word_of(kernel.specialization, rules.specializations)],
+        "pipeline": [_word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy})],
+        "scheduler": [kernel.scheduler.capitalize()],
+        "groups": [kernel.num_groups_to_merge],
+        "split_image": [int(kernel.split_image)],
+        "explicit_gemm": [int(kernel.explicit_gemm)],
+        "double_smem_buffer": [int(kernel.double_smem_buffer)],
+        "wave_groups": [kernel.num_wave_groups],
+        "tile": kernel.tile,
+        "waves": kernel.wave,
+        "warp_tile": kernel.warp_tile,
+        "vectors": kernel.vectors,
     }
-    places = [*kind.tile, *kind.waves, *kind.warp_tile, *kind.vectors]
-    words |= zip(places, [*kernel.tile, *kernel.wave, *kernel.warp_tile, *kernel.vectors], strict=True)
-    values |= {place: str(word) for place, word in words.items() if place is not None}
-    if "" in values.values() or sorted(values) != list(range(kind.fields[0])):
+    for what, texts in words.items():
+        values |= zip(kind.places[what], texts, strict=True)
+    if "" in values.values():
         return ""
-    text = f"{name}<{','.join(values[place] for place in sorted(values))}>"
+    text = f"{name}<{','.join(str(values[place]) for place in sorted(values))}>"
     cell = Cell(arch, kernel.variant, kernel.ndim, kernel.dtype)
-    read = _kernels_of([Line(text, kernel.name, rules)], cell, rules.files.layouts[kernel.ndim], rules, specs)
-    return text if kernel in read else ""
+    return text if kernel in _kernels_of([Line(text, kernel.name, rules)], cell, rules, specs) else ""
 
 
 def _word_of(ours: str, table: Mapping[str, str]) -> str:
     """The first word of the table for ours, or an empty string."""
     return next((word for word, value in table.items() if value == ours), "")
-
-
-def _shape(instance: Instance, cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...]:
-    """Waves and warp tile (m, n, k each); nothing if the block is no whole number of waves on this arch."""
-    if instance.waves:
-        return (*instance.waves, *instance.warp_tile)
-    waves_m, waves_n = (
-        size // (matrix * repeat)
-        for size, matrix, repeat in zip(instance.tile[:2], instance.matrix, instance.repeats, strict=True)
-    )
-    lanes = specs.arch(cell.arch).wave_size * waves_m * waves_n
-    by_matrix = rules.matrix_k[CLASS_OF[cell.dtype]]
-    if lanes < 1 or instance.block < lanes or instance.matrix[0] not in by_matrix:
-        return ()
-    warp_k = min(max(instance.ak1, by_matrix[instance.matrix[0]]), instance.tile[2])
-    return waves_m, waves_n, instance.block // lanes, *instance.matrix, warp_k
-
-
-def _stores_odd(instance: Instance, cell: Cell) -> bool:
-    """Whether a second stage is needed: 16-bit results cannot be added up one by one."""
-    options, stores = instance.options, instance.vectors[2]
-    if CLASS_OF[cell.dtype] != "half" or cell.variant != "bwd_weight" or "streamk" in options:
-        return False
-    return stores == 1 if instance.waves else options["explicit_gemm"] and stores % 2 == 1
 
 
 def _one_wave_covers(problem: Columns, k: Columns) -> np.ndarray:
