@@ -114,13 +114,8 @@ def feature_values(cascade: Cascade, names: Sequence[str]) -> tuple[dict[str, Op
     problem = cascade.problem_columns(_inputs())
     every = np.arange(len(cascade.classes))
     # One problem, at place 0, with every candidate.
-    pairs = chosen.pairs(
-        _as(problem, chosen.dtype),
-        _as(cascade.candidates, chosen.dtype),
-        np.asarray(0),
-        every,
-        cascade.model.hardware.compute_units,
-    )
+    problems, candidates = _as(problem, chosen.dtype), _as(cascade.candidates, chosen.dtype)
+    pairs = chosen.pairs((problems, np.asarray(0)), (candidates, every), cascade.model.hardware.compute_units)
     moving: dict[str, Operand] = {
         f.name: f.values(problem).astype(chosen.dtype) for f in chosen.problem if f.name in names
     }

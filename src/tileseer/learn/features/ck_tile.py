@@ -63,7 +63,6 @@ def _codes(values: pd.Series, choices: tuple[str, ...]) -> np.ndarray:
 
 TILESEER = gemm.feature_set(_CANDIDATE, candidate_columns)
 COMPILED = gemm.feature_set((*_CANDIDATE, *CODE), candidate_columns)
-REFERENCE_CODES = {
-    "compv3": 0, "compv4": 1, "compv5": 2, "mem": 3, "preshufflev2": 4, "basic_v1": 5, "compv6": 6,
-}  # fmt: skip
+_REFERENCE_LOOPS = ("compv3", "compv4", "compv5", "mem", "preshufflev2", "basic_v1", "compv6")
+REFERENCE_CODES = {name: code for code, name in enumerate(_REFERENCE_LOOPS)}
 """The reference's codes of its one categorical feature; every other pipeline has the code 0 there."""

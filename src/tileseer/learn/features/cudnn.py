@@ -7,7 +7,7 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.cudnn import engines
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.learn.features.solver import PROBLEM, problem_columns
-from tileseer.learn.features.table import Feature, FeatureSet, PairColumns, column, raw
+from tileseer.learn.features.table import Feature, FeatureSet, column, raw
 
 NUMBERS = {
     "block_k": engines.BLOCK_K,
@@ -47,4 +47,4 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
     return {name: np.array(values, np.float64) for name, values in columns.items()}
 
 
-CUDNN = FeatureSet(PROBLEM, CANDIDATE, (), problem_columns, candidate_columns, PairColumns)
+CUDNN = FeatureSet(PROBLEM, CANDIDATE, (), problem_columns, candidate_columns)

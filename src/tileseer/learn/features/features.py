@@ -118,7 +118,8 @@ class Features:
             for target, values, kind in fixed:
                 # Straight into the matrix: the mode that checks the rows again would gather into a buffer and copy.
                 values.take(index[kind], out=result[target, part], mode="clip")
-            pairs = self.set.pairs(*tables, *index, self.gpu.compute_units)
+            if of_pairs:
+                pairs = self.set.pairs((tables[0], index[0]), (tables[1], index[1]), self.gpu.compute_units)
             for target, value in of_pairs:
                 result[target, part] = value(pairs)
         return result.T

@@ -6,7 +6,6 @@ would cost time and change nothing.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -53,14 +52,15 @@ PROBLEM = (
     Feature("channels_b", "elements", "contiguous channels of B", column("run_b")),
     Feature("channels_c", "elements", "contiguous channels of C", column("run_c")),
     Feature("useful_gflop", "GFLOP", "2 * N * Do * Ho * Wo * K * C/G * Z * Y * X / 1e9", lambda p: p["flops"] / 1e9),
-    Feature("unique_bytes", "B", "bytes read once plus bytes written", lambda p: _traffic(p)),
-    Feature("intensity", "FLOP/B", "useful FLOP / unique bytes", lambda p: p["flops"] / _traffic(p)),
+    Feature("unique_bytes", "B", "bytes read once plus bytes written", column("unique_bytes")),
+    Feature("intensity", "FLOP/B", "useful FLOP / unique bytes", lambda p: p["flops"] / p["unique_bytes"]),
     Feature(
         "roofline_ratio", "1", "intensity / (peak FLOP rate / memory bandwidth): above 1 the problem is compute bound",
-        lambda p: p["flops"] / _traffic(p) / p["balance"],
+        lambda p: p["flops"] / p["unique_bytes"] / p["balance"],
     ),
-    Feature("footprint_l2", "1", "unique bytes / L2 of all dies", lambda p: _traffic(p) / p["l2_bytes"]),
-    Feature("footprint_llc", "1", "unique bytes / last cache before memory", lambda p: _traffic(p) / p["llc_bytes"]),
+    Feature("footprint_l2", "1", "unique bytes / L2 of all dies", lambda p: p["unique_bytes"] / p["l2_bytes"]),
+    Feature("footprint_llc", "1", "unique bytes / last cache before memory",
+            lambda p: p["unique_bytes"] / p["llc_bytes"]),
     Feature("gemm_aspect", "1", "gemm_m / gemm_n", lambda p: p["gemm_m"] / p["gemm_n"]),
     Feature(
         "gemm_k_aspect", "1", "gemm_k / sqrt(gemm_m * gemm_n)",
@@ -90,150 +90,94 @@ TILES = (
 """Of candidates: fields that every family's kernels have."""
 SPLIT_K = raw("1", split_k="slices of the reduction (launch knob)")
 BUILT = (
-    Feature("vgprs", "registers", "vector registers of a lane, from the build", column("vgprs")),
-    Feature("lds_bytes", "B", "LDS of a block, from the build", column("lds_bytes")),
-    Feature("occupancy", "1", "blocks resident on a compute unit, from the build", column("occupancy")),
-    Feature("waves_per_block", "1", "wave_m * wave_n * wave_k", lambda c: c["waves"]),
-    Feature("tile_area", "elements", "tile_m * tile_n", lambda c: c["tile_m"] * c["tile_n"]),
+    *raw("registers", vgprs="vector registers of a lane, from the build"),
+    *raw("B", lds_bytes="LDS of a block, from the build"),
+    *raw("1", occupancy="blocks resident on a compute unit, from the build"),
+    Feature("waves_per_block", "1", "wave_m * wave_n * wave_k", column("waves")),
+    *raw("elements", tile_area="tile_m * tile_n"),
     Feature("tile_aspect", "1", "tile_m / tile_n", lambda c: c["tile_m"] / c["tile_n"]),
     Feature(
-        "tile_intensity", "FLOP/element", "tile_m * tile_n / (tile_m + tile_n): reuse of a loaded element",
-        lambda c: c["tile_m"] * c["tile_n"] / (c["tile_m"] + c["tile_n"]),
+        "tile_intensity",
+        "FLOP/element",
+        "tile_m * tile_n / (tile_m + tile_n): reuse of a loaded element",
+        lambda c: c["tile_area"] / (c["tile_m"] + c["tile_n"]),
     ),
     Feature(
-        "accumulators", "elements", "tile_m * tile_n / threads of a block",
-        lambda c: c["tile_m"] * c["tile_n"] / c["threads"],
+        "accumulators",
+        "elements",
+        "tile_m * tile_n / threads of a block",
+        lambda c: c["tile_area"] / c["threads"],
     ),
-    Feature("loads_a", "1", "vector loads of A a thread and k step", column("loads_a")),
-    Feature("loads_b", "1", "vector loads of B a thread and k step", column("loads_b")),
-)  # fmt: skip
+    *raw("1", loads_a="vector loads of A a thread and k step", loads_b="vector loads of B a thread and k step"),
+)
 """Of candidates: what the build says of them, and what follows from tiles, waves and vectors."""
 
 
-class GemmPairColumns(PairColumns):
-    """Quantities of n (problem, candidate) pairs, each computed once and only when a feature asks for it.
+def _add_pair_columns(x: PairColumns) -> None:
+    """Add what the features of pairs share, float32 [n] each.
 
-    All are float32 [n]. GEMM sizes above 2**24 are rounded to float32 before the tiles are counted: a relative
-    error below 1e-7, the same in training and in selection.
+    GEMM sizes above 2**24 are rounded to float32 before the tiles are counted: a relative error below 1e-7, the same
+    in training and in selection. Stream-K launches the blocks that fit at once, split-K one block a slice.
     """
-
-    @cached_property
-    def rows(self) -> np.ndarray:
-        """GEMM rows after group merging."""
-        return self.problem("gemm_m") * self.candidate("num_groups_to_merge")
-
-    @cached_property
-    def columns(self) -> np.ndarray:
-        """GEMM columns after group merging."""
-        return self.problem("gemm_n") * self.candidate("num_groups_to_merge")
-
-    @cached_property
-    def tiles_m(self) -> np.ndarray:
-        """Tiles along m."""
-        return np.ceil(self.rows / self.candidate("tile_m"))
-
-    @cached_property
-    def tiles_n(self) -> np.ndarray:
-        """Tiles along n."""
-        return np.ceil(self.columns / self.candidate("tile_n"))
-
-    @cached_property
-    def tiles_k(self) -> np.ndarray:
-        """Steps of the whole reduction."""
-        return np.ceil(self.problem("gemm_k") / self.candidate("tile_k"))
-
-    @cached_property
-    def output_tiles(self) -> np.ndarray:
-        """Tiles of the output over merged groups and sub-GEMMs."""
-        batch = np.ceil(self.problem("gemm_batch") / self.candidate("num_groups_to_merge"))
-        return self.tiles_m * self.tiles_n * batch * self.problem("sub_gemms")
-
-    @cached_property
-    def slots(self) -> np.ndarray:
-        """Blocks that the device holds at once."""
-        return np.maximum(self.candidate("occupancy"), LEAST_OCCUPANCY) * self.compute_units
-
-    @cached_property
-    def blocks(self) -> np.ndarray:
-        """Blocks of the launch; stream-K launches what fits at once, split-K one block a slice."""
-        split = np.minimum(self.candidate("split_k"), self.tiles_k)
-        work = self.output_tiles * self.tiles_k
-        return np.where(self.candidate("streamk") > 0, np.minimum(self.slots, work), self.output_tiles * split)
-
-    @cached_property
-    def k_steps(self) -> np.ndarray:
-        """Reduction steps of one block."""
-        return np.ceil(self.output_tiles * self.tiles_k / self.blocks)
-
-    @cached_property
-    def rounds(self) -> np.ndarray:
-        """Waves of blocks, last one counted whole."""
-        return np.ceil(self.blocks / self.slots)
-
-    @cached_property
-    def blocks_per_unit(self) -> np.ndarray:
-        """Blocks that the busiest compute unit runs."""
-        return np.ceil(self.blocks / self.compute_units)
-
-    @cached_property
-    def unit_steps(self) -> np.ndarray:
-        """Reduction steps of the busiest compute unit."""
-        return self.blocks_per_unit * self.k_steps
-
-    @cached_property
-    def tile_traffic(self) -> np.ndarray:
-        """Bytes of A and B that all blocks load."""
-        return self.blocks * self.k_steps * self.candidate("step_bytes")
+    merged = x["num_groups_to_merge"]
+    x["rows"], x["columns"] = x["gemm_m"] * merged, x["gemm_n"] * merged
+    x["tiles_m"], x["tiles_n"] = np.ceil(x["rows"] / x["tile_m"]), np.ceil(x["columns"] / x["tile_n"])
+    x["tiles_k"] = np.ceil(x["gemm_k"] / x["tile_k"])
+    output_tiles = x["tiles_m"] * x["tiles_n"] * np.ceil(x["gemm_batch"] / merged) * x["sub_gemms"]
+    work = output_tiles * x["tiles_k"]
+    # Blocks that the device holds at once.
+    x["slots"] = np.maximum(x["occupancy"], LEAST_OCCUPANCY) * x["compute_units"]
+    x["slices"] = np.minimum(x["split_k"], x["tiles_k"])
+    x["blocks"] = np.where(x["streamk"] > 0, np.minimum(x["slots"], work), output_tiles * x["slices"])
+    x["k_steps"] = np.ceil(work / x["blocks"])
+    x["rounds"] = np.ceil(x["blocks"] / x["slots"])
+    # Of the busiest compute unit.
+    x["unit_blocks"] = np.ceil(x["blocks"] / x["compute_units"])
+    x["unit_steps"] = x["unit_blocks"] * x["k_steps"]
+    x["tile_traffic"] = x["blocks"] * x["k_steps"] * x["step_bytes"]
+    for operand in "abc":
+        x[f"vector_runs_{operand}"] = x[f"run_{operand}"] * merged / x[f"vec_{operand}"]
 
 
 PAIR = (
-    Feature("tiles_m", "1", "ceil(gemm_m * merged groups / tile_m)", lambda x: x.tiles_m),
-    Feature("tiles_n", "1", "ceil(gemm_n * merged groups / tile_n)", lambda x: x.tiles_n),
-    Feature("k_steps", "1", "reduction steps of one block: ceil(output tiles * k tiles / blocks)", lambda x: x.k_steps),
+    *raw("1", tiles_m="ceil(gemm_m * merged groups / tile_m)", tiles_n="ceil(gemm_n * merged groups / tile_n)"),
+    *raw("1", k_steps="reduction steps of one block: ceil(output tiles * k tiles / blocks)"),
     Feature("fill_m", "1", "gemm_m / (tiles_m * tile_m): 1 - padding waste",
-            lambda x: x.rows / (x.tiles_m * x.candidate("tile_m"))),
-    Feature("fill_n", "1", "gemm_n / (tiles_n * tile_n)",
-            lambda x: x.columns / (x.tiles_n * x.candidate("tile_n"))),
-    Feature("fill_k", "1", "gemm_k / (tiles_k * tile_k)",
-            lambda x: x.problem("gemm_k") / (x.tiles_k * x.candidate("tile_k"))),
-    Feature("blocks", "1", "blocks of the launch, split-K and stream-K included", lambda x: x.blocks),
-    Feature("blocks_per_cu", "1", "blocks / compute units", lambda x: x.blocks / x.compute_units),
-    Feature("waves", "1", "blocks / (compute units * occupancy)", lambda x: x.blocks / x.slots),
-    Feature("wave_fill", "1", "waves / ceil(waves): wave quantisation", lambda x: x.blocks / (x.slots * x.rounds)),
+            lambda x: x["rows"] / (x["tiles_m"] * x["tile_m"])),
+    Feature("fill_n", "1", "gemm_n / (tiles_n * tile_n)", lambda x: x["columns"] / (x["tiles_n"] * x["tile_n"])),
+    Feature("fill_k", "1", "gemm_k / (tiles_k * tile_k)", lambda x: x["gemm_k"] / (x["tiles_k"] * x["tile_k"])),
+    *raw("1", blocks="blocks of the launch, split-K and stream-K included"),
+    Feature("blocks_per_cu", "1", "blocks / compute units", lambda x: x["blocks"] / x["compute_units"]),
+    Feature("waves", "1", "blocks / (compute units * occupancy)", lambda x: x["blocks"] / x["slots"]),
+    Feature("wave_fill", "1", "waves / ceil(waves): wave quantisation",
+            lambda x: x["blocks"] / (x["slots"] * x["rounds"])),
     Feature("unit_fill", "1", "blocks / (compute units * blocks of the busiest): balance over compute units",
-            lambda x: x.blocks / (x.compute_units * x.blocks_per_unit)),
+            lambda x: x["blocks"] / (x["compute_units"] * x["unit_blocks"])),
     Feature("chain_steps", "1", "rounds * k_steps: reduction steps one after the other",
-            lambda x: x.rounds * x.k_steps),
+            lambda x: x["rounds"] * x["k_steps"]),
     Feature("chain_loads", "1", "rounds * k_steps * (loads_a + loads_b): vector loads of a thread one after the other",
-            lambda x: x.rounds * x.k_steps * x.candidate("loads")),
+            lambda x: x["rounds"] * x["k_steps"] * x["loads"]),
     Feature("unit_loads", "1", "k steps of the busiest compute unit * wave loads of a step",
-            lambda x: x.unit_steps * x.candidate("wave_loads")),
+            lambda x: x["unit_steps"] * x["wave_loads"]),
     Feature("loads_overhead", "1/FLOP", "unit_loads * compute units / useful FLOP",
-            lambda x: x.unit_steps * x.candidate("wave_loads") / x.problem("flops_per_cu")),
+            lambda x: x["unit_steps"] * x["wave_loads"] / x["flops_per_cu"]),
     Feature("matrix_overhead", "1", "matrix work of the busiest compute unit * compute units / useful FLOP",
-            lambda x: x.unit_steps * x.candidate("step_flops") / x.problem("flops_per_cu")),
+            lambda x: x["unit_steps"] * x["step_flops"] / x["flops_per_cu"]),
     Feature("useful_fraction", "1", "useful FLOP / FLOP of all blocks",
-            lambda x: x.problem("flops") / (x.blocks * x.k_steps * x.candidate("step_flops"))),
+            lambda x: x["flops"] / (x["blocks"] * x["k_steps"] * x["step_flops"])),
     Feature("epilogue_elements", "elements", "output elements the busiest compute unit stores",
-            lambda x: x.blocks_per_unit * x.candidate("tile_area")),
+            lambda x: x["unit_blocks"] * x["tile_area"]),
     Feature("epilogue_share", "1", "tile_area / (k_steps * (tile_m + tile_n) * tile_k): stores per load",
-            lambda x: x.candidate("tile_area") / (x.k_steps * x.candidate("step_elements"))),
-    Feature("tile_traffic", "B", "blocks * k_steps * (tile_m + tile_n) * tile_k * element bytes",
-            lambda x: x.tile_traffic),
-    Feature("reload_factor", "1", "tile_traffic / unique bytes", lambda x: x.tile_traffic / x.problem("unique_bytes")),
+            lambda x: x["tile_area"] / (x["k_steps"] * x["step_elements"])),
+    *raw("B", tile_traffic="blocks * k_steps * (tile_m + tile_n) * tile_k * element bytes"),
+    Feature("reload_factor", "1", "tile_traffic / unique bytes", lambda x: x["tile_traffic"] / x["unique_bytes"]),
     Feature("partial_bytes", "B", "fp32 partial results of split-K: 4 * output elements * slices",
-            lambda x: x.problem("output_elements") * np.minimum(x.candidate("split_k"), x.tiles_k)),
-    Feature("vector_runs_a", "1", "merged channel run of A / vec_a",
-            lambda x: x.problem("run_a") * x.candidate("num_groups_to_merge") / x.candidate("vec_a")),
-    Feature("vector_runs_b", "1", "merged channel run of B / vec_b",
-            lambda x: x.problem("run_b") * x.candidate("num_groups_to_merge") / x.candidate("vec_b")),
-    Feature("vector_runs_c", "1", "merged channel run of C / vec_c",
-            lambda x: x.problem("run_c") * x.candidate("num_groups_to_merge") / x.candidate("vec_c")),
+            lambda x: x["output_elements"] * x["slices"]),
+    *(
+        Feature(f"vector_runs_{x}", "1", f"merged channel run of {x.upper()} / vec_{x}", column(f"vector_runs_{x}"))
+        for x in "abc"
+    ),
 )  # fmt: skip
-
-
-def _traffic(p: Columns) -> np.ndarray:
-    return p["bytes_read"] + p["bytes_written"]
 
 
 def _largest(p: Columns, what: str) -> np.ndarray:
@@ -257,7 +201,7 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
         "compute_units": hardware.compute_units,
     }
     columns |= {name: np.ones_like(columns["N"]) * float(value) for name, value in constants.items()}
-    columns["unique_bytes"] = _traffic(columns)
+    columns["unique_bytes"] = columns["bytes_read"] + columns["bytes_written"]
     columns["flops_per_cu"] = columns["flops"] / hardware.compute_units
     columns["output_elements"] = columns["gemm_m"] * columns["gemm_n"] * columns["gemm_batch"] * 4
     return columns
@@ -295,4 +239,4 @@ def feature_set(
     candidate: tuple[Feature, ...], candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]]
 ) -> FeatureSet:
     """The shared features of problems and pairs with a family's features of candidates."""
-    return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, GemmPairColumns)
+    return FeatureSet(PROBLEM, candidate, PAIR, problem_columns, candidate_columns, _add_pair_columns)

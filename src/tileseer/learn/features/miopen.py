@@ -6,7 +6,7 @@ import pandas as pd
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.learn.features.solver import PROBLEM, problem_columns
-from tileseer.learn.features.table import Feature, FeatureSet, PairColumns, column
+from tileseer.learn.features.table import Feature, FeatureSet, column
 
 CANDIDATE = (Feature("solver", "code", "MIOpen's number of the solver", column("number"), categorical=True),)
 
@@ -16,4 +16,4 @@ def candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str,
     return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
 
 
-MIOPEN = FeatureSet(PROBLEM, CANDIDATE, (), problem_columns, candidate_columns, PairColumns)
+MIOPEN = FeatureSet(PROBLEM, CANDIDATE, (), problem_columns, candidate_columns)

@@ -7,7 +7,7 @@ import numpy as np
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn.features import gemm
-from tileseer.learn.features.table import Columns, Feature, column, raw
+from tileseer.learn.features.table import Columns, raw
 from tileseer.problems.operation import Operation
 
 TILES = {
@@ -36,28 +36,25 @@ PROBLEM = (
         pad_w="padding along width",
     ),
     *raw("B", input_bytes="input tensor", filter_bytes="filter tensor", output_bytes="output tensor"),
-    *(
-        Feature(f"fill_{name}_{size}", "1", f"{name} / (tiles of {size} * {size}): 1 - padding waste",
-                column(f"fill_{name}_{size}"))
-        for name, sizes in TILES.items()
-        for size in sizes
+    *raw(
+        "1",
+        **{
+            f"fill_{name}_{size}": f"{name} / (tiles of {size} * {size}): 1 - padding waste"
+            for name, sizes in TILES.items()
+            for size in sizes
+        },
+        **{f"power_{name}": f"largest power of 2 that divides {name}, at most {LARGEST_POWER}" for name in POWERS},
     ),
-    *(
-        Feature(f"power_{name}", "1", f"largest power of 2 that divides {name}, at most {LARGEST_POWER}",
-                column(f"power_{name}"))
-        for name in POWERS
-    ),
-)  # fmt: skip
+)
 
 
 def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> dict[str, np.ndarray]:
     """What the features are made of, float64 [P] by name; see ``gemm.problem_columns``."""
     columns = gemm.problem_columns(dims, operation, hardware)
-    outputs = [
-        (dims[image] + 2 * dims[f"pad_{axis}"] - dims[f"dilation_{axis}"] * (dims[extent] - 1) - 1)
-        // dims[f"stride_{axis}"] + 1
-        for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
-    ]  # fmt: skip
+    outputs = []
+    for image, extent, axis in (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")):
+        reach = dims[f"dilation_{axis}"] * (dims[extent] - 1)
+        outputs.append((dims[image] + 2 * dims[f"pad_{axis}"] - reach - 1) // dims[f"stride_{axis}"] + 1)
     sizes = {
         "out_h": outputs[1],
         "out_w": outputs[2],

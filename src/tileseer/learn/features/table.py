@@ -6,6 +6,7 @@ computed once a row of their table and gathered; only pair features cost time fo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,8 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.problems.operation import Operation
 
 Columns = Mapping[str, np.ndarray]
+Rows = tuple[Columns, np.ndarray]
+"""Columns of a table, and the row of each pair."""
 
 
 @dataclass(frozen=True)
@@ -27,34 +30,17 @@ class Feature:
     categorical: bool = False
 
 
-class PairColumns:
-    """Columns of n (problem, candidate) pairs, gathered from the two tables, each only once a feature asks for it."""
+class PairColumns(dict[str, Any]):
+    """Columns of n (problem, candidate) pairs by name; those of the two tables are gathered when first read."""
 
-    def __init__(
-        self,
-        problems: Columns,
-        candidates: Columns,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
-        compute_units: int,
-    ) -> None:
+    def __init__(self, problems: Rows, candidates: Rows, compute_units: int) -> None:
+        super().__init__(compute_units=compute_units)
         self._tables = (problems, candidates)
-        self._index = (problem_index, candidate_index)
-        self._gathered: dict[tuple[int, str], np.ndarray] = {}
-        self.compute_units = compute_units
 
-    def _gather(self, kind: int, name: str) -> np.ndarray:
-        if (kind, name) not in self._gathered:
-            self._gathered[kind, name] = self._tables[kind][name].take(self._index[kind])
-        return self._gathered[kind, name]
-
-    def problem(self, name: str) -> np.ndarray:
-        """Column ``name`` of the problem of each pair."""
-        return self._gather(0, name)
-
-    def candidate(self, name: str) -> np.ndarray:
-        """Column ``name`` of the candidate of each pair."""
-        return self._gather(1, name)
+    def __missing__(self, name: str) -> np.ndarray:
+        columns, index = next((table for table in self._tables if name in table[0]), self._tables[1])
+        self[name] = columns[name].take(index)
+        return self[name]
 
 
 @dataclass(frozen=True)
@@ -68,12 +54,18 @@ class FeatureSet:
     """From ``ndim`` and the dimensions, int64 [P] each: what problem and pair features are made of, float64 [P]."""
     candidate_columns: Callable[[pd.DataFrame, Hardware], dict[str, np.ndarray]]
     """Float64 [Q] by name: what candidate and pair features are made of."""
-    pairs: type[PairColumns]
-    """Gathers those columns for pair features."""
+    add_pair_columns: Callable[[PairColumns], None] = lambda columns: None
+    """Adds what several pair features read, [n] each."""
     dtype: type[np.floating] = np.float32
     """Precision of pair features and of the matrix."""
     order: tuple[str, ...] = ()
     """Names in matrix order; by default problem, candidate, pair."""
+
+    def pairs(self, problems: Rows, candidates: Rows, compute_units: int) -> PairColumns:
+        """What pair features are made of."""
+        columns = PairColumns(problems, candidates, compute_units)
+        self.add_pair_columns(columns)
+        return columns
 
     @property
     def every(self) -> tuple[Feature, ...]:

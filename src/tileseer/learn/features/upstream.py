@@ -8,7 +8,6 @@ float32 would send the two programs down different branches.
 """
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -105,38 +104,18 @@ def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str
     return c
 
 
-class _TilePairColumns(PairColumns):
-    """Tiles of n pairs as the reference counts them, float64 [n] each."""
-
-    def _sizes(self, axis: str) -> tuple[np.ndarray, np.ndarray]:
-        tile = {"m": "gemm_m_per_block", "n": "gemm_n_per_block", "k": "block_size"}[axis]
-        return self.problem(f"gemm_{axis}_output"), self.candidate(tile)
-
-    def ratio(self, axis: str) -> np.ndarray:
-        """GEMM extent over tile extent."""
-        size, tile = self._sizes(axis)
-        return size / tile
-
-    def smaller(self, axis: str) -> np.ndarray:
-        """Whether the GEMM is smaller than one tile."""
-        size, tile = self._sizes(axis)
-        return size < tile
-
-    @cached_property
-    def tiles(self) -> dict[str, np.ndarray]:
-        """Tiles along m, n, k."""
-        return {axis: np.ceil(self.ratio(axis)) for axis in "mnk"}
-
-    @cached_property
-    def fill(self) -> dict[str, np.ndarray]:
-        """Share of the last tile that is used along m, n, k."""
-        return {axis: self._fill(axis) for axis in "mnk"}
-
-    def _fill(self, axis: str) -> np.ndarray:
+def _add_pair_columns(x: PairColumns) -> None:
+    """Add the tiles of n pairs as the reference counts them, float64 [n] each."""
+    for axis, name in (("m", "gemm_m_per_block"), ("n", "gemm_n_per_block"), ("k", "block_size")):
+        size, tile = x[f"gemm_{axis}_output"], x[name]
+        ratio = size / tile
         # Sizes are whole numbers below 2**53, so this is the remainder exactly, without a slow modulo.
-        size, tile = self._sizes(axis)
-        rest = size - np.floor(size / tile) * tile
-        return np.where(rest > 0, rest / tile, 1.0)
+        rest = size - np.floor(ratio) * tile
+        x[f"num_tiles_{axis}"] = np.ceil(ratio)
+        x[f"tile_eff_{axis}"] = np.where(rest > 0, rest / tile, 1.0)
+        x[f"ratio_gemm_{axis}_to_tile_{axis}"] = ratio
+        x[f"problem_smaller_than_tile_{axis}"] = size < tile
+    x["total_output_tiles"] = x["num_tiles_m"] * x["num_tiles_n"]
 
 
 def _log2(name: str) -> Callable[[Columns], np.ndarray]:
@@ -205,23 +184,25 @@ _KERNEL = (
 )  # fmt: skip
 _GEMM = raw("1", gemm_m_output="N * output pixels", gemm_n_output="K", gemm_k_output="C/G * filter_area")
 _TILES = (
-    Feature("num_tiles_m", "1", "ceil(gemm_m_output / gemm_m_per_block)", lambda x: x.tiles["m"]),
-    Feature("num_tiles_n", "1", "ceil(gemm_n_output / gemm_n_per_block)", lambda x: x.tiles["n"]),
-    Feature("num_tiles_k", "1", "ceil(gemm_k_output / block_size)", lambda x: x.tiles["k"]),
-    Feature("total_output_tiles", "1", "num_tiles_m * num_tiles_n", lambda x: x.tiles["m"] * x.tiles["n"]),
-    Feature("tile_eff_m", "1", "used share of the last tile along m", lambda x: x.fill["m"]),
-    Feature("tile_eff_n", "1", "used share of the last tile along n", lambda x: x.fill["n"]),
-    Feature("tile_eff_k", "1", "used share of the last tile along k", lambda x: x.fill["k"]),
+    *raw("1", num_tiles_m="ceil(gemm_m_output / gemm_m_per_block)",
+         num_tiles_n="ceil(gemm_n_output / gemm_n_per_block)", num_tiles_k="ceil(gemm_k_output / block_size)",
+         total_output_tiles="num_tiles_m * num_tiles_n"),
+    *(
+        Feature(f"tile_eff_{axis}", "1", f"used share of the last tile along {axis}", column(f"tile_eff_{axis}"))
+        for axis in "mnk"
+    ),
     Feature("overall_tile_efficiency", "1", "product of the three",
-            lambda x: x.fill["m"] * x.fill["n"] * x.fill["k"]),
+            lambda x: x["tile_eff_m"] * x["tile_eff_n"] * x["tile_eff_k"]),
     Feature("cu_utilization", "1", "total_output_tiles / compute units",
-            lambda x: x.tiles["m"] * x.tiles["n"] / x.compute_units),
-    Feature("ratio_gemm_m_to_tile_m", "1", "gemm_m_output / gemm_m_per_block", lambda x: x.ratio("m")),
-    Feature("ratio_gemm_n_to_tile_n", "1", "gemm_n_output / gemm_n_per_block", lambda x: x.ratio("n")),
-    Feature("ratio_gemm_k_to_tile_k", "1", "gemm_k_output / block_size", lambda x: x.ratio("k")),
-    Feature("problem_smaller_than_tile_m", "1", "ratio_gemm_m_to_tile_m below 1, 0 or 1", lambda x: x.smaller("m")),
-    Feature("problem_smaller_than_tile_n", "1", "ratio_gemm_n_to_tile_n below 1, 0 or 1", lambda x: x.smaller("n")),
-    Feature("problem_smaller_than_tile_k", "1", "ratio_gemm_k_to_tile_k below 1, 0 or 1", lambda x: x.smaller("k")),
+            lambda x: x["total_output_tiles"] / x["compute_units"]),
+    *raw("1", ratio_gemm_m_to_tile_m="gemm_m_output / gemm_m_per_block",
+         ratio_gemm_n_to_tile_n="gemm_n_output / gemm_n_per_block",
+         ratio_gemm_k_to_tile_k="gemm_k_output / block_size"),
+    *(
+        Feature(name, "1", f"ratio_gemm_{axis}_to_tile_{axis} below 1, 0 or 1", column(name))
+        for axis in "mnk"
+        for name in [f"problem_smaller_than_tile_{axis}"]
+    ),
 )  # fmt: skip
 _HARDWARE = raw(
     "1", hw_num_cus="compute units", hw_simds_per_cu="SIMDs of a compute unit", hw_total_simds="SIMDs of the device",
@@ -237,7 +218,7 @@ REFERENCE = FeatureSet(
     pair=_TILES,
     problem_columns=_problem_columns,
     candidate_columns=_candidate_columns,
-    pairs=_TilePairColumns,
+    add_pair_columns=_add_pair_columns,
     dtype=np.float64,
     order=tuple(feature.name for feature in (*_SHAPE, *_KERNEL, *_GEMM, *_TILES, *_HARDWARE)),
 )
