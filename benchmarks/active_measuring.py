@@ -25,8 +25,7 @@ from tileseer.learn import active_choice as choice
 from tileseer.learn import ranking
 from tileseer.learn.cross_validation import assign_folds
 from tileseer.learn.features.features import Features
-from tileseer.learn.fit import fit_small
-from tileseer.learn.prior import Prior
+from tileseer.learn.fit import Recipe, fit
 from tileseer.learn.training import settings_for
 
 CONFIG = Path(__file__).parents[1] / "config"
@@ -48,12 +47,12 @@ def main() -> None:
     every_row = TrainingParameters(cv_estimators=args.trees, cv_rows_per_problem=0)
     settings = settings_for(every_row, data)
     led = coefficients if settings.prior == "formula" else None
-    features, prior = Features.of(settings.features, product), None if led is None else Prior(coefficients=led)
+    recipe = Recipe(Features.of(settings.features, product), settings, led)
     names = ["all", *(f"{share:g} {how}" for share in args.budget for how in ("chosen", "drawn"))]
     found = {name: np.full((args.seeds, len(data.problems)), np.nan) for name in names}
 
     def judge(name: str, seed: int, split: Dataset, keep: np.ndarray) -> None:
-        model = fit_small(split.only(keep), features, settings, prior)
+        model = fit(split.only(keep), recipe.small)
         scored = ranking.rank(model, split)
         found[name][seed, scored.rows] = scored.picked
 

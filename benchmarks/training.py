@@ -23,7 +23,7 @@ from tileseer.gpus import hardware
 from tileseer.learn import model_files, ranking
 from tileseer.learn.cross_validation import cross_validate
 from tileseer.learn.features.features import Features, feature_set
-from tileseer.learn.fit import fit
+from tileseer.learn.fit import Recipe, fit_samples, samples_of
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.training import settings_for
@@ -46,8 +46,8 @@ def main() -> None:
     settings = settings_for(TrainingParameters.model_validate(changes, strict=False), data)
     started = time.process_time()
     features = Features.of(settings.features, product)
-    model = fit(data, features, settings)
-    crossed = cross_validate(data, features, settings)
+    samples = samples_of(data, Recipe(features, settings))
+    model, crossed = fit_samples(samples), cross_validate(samples)
     seconds = time.process_time() - started
     new = picked(data, model)
     print(f"{data.arch} {data.operation} ({data.device_kind}), {len(new)} problems, mean / median / p10 / min, %")

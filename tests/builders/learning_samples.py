@@ -14,13 +14,10 @@ from tileseer.gpus import hardware
 from tileseer.kernels import candidates as candidate_tables
 from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.kernel import KernelConfig
-from tileseer.learn.cross_validation import CrossValidation, cross_validate
+from tileseer.learn import training
 from tileseer.learn.features.features import Features
-from tileseer.learn.fit import fit, samples_of
-from tileseer.learn.model import Model
-from tileseer.learn.model_schema import Summary
-from tileseer.learn.prior import Prior
-from tileseer.learn.training import manifest_of, save_training
+from tileseer.learn.fit import Recipe, samples_of
+from tileseer.learn.prior import prior_of
 from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
 from tileseer.problems import problem
@@ -127,45 +124,21 @@ def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):
     )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """What the model stage makes."""
-
-    model: Model
-    crossed: CrossValidation
-    inputs: tuple
-    data: Dataset
-
-    @property
-    def out_of_fold(self):
-        return self.crossed.picks.merge(self.data.problems[["problem_key", "layer_family", "ndim"]], on="problem_key")
-
-    @property
-    def manifest(self):
-        used, prior, _, _ = self.inputs
-        summary = Summary.of(self.out_of_fold["efficiency"].to_numpy())
-        return manifest_of(self.model, self.data, used, summary, prior)
-
-    def save(self, folder):
-        return save_training(folder, self.model, self.data, self.crossed, *self.inputs)
-
-
 def features(name="tileseer"):
     return Features.of(name, product())
 
 
+def recipe(settings=SMALL, prior=None, threads=1):
+    return Recipe(Features.of(settings.features, product()), settings, prior, threads)
+
+
 def of(data, settings=SMALL):
     """The samples that a model of ``data`` learns from."""
-    return samples_of(data, features(), settings)
+    return samples_of(data, recipe(settings))
 
 
 def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None, recorded=()):
     """Train as the model stage does."""
-    learnt = data if other_dtype is None else data.followed_by(other_dtype)
-    chosen = Features.of(settings.features, gpu)
-    prior = Prior.of(settings, data.operation, coefficients)
-    crossed = cross_validate(learnt, chosen, settings, prior, threads)
-    model = fit(learnt, chosen, settings, prior, threads).with_margins(crossed.margins)
-    model = model.with_pool(model.pool["candidate"].isin(data.candidates["candidate"]))
-    used = samples_of(learnt, chosen, settings, prior, threads)
-    return Trained(model, crossed, (used, prior, recorded, threads), data)
+    prior = prior_of(settings, data.operation, coefficients)
+    used = Recipe(Features.of(settings.features, gpu), settings, prior, threads)
+    return training.train(data, used, other_dtype, recorded)

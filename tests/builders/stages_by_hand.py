@@ -145,7 +145,7 @@ STAGES = (
         "--dataset made/dataset.parquet --training made/training --layers config/layers.csv "
         "--coefficients config/simulated_device.yaml --uses made/uses.parquet --validation made/validation.json",
         (LAYERS, "config/simulated_device.yaml"), ("made/dataset.parquet", "made/training", "made/uses.parquet"),
-        ("made/validation.json",), {"studies": ["leave_network_out"]},
+        ("made/validation.json",), {"studies": ["learning_curve"]},
     ),
     Stage(
         "serving",

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tileseer.dataset import bootstrap
-from tileseer.learn import explain, leave_out, noise_floor, validation
+from tileseer.learn import explain, noise_floor, validation
 from tileseer.learn.validation import Context
 
 
@@ -112,7 +112,6 @@ def test_the_report_has_floors_intervals_and_reasons():
         found["efficiency"]["mean"] - found["reference_trainer"]["efficiency"]["mean"], abs=1e-3
     )
     assert sum(part["n_problems"] for part in found["by_layer_kind"].values()) == found["n_problems"]
-    assert sum(part["n_problems"] for part in found["by_distance_to_training"].values()) == found["n_problems"]
     assert found["oracle"]["mean_coverage"] > 95
     perfect_model = floors["perfect_model"]
     for baseline in found["baselines"].values():
@@ -153,27 +152,3 @@ def test_a_problem_far_from_training_is_said_to_be_so():
     assert any(text.startswith("C 100000, trained on 32 to 256") for text in novelty.outside(0))
     known = explain.Novelty(training, same, "tileseer", samples.product())
     assert known.nearest[0] == 4 and known.outside(0) == []
-
-
-def test_leaving_networks_out_scores_every_problem_by_a_model_that_has_not_seen_its_family(monkeypatch):
-    data = samples.measured()
-    # The samples' validation problems are all of one network: deal them to three.
-    held_out = (data.problems["split"] == "validation").to_numpy()
-    networks = data.problems["network"].where(~held_out, [f"net{i % 3}" for i in range(len(data.problems))])
-    data = samples.dataclasses.replace(data, problems=data.problems.assign(network=networks))
-    model, seen = samples.train(data, samples.product(), samples.SMALL).model, []
-    original = leave_out.fit.grow
-
-    def grow(used, learn, *rest):
-        seen.append(set(used.pairs.problem[learn]))
-        return original(used, learn, *rest)
-
-    monkeypatch.setattr(leave_out.fit, "grow", grow)
-    families = {"net1": "net0"}
-    found = leave_out.by_network(model, data, samples.SMALL, families, 1)
-    assert found.network_families == found.folds == len(seen) == 2
-    tested = [set(np.flatnonzero(held_out)) - part for part in seen]
-    names = data.problems["network"].to_numpy()
-    assert sorted(sorted({names[p] for p in part}) for part in tested) == [["net0", "net1"], ["net2"]]
-    assert found.n_problems == sum(len(part) for part in tested)
-    assert 50 < found.efficiency.mean <= 100

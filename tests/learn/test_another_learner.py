@@ -25,7 +25,7 @@ def example(heading):
 
 def test_another_learner_is_one_fit_and_is_validated_like_ours():
     data = samples.measured()
-    model = example("Try another learner")["fit"](data, samples.features(), samples.SMALL)
+    model = example("Try another learner")["fit"](data, samples.recipe())
     scores = model.predict(data.problems, data.candidates)
     assert scores.shape == (len(data.problems), len(data.candidates)) and np.isfinite(scores).any(axis=1).all()
     report = validate(model, data)

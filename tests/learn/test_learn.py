@@ -202,7 +202,7 @@ def test_candidates_that_never_ran_are_not_published(trained):
 
 def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
     data = samples.measured()
-    found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.features(), samples.SMALL, None, threads=1)
+    found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.recipe())
     assert [entry.share for entry in found] == [50.0, 100.0]
     half, whole = found
     train = (data.problems["split"] == "train").to_numpy()
@@ -213,7 +213,7 @@ def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
     names = ("latency_ms", "tflops")
     faster = {name: np.where(held_out, getattr(data, name) * 2, getattr(data, name)) for name in names}
     altered = dataclasses.replace(data, **faster)
-    assert learning_curve.of_shares(altered, [1.0], samples.features(), samples.SMALL, None, 1) == [whole]
+    assert learning_curve.of_shares(altered, [1.0], samples.recipe()) == [whole]
 
 
 def test_nothing_to_learn_from_is_a_user_error():

@@ -18,15 +18,14 @@ def all_train():
 
 def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
     data = all_train()
-    model = samples.train(data, samples.product(), samples.SMALL).model
     grow, seen = fit.grow, []
 
-    def watched(used, learn, settings, trees, threads, progress):
-        seen.append((set(used.pairs.problem[learn]), trees))
-        return grow(used, learn, settings, trees, threads)
+    def watched(used, learn, settings, progress):
+        seen.append((set(used.pairs.problem[learn]), settings.n_estimators))
+        return grow(used, learn, settings)
 
     monkeypatch.setattr(fit, "grow", watched)
-    (first, *_), report = leave_out.by_layer(model, data, samples.SMALL, None, 1), validated(model, data)
+    (first, *_), report = leave_out.by_layer(data, samples.of(data)), validated(data)
     found = report.leave_layer_out
     assert len(seen) == 2 * leave_out.FOLDS * leave_out.REPEATS == 2 * len(found.repeats) * found.folds
     layers = data.problems["layer_family"].to_numpy()
@@ -39,11 +38,11 @@ def test_no_model_that_is_judged_has_learnt_from_the_layer(monkeypatch):
     assert found.layers == len(set(layers[first.fold != ranking.NEVER]))
     low, high = found.interval["mean"]
     assert low < found.efficiency.mean < high
-    assert report == validated(model, data)
+    assert report == validated(data)
 
 
-def validated(model, data):
-    return leave_out.validate_by_layer(model, data, samples.SMALL, None, 1)
+def validated(data):
+    return leave_out.validate_by_layer(data, samples.recipe(), None)
 
 
 def test_the_report_is_of_the_first_deal_and_its_baselines_are_of_other_folds():

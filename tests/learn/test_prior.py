@@ -11,7 +11,7 @@ from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.learn import fit, index, learning_curve, model_files, ranking
-from tileseer.learn.prior import read_prior
+from tileseer.learn.prior import prior_of, read_prior
 
 
 def changed(**settings):
@@ -31,6 +31,11 @@ def few_rows(data, share, seed=0):
     keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
     names = ("problem", "candidate", "status", "latency_ms", "tflops")
     return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
+
+
+def started(settings):
+    """The recipe of a model that starts from the prior that the settings name."""
+    return samples.recipe(settings, prior_of(settings, "forward_bf16", None))
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +144,7 @@ def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_
     monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
     data = samples.measured()
     settings = changed().model_copy(update={"prior": str(folder)})
-    found = learning_curve.of_prior(data, samples.features(), settings, threads=1)
+    found = learning_curve.of_prior(data, started(settings))
     assert [entry.share for entry in found.shares] == [0.0, 50.0]
     nothing, half = found.shares
     assert nothing.pairs == 0 and nothing.without_prior is None
@@ -158,7 +163,7 @@ def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch)
     sides = {"train": "validation", "validation": "train"}
     swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
     settings = changed().model_copy(update={"prior": str(folder)})
-    found = learning_curve.of_prior(swapped, samples.features(), settings, threads=1)
+    found = learning_curve.of_prior(swapped, started(settings))
     assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
 
 
@@ -177,13 +182,13 @@ def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transf
         learnt.append(set(layers.iloc[used.pairs.problem[learn]]))
         return grow(used, learn, *others)
 
-    def watched_scores(booster, used, at, threads):
+    def watched_scores(booster, used, at):
         judged.append(set(layers.iloc[used.pairs.problem[at]]))
-        return scores_of(booster, used, at, threads)
+        return scores_of(booster, used, at)
 
     monkeypatch.setattr(fit, "grow", watched_grow)
     monkeypatch.setattr(fit, "scores_of", watched_scores)
-    found = learning_curve.of_prior_by_layer(target, samples.features(), settings, 1)
+    found = learning_curve.of_prior_by_layer(target, started(settings))
     assert [entry.share for entry in found.shares] == [0.0, 50.0]
     assert len(learnt) == len(judged) == 10 and not any(map(set.intersection, learnt, judged))
     assert set.union(*judged[:5]) == set.union(*judged[5:]) == set(layers)
@@ -193,7 +198,7 @@ def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transf
     assert half.with_prior.efficiency.mean > 50 and half.without_prior.efficiency.mean > 50
     monkeypatch.undo()
     samples.train(target, samples.product(), changed()).save(tmp_path)
-    assert learning_curve.of_prior_by_layer(target, samples.features(), settings, 1) is None
+    assert learning_curve.of_prior_by_layer(target, started(settings)) is None
 
 
 def test_it_is_deterministic(folder):

@@ -8,7 +8,7 @@ import pytest
 from tileseer.config.model import TrainingParameters
 from tileseer.learn import fit
 from tileseer.learn.features.features import Features
-from tileseer.learn.fit import Samples
+from tileseer.learn.fit import Recipe, Samples
 
 
 def changed(**settings):
@@ -40,13 +40,17 @@ def given(efficiency, x, trees=None):
     vars(data)["efficiency"] = efficiency.ravel()
     features = Features.of("tileseer", samples.product(), ["N"])
     matrix = np.asarray(x, float).reshape(-1, 1)
-    binned = fit.binned_rows(matrix, features, changed(), 1, keep=trees is not None)
+    recipe = Recipe(features, changed())
+    # With their values, as the trees of a prior read them.
+    binned = lightgbm.Dataset(
+        matrix, np.zeros(len(matrix)), params=fit.parameters(changed(), 1), free_raw_data=False
+    ).construct()
     start = None if trees is None else np.asarray(trees.predict(matrix))
-    return Samples(data, matrix, np.ones(len(matrix), bool), binned, start, trees)
+    return Samples(recipe, data, matrix, np.ones(len(matrix), bool), binned, start, trees)
 
 
 def grown(data, trees):
-    return fit.grow(data, data.learn, changed(), trees, 1)
+    return fit.grow(data, data.learn, changed(n_estimators=trees))
 
 
 def test_it_is_least_squares_weighted_by_efficiency_squared():
@@ -54,7 +58,7 @@ def test_it_is_least_squares_weighted_by_efficiency_squared():
     x = draw.random((60, 12))
     data = given(np.exp(-np.abs(draw.normal(size=x.shape)) * x), x)
     efficiency = data.pairs.efficiency
-    ours = fit.scores_of(grown(data, 20), data, data.learn, 1)
+    ours = fit.scores_of(grown(data, 20), data, data.learn)
     used = fit.parameters(changed(), 1)
     plain = lightgbm.Dataset(data.matrix, np.log(np.maximum(efficiency, 0.05)), weight=efficiency**2, params=used)
     np.testing.assert_allclose(ours, lightgbm.train(used, plain, num_boost_round=20).predict(data.matrix), atol=1e-9)
@@ -64,7 +68,7 @@ def test_too_few_rows_for_a_split_make_a_constant():
     data = given([[0.5, 1.0], [0.8, 1.0]], np.random.default_rng(1).random((2, 2)))
     efficiency = data.pairs.efficiency
     expected = np.average(np.log(efficiency), weights=efficiency**2)
-    np.testing.assert_allclose(fit.scores_of(grown(data, 20), data, data.learn, 1), expected, rtol=1e-6)
+    np.testing.assert_allclose(fit.scores_of(grown(data, 20), data, data.learn), expected, rtol=1e-6)
 
 
 def test_trees_learn_what_a_prior_misses_within_a_problem():
@@ -75,7 +79,7 @@ def test_trees_learn_what_a_prior_misses_within_a_problem():
     data = given(achieved * np.where(x < 0.3, 0.7, 1.0), x, trees=prior)
     fitted = grown(data, 40)
     assert fitted.num_trees() == 60 + 40
-    gain = fit.scores_of(fitted, data, data.learn, 1) - prior.predict(data.matrix)
+    gain = fit.scores_of(fitted, data, data.learn) - prior.predict(data.matrix)
     slower = (x < 0.3).ravel()
     assert gain[~slower].mean() - gain[slower].mean() == pytest.approx(-np.log(0.7), abs=0.05)
 
@@ -84,7 +88,7 @@ def test_a_prior_with_the_order_of_the_rows_is_left_as_it_is():
     x = np.random.default_rng(3).random((30, 8))
     prior = grown(given(np.exp(-0.5 * x), x), 200)
     data = given(0.9 * np.exp(-0.5 * x), x, trees=prior)
-    change = fit.scores_of(grown(data, 20), data, data.learn, 1) - prior.predict(data.matrix)
+    change = fit.scores_of(grown(data, 20), data, data.learn) - prior.predict(data.matrix)
     assert np.abs(change).max() < 0.01
 
 

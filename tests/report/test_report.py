@@ -114,14 +114,12 @@ def validation(operation: str, kind: str = "simulated") -> dict:
             "picks": 55.75,
         },
         "by_layer_kind": {"3x3": stratum(900, 94.0)},
-        "by_distance_to_training": {"nearest quarter": stratum(350, 96.5)},
         "reference_trainer": {
             "meaning": "97 features",
             **ranking(91.75),
             "interval": {},
             "ahead": {"meaning": "points", "mean": 2.5, "interval": [1.875, 3.125]},
         },
-        "leave_network_out": {**learnt(93.25), "folds": 5, "network_families": 7, "n_problems": 1431},
         "oracle": {"meaning": "of the pool", "outside_the_pool": 0, "mean_coverage": 99.5, "least_coverage": 91.25},
         "end_to_end": [
             {
@@ -457,7 +455,6 @@ def test_the_model_stands_beside_its_bounds_and_the_reference(shown):
     table = tables.bounds(shown)[0]
     assert [row[0] for row in table.rows] == [
         "model", "perfect selector", "perfect model", "against true best", "reference trainer",
-        "networks left out in turn",
     ]  # fmt: skip
     assert table.rows[0][-2] == "93.1 to 95.4"
     assert "2.50 points ahead (1.88 to 3.12)" in table.rows[4][-2]
@@ -484,7 +481,7 @@ def test_what_is_not_known_is_not_shown(tmp_path):
     reports, trainings = write_stages(tmp_path)
     for path in reports:
         content = json.loads(path.read_text())
-        del content["reference_trainer"], content["leave_network_out"], content["noise_floor"]["perfect_model"]
+        del content["reference_trainer"], content["noise_floor"]["perfect_model"]
         del content["of_perfect_model"]
         path.write_text(json.dumps(content))
     table = tables.bounds(results.read_results(reports, trainings))[0]

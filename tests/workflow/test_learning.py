@@ -12,14 +12,14 @@ REPORT = "results/validation/gfx950/forward_bf16.json"
 
 
 def test_the_reference_is_trained_once_and_compared(copy):
-    copy.configure(validation={"studies": ["leave_network_out", "reference_trainer"]})
+    copy.configure(validation={"studies": ["learning_curve", "reference_trainer"]})
     run = copy.make()
     assert (run.computed["baseline"], run.computed["validation"], run.computed["model"], run.measured) == (1, 1, 0, 0)
     report = json.loads(copy.read(REPORT))
     theirs = json.loads(copy.read("results/baseline/gfx950/forward_bf16/feature_spec.json"))
     assert theirs["training_rows"] == json.loads(copy.read(f"{TRAINING}/train_manifest.json"))["training_rows"]
     assert report["reference_trainer"]["efficiency"]["mean"] > 0
-    assert "leave_network_out" in report
+    assert "learning_curve" in report
     assert not copy.make().jobs
 
 

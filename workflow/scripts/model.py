@@ -20,23 +20,18 @@ def main(
     from tileseer.costmodel.coefficients import load_coefficients
     from tileseer.dataset.dataset import Dataset
     from tileseer.gpus.hardware import read_hardware
-    from tileseer.learn.cross_validation import cross_validate
     from tileseer.learn.features.features import Features
-    from tileseer.learn.fit import fit, samples_of
-    from tileseer.learn.prior import Prior
-    from tileseer.learn.training import save_training, settings_for
+    from tileseer.learn.fit import Recipe
+    from tileseer.learn.prior import prior_of
+    from tileseer.learn.training import settings_for, train
 
     data = Dataset.read(dataset)
     parameters = settings_for(ModelSettings.of(settings, "model").parameters, data)
-    learnt = data.followed_by(Dataset.read(other_dtype[0])) if other_dtype else data
     features = Features.of(parameters.features, read_hardware(hardware, product))
-    prior = Prior.of(parameters, data.operation, load_coefficients(coefficients))
-    crossed = cross_validate(learnt, features, parameters, prior, threads)
-    model = fit(learnt, features, parameters, prior, threads).with_margins(crossed.margins)
-    model = model.with_pool(model.pool["candidate"].isin(data.candidates["candidate"]))
-    samples = samples_of(learnt, features, parameters, prior, threads)
+    prior = prior_of(parameters, data.operation, load_coefficients(coefficients))
+    more = Dataset.read(other_dtype[0]) if other_dtype else None
     checks = [Dataset.read(path) for path in recorded]
-    manifest = save_training(output, model, data, crossed, samples, prior, checks, threads)
+    manifest = train(data, Recipe(features, parameters, prior, threads), more, checks).save(output)
     summary = manifest.out_of_fold_efficiency
     return (
         f"{manifest.training_rows:,} {data.device_kind} rows of {manifest.unique_problems:,} problems, "

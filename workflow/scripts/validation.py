@@ -30,6 +30,7 @@ def main(
     model = Model.read_for(training, data, dataset)
     deviation = BenchmarkSettings.of(settings, "benchmark").parameters.simulated_deviation
     simulated = load_coefficients(coefficients, deviation) if data.device_kind == "simulated" else None
+    recipe = studies.recipe_of(model, threads)
     if has_validation_split(data):
         networks = layer_tables.read_networks(layers) if layers else {}
         reference = model.with_trees_of(baseline) if baseline else None
@@ -37,8 +38,8 @@ def main(
         context = Context(simulated, reference, parquet.read_table(uses, USES).to_pandas(), trains)
         requested = ValidationSettings.of(settings, "validation")
         report = validate(model, data, context, threads)
-        report = studies.with_studies(report, model, data, requested, networks, chosen, threads)
+        report = studies.with_studies(report, data, recipe, requested, chosen)
     else:
-        report = studies.report_by_layer(model, data, simulated, threads)
+        report = studies.report_by_layer(data, recipe, simulated)
     documents.write_document(validation, report)
     return summary(report)

@@ -26,7 +26,7 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import of_arch
 from tileseer.learn import cross_validation, fit
 from tileseer.learn.features.features import Features
-from tileseer.learn.fit import Samples
+from tileseer.learn.fit import Recipe, Samples
 
 UNMEASURED = -1
 AS_GOOD = 0.02
@@ -35,9 +35,8 @@ TOGETHER = 2
 """Candidates of a problem that the formula's order is measured by at a time."""
 DRAWN, LED = 0.1, 0.4
 """Shares of the budget that a draw and the formula spend in the first round."""
-TREES = 150
-"""Trees of a round's model; it is thrown away after the round."""
-MODEL = TrainingParameters(rows_per_problem=0, num_leaves=31)
+MODEL = TrainingParameters(rows_per_problem=0, num_leaves=31, n_estimators=150)
+"""Of a round's model; it is thrown away after the round."""
 
 
 @dataclass(frozen=True)
@@ -190,9 +189,10 @@ def _scores(
         return _draw(pool, seed).astype(float)
     count = int(measured.sum())
     pairs = replace(pool.only(measured), status=np.full(count, OK, np.uint8), tflops=tflops[measured])
-    settings, learn = MODEL.model_copy(update={"seed": seed}), np.ones(count, bool)
+    recipe = Recipe(features, MODEL.model_copy(update={"seed": seed}))
+    learn = np.ones(count, bool)
     scores = np.zeros(len(tflops)) if start is None else fit.slope(pairs, learn, start[measured]) * start
-    binned = fit.binned_rows(matrix[measured], features, settings, threads=1)
-    samples = Samples(pairs, matrix[measured], learn, binned, None if start is None else scores[measured])
-    booster = fit.grow(samples, learn, settings, TREES, threads=1)
+    binned = fit.binned_rows(matrix[measured], recipe)
+    samples = Samples(recipe, pairs, matrix[measured], learn, binned, None if start is None else scores[measured])
+    booster = fit.grow(samples, learn, recipe.settings)
     return scores + np.asarray(booster.predict(matrix, num_threads=1))

@@ -16,11 +16,9 @@ from tileseer.core.progress import Progress
 from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import fit as fits
-from tileseer.learn.features.features import Features
 from tileseer.learn.fit import Samples
 from tileseer.learn.model import units
 from tileseer.learn.model_schema import Fold, Folds
-from tileseer.learn.prior import Prior
 
 NEAR = 0.97
 """Efficiency from which a candidate is as good as the best for a guaranteed set."""
@@ -37,18 +35,15 @@ class CrossValidation:
     """The margins of the library's own choice; None where no library chooses."""
 
 
-def cross_validate(
-    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
-) -> CrossValidation:
+def cross_validate(samples: Samples) -> CrossValidation:
     """Cross-validate small models, or, where a margin depends on it, models of the size that is published."""
-    samples = fits.samples_of(dataset, features, settings, prior, threads)
-    own = own_choice.of(dataset)
+    settings, own = samples.recipe.settings, own_choice.of(samples.pairs)
     of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
-    score = out_of_fold(samples, of_fold, settings if own is None else settings.whole, threads)
+    score = out_of_fold(samples, of_fold, settings if own is None else settings.whole)
     return CrossValidation(
-        folds=Folds([_figures(samples, score, of_fold, fold, settings.cv_group) for fold in range(settings.folds)]),
+        folds=Folds([_figures(samples, score, of_fold, fold) for fold in range(settings.folds)]),
         picks=picked(samples.pairs, score),
-        margins=None if own is None else own_choice.margins(dataset, spread(samples, score), own),
+        margins=None if own is None else own_choice.margins(samples.pairs, spread(samples, score), own),
     )
 
 
@@ -78,7 +73,7 @@ def deal(samples: Samples, group: str, folds: int, seed: int) -> np.ndarray:
 
 
 def out_of_fold(
-    samples: Samples, of_fold: np.ndarray, settings: TrainingParameters, threads: int, progress: Progress | None = None
+    samples: Samples, of_fold: np.ndarray, settings: TrainingParameters, progress: Progress | None = None
 ) -> np.ndarray:
     """The score of every pair by a model of ``fit.small(settings)`` that has not seen its fold, float64 [n].
 
@@ -86,13 +81,24 @@ def out_of_fold(
     """
     size = fits.small(settings)
     learn = fits.sampled(samples.pairs, samples.learn, size.rows_per_problem, size.top_rows, settings.seed)
+    return scores_of_folds(samples, learn, of_fold, size, progress)
+
+
+def scores_of_folds(
+    samples: Samples,
+    learn: np.ndarray,
+    of_fold: np.ndarray,
+    settings: TrainingParameters,
+    progress: Progress | None = None,
+) -> np.ndarray:
+    """The score of every pair by a model of the pairs ``learn`` (bool [n]) of the other folds, float64 [n]."""
     folds = np.unique(of_fold)
     score = np.empty(len(of_fold))
-    with Progress("cross-validate", len(folds) * size.n_estimators, "trees") as own:
+    with Progress("cross-validate", len(folds) * settings.n_estimators, "trees") as own:
         for fold in folds:
             held_out = of_fold == fold
-            booster = fits.grow(samples, learn & ~held_out, settings, size.n_estimators, threads, progress or own)
-            score[held_out] = fits.scores_of(booster, samples, held_out, threads)
+            booster = fits.grow(samples, learn & ~held_out, settings, progress or own)
+            score[held_out] = fits.scores_of(booster, samples, held_out)
     return score
 
 
@@ -108,8 +114,8 @@ def picks(problem: np.ndarray, score: np.ndarray) -> np.ndarray:
     return order[np.flatnonzero(np.diff(problem[order], prepend=-1))]
 
 
-def _figures(samples: Samples, score: np.ndarray, of_fold: np.ndarray, fold: int, group: str) -> Fold:
-    pairs = samples.pairs
+def _figures(samples: Samples, score: np.ndarray, of_fold: np.ndarray, fold: int) -> Fold:
+    pairs, group = samples.pairs, samples.recipe.settings.cv_group
     held_out = np.flatnonzero(of_fold == fold)
     at = held_out[picks(pairs.problem[held_out], score[held_out])]
     ran = held_out[pairs.ok[held_out]]

@@ -20,7 +20,6 @@ FORMULA = "formula_us"
 """Name of the formula's time among the features: what a score starts from."""
 WORST = 10
 """Problems listed as the worst picks."""
-QUARTERS = ("nearest quarter", "second quarter", "third quarter", "farthest quarter")
 
 
 def contributions(
@@ -125,12 +124,6 @@ class Novelty:
             for i, (name, value) in enumerate(zip(self._names, self._values[row], strict=True))
             if not low[i] <= value <= high[i]
         ]
-
-    def quarters(self) -> dict[str, np.ndarray]:
-        """The problems by how far they are from training, bool [R] each, nearest quarter first."""
-        order = np.argsort(self.percentile, kind="stable")
-        parts = np.array_split(order, len(QUARTERS))
-        return {name: np.isin(np.arange(len(order)), part) for name, part in zip(QUARTERS, parts, strict=True)}
 
 
 def _values(table: pd.DataFrame, chosen: Features, names: list[str]) -> np.ndarray:

@@ -8,8 +8,7 @@ not be its best candidate. The same data, settings and LightGBM release give the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,11 +18,12 @@ import numpy as np
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.costmodel.formula import FormulaPrior, whole_units
+from tileseer.costmodel.coefficients import Coefficients
+from tileseer.costmodel.formula import Formula, FormulaPrior, whole_units
 from tileseer.dataset.dataset import Dataset
+from tileseer.learn import trees
 from tileseer.learn.features.features import Features
-from tileseer.learn.model import Model
-from tileseer.learn.prior import Prior
+from tileseer.learn.model import Model, spec_of
 
 FLOOR = 0.05
 """Efficiencies below this are raised to it: how bad a bad kernel is does not matter."""
@@ -35,24 +35,41 @@ FIXED = {"objective": "regression", "max_bin": 127, "lambda_l2": 1.0}
 """LightGBM's parameters that nobody had a reason to change."""
 
 
-def fit(
-    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
-) -> Model:
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a fit takes beside the data."""
+
+    features: Features
+    settings: TrainingParameters
+    prior: Model | Coefficients | None = None
+    """What training starts from: a model's trees, or the formula with these coefficients."""
+    threads: int = 1
+
+    @property
+    def small(self) -> Recipe:
+        """The same for a model of the size of those of cross-validation, for a study of many."""
+        return replace(self, settings=small(self.settings))
+
+
+def fit(dataset: Dataset, recipe: Recipe) -> Model:
     """A model of the training problems; ``UserError`` where none of them has a measured time.
 
     Failed pairs teach nothing. The model's pool has the candidates that ran, and those that the prior knows.
     """
-    samples = samples_of(dataset, features, settings, prior, threads)
-    with Progress("train", settings.n_estimators, "trees") as progress:
-        booster = grow(samples, samples.learn, settings, settings.n_estimators, threads, progress)
-    return Model.of(dataset, features, settings, booster, samples.formula, prior.model if prior else None)
+    return fit_samples(samples_of(dataset, recipe))
 
 
-def fit_small(
-    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1
-) -> Model:
-    """A model of the size of those of cross-validation, for a study of many."""
-    return fit(dataset, features, small(settings), prior, threads)
+def fit_samples(samples: Samples) -> Model:
+    """``fit`` of pairs whose features are there already."""
+    pairs, recipe = samples.pairs, samples.recipe
+    with Progress("train", recipe.settings.n_estimators, "trees") as progress:
+        booster = grow(samples, samples.learn, recipe.settings, progress)
+    offered = pairs.proven
+    if isinstance(recipe.prior, Model):
+        offered = offered | recipe.prior.knows(pairs.candidates)
+    spec = spec_of(pairs, recipe.features, recipe.settings).model_copy(update={"formula": samples.formula})
+    text = trees.canonical(trees.round_leaves(booster).model_to_string())
+    return Model(spec, text, pairs.candidates[offered].reset_index(drop=True), recipe.features.gpu)
 
 
 def small(settings: TrainingParameters) -> TrainingParameters:
@@ -66,6 +83,7 @@ def small(settings: TrainingParameters) -> TrainingParameters:
 class Samples:
     """n pairs of a dataset with their features, sorted by problem, binned once for every fit."""
 
+    recipe: Recipe
     pairs: Dataset
     matrix: np.ndarray
     """[n, F]"""
@@ -81,56 +99,39 @@ class Samples:
     """The prior's formula, if it is one."""
 
 
-@lru_cache(maxsize=1)
-def samples_of(
-    dataset: Dataset, features: Features, settings: TrainingParameters, prior: Prior | None = None, threads: int = 1,
-    every: bool = False,
-) -> Samples:  # fmt: skip
-    """The pairs that were tried on training problems, or on ``every`` problem, on which anything ran.
-
-    Cached, because cross-validation learns from the same pairs as the model.
-    """
-    solvable = (dataset.best_tflops > 0) & (dataset.trains | every)
+def samples_of(dataset: Dataset, recipe: Recipe) -> Samples:
+    """The pairs that were tried on training problems on which anything ran, with what the prior says of them."""
+    solvable = (dataset.best_tflops > 0) & dataset.trains
     if not solvable.any():
         raise UserError(f"{dataset.operation}: no training problem has a measured time; nothing can be learnt")
+    settings, features, prior = recipe.settings, recipe.features, recipe.prior
     rows = np.flatnonzero(solvable[dataset.problem] & dataset.tried)
     # One order for every way in which the rows were stored or resumed.
     pairs = dataset.only(rows[np.lexsort((dataset.candidate[rows], dataset.problem[rows]))])
     learn = sampled(pairs, pairs.ok, settings.rows_per_problem, settings.top_rows, settings.seed)
     matrix = features.matrix(pairs.problems, pairs.candidates, pairs.problem, pairs.candidate)
-    return bin_samples(pairs, matrix, learn, features, settings, prior, threads)
+    binned = binned_rows(matrix[learn], recipe)
+    if prior is None:
+        return Samples(recipe, pairs, matrix, learn, binned)
+    if isinstance(prior, Model):
+        start = np.asarray(prior.booster.predict(matrix, num_threads=recipe.threads))
+        return Samples(recipe, pairs, matrix, learn, binned, start, prior.booster)
+    formula = FormulaPrior(weight=1.0, coefficients=prior)
+    start = Formula(pairs.problems, pairs.candidates, features.gpu, formula).log_speed(pairs.problem, pairs.candidate)
+    weight = round(slope(pairs, learn, whole_units(start)), 6)
+    formula = FormulaPrior(weight=weight, coefficients=prior)
+    return Samples(recipe, pairs, matrix, learn, binned, whole_units(weight * start), formula=formula)
 
 
-def bin_samples(
-    pairs: Dataset, matrix: np.ndarray, learn: np.ndarray, features: Features, settings: TrainingParameters,
-    prior: Prior | None, threads: int,
-) -> Samples:  # fmt: skip
-    """Samples of ``pairs`` with the features ``matrix``; the rows give a formula without a weight its weight."""
-    start, formula = None, None
-    if prior is not None:
-        start = prior.scores(pairs, matrix, features.gpu, threads)
-        if prior.coefficients is not None:
-            weight = prior.weight
-            if weight is None:
-                weight = round(slope(pairs, learn, whole_units(start)), 6)
-            start = whole_units(weight * start)
-            formula = FormulaPrior(weight=weight, coefficients=prior.coefficients)
-    trees = prior.model.booster if prior is not None and prior.model is not None else None
-    binned = binned_rows(matrix[learn], features, settings, threads, keep=trees is not None)
-    return Samples(pairs, matrix, learn, binned, start, trees, formula)
-
-
-def binned_rows(
-    matrix: np.ndarray, features: Features, settings: TrainingParameters, threads: int, keep: bool = False
-) -> lightgbm.Dataset:
-    """Rows of features, binned; ``keep``: with their values, which trees to start from read."""
+def binned_rows(matrix: np.ndarray, recipe: Recipe) -> lightgbm.Dataset:
+    """Rows of features, binned; with their values, if the trees of a prior read them."""
     return lightgbm.Dataset(
         matrix,
         np.zeros(len(matrix)),
-        feature_name=list(features.names),
-        categorical_feature=features.categorical,
-        params=parameters(settings, threads),
-        free_raw_data=not keep,
+        feature_name=list(recipe.features.names),
+        categorical_feature=recipe.features.categorical,
+        params=parameters(recipe.settings, recipe.threads),
+        free_raw_data=not isinstance(recipe.prior, Model),
     ).construct()
 
 
@@ -170,11 +171,10 @@ def parameters(settings: TrainingParameters, threads: int) -> dict[str, Any]:
 
 
 def grow(
-    samples: Samples, learn: np.ndarray, settings: TrainingParameters, trees: int, threads: int,
-    progress: Progress | None = None,
-) -> lightgbm.Booster:  # fmt: skip
+    samples: Samples, learn: np.ndarray, settings: TrainingParameters, progress: Progress | None = None
+) -> lightgbm.Booster:
     """Trees that learn from the pairs ``learn`` (bool [n]), among those that teach; ``progress`` counts them."""
-    used = parameters(settings, threads)
+    used = parameters(settings, samples.recipe.threads)
     part = samples.binned.subset(np.flatnonzero(learn[samples.learn]).tolist(), params=used)
     efficiency = samples.pairs.efficiency[learn]
     weights, label = weight(efficiency), target(efficiency)
@@ -186,12 +186,14 @@ def grow(
             label = start + label
     part.construct().set_label(label).set_weight(weights)
     counted = None if progress is None else [lambda _: progress.add()]
-    return lightgbm.train(used, part, num_boost_round=trees, init_model=samples.trees, callbacks=counted)
+    return lightgbm.train(
+        used, part, num_boost_round=settings.n_estimators, init_model=samples.trees, callbacks=counted
+    )
 
 
-def scores_of(booster: lightgbm.Booster, samples: Samples, at: np.ndarray, threads: int) -> np.ndarray:
+def scores_of(booster: lightgbm.Booster, samples: Samples, at: np.ndarray) -> np.ndarray:
     """Scores of some pairs (mask or positions) by ``grow``'s trees, float64."""
-    score = np.asarray(booster.predict(samples.matrix[at], num_threads=threads))
+    score = np.asarray(booster.predict(samples.matrix[at], num_threads=samples.recipe.threads))
     return score if samples.formula is None or samples.start is None else score + samples.start[at]
 
 

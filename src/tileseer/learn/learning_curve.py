@@ -6,24 +6,20 @@ another model, shares of the training pairs. A curve has a point per part, with 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, fit, leave_out, ranking
-from tileseer.learn.features.features import Features
-from tileseer.learn.fit import Samples
+from tileseer.learn import cross_validation, leave_out, ranking
+from tileseer.learn.fit import Recipe, fit, samples_of
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin
-from tileseer.learn.prior import Prior, read_prior
 from tileseer.learn.validation_report import (
     ActiveMeasuring,
     ActiveRound,
@@ -41,10 +37,7 @@ PRIOR_SHARES = (0.0, 0.01, 0.05, 0.15)
 """Shares of the training pairs, drawn by the names of problem and candidate."""
 
 
-def of_rounds(
-    dataset: Dataset, chosen: pa.Table, features: Features, settings: TrainingParameters, prior: Prior | None,
-    threads: int,
-) -> ActiveMeasuring:  # fmt: skip
+def of_rounds(dataset: Dataset, chosen: pa.Table, recipe: Recipe) -> ActiveMeasuring:
     """One point per round of active measuring: a small model of the pairs so far."""
     record = chosen_pairs.read_record(chosen)
     of_row = _rounds(dataset, chosen)
@@ -52,8 +45,7 @@ def of_rounds(
     rounds, pairs = [], 0
     for number, entry in enumerate(record.rounds):
         pairs += entry.pairs
-        measured = dataset.only((of_row >= 0) & (of_row <= number))
-        model = fit.fit_small(measured, features, settings, prior, threads)
+        model = fit(dataset.only((of_row >= 0) & (of_row <= number)), recipe.small)
         changed = entry.picks_changed
         rounds.append(
             ActiveRound(
@@ -61,16 +53,13 @@ def of_rounds(
                 pairs=pairs,
                 share=efficiency.percent(pairs / total),
                 picks_changed=None if changed is None else efficiency.percent(changed),
-                **_judged(dataset, model, threads),
+                **_judged(dataset, model, recipe),
             )
         )
     return ActiveMeasuring(supported_training_pairs=total, rounds=rounds)
 
 
-def of_shares(
-    dataset: Dataset, shares: Sequence[float], features: Features, settings: TrainingParameters, prior: Prior | None,
-    threads: int,
-) -> list[LearningShare]:  # fmt: skip
+def of_shares(dataset: Dataset, shares: Sequence[float], recipe: Recipe) -> list[LearningShare]:
     """One point per share of the training problems: a small model of them.
 
     Layer families are drawn by their names, so a larger share holds a smaller one; a layer's batch sizes stay together.
@@ -82,68 +71,58 @@ def of_shares(
     for share in sorted(shares):
         used = dataset.trains & (drawn < share)
         few = dataset.only(used[dataset.problem])
-        if problems["layer_family"].iloc[few.problem[few.ok]].nunique() < settings.folds:
+        if problems["layer_family"].iloc[few.problem[few.ok]].nunique() < recipe.settings.folds:
             continue
-        model = fit.fit_small(few, features, settings, prior, threads)
         points.append(
             LearningShare(
                 share=efficiency.percent(share),
                 problems=int(used.sum()),
                 pairs=len(few.problem),
-                **_judged(dataset, model, threads),
+                **_judged(dataset, fit(few, recipe.small), recipe),
             )
         )
     return points
 
 
-def of_prior(dataset: Dataset, features: Features, settings: TrainingParameters, threads: int) -> Transfer:
+def of_prior(dataset: Dataset, recipe: Recipe) -> Transfer:
     """One point per share of the training pairs: a model that starts from the prior, and one without it.
 
     All models are trained as the published one is. A share whose rows are of
     fewer groups than cross-validation has folds is left out.
     """
-    start, folder = _prior_of(dataset, settings)
+    prior, settings = _model_of(recipe), recipe.settings
     trains = dataset.trains[dataset.problem]
     problem = draws.of_names(dataset.problems["problem_key"])[dataset.problem]
     candidate = draws.of_names(dataset.candidates["candidate"])[dataset.candidate]
     drawn = draws.shares(draws.of_pairs(problem, candidate))
-    points = [
-        TransferShare(
-            share=0.0, pairs=0, with_prior=Learnt(**_judged(dataset, _alone(dataset, start, features), threads))
-        )
-    ]
+    alone = Learnt(**_judged(dataset, _alone(dataset, recipe), recipe))
+    points = [TransferShare(share=0.0, pairs=0, with_prior=alone)]
     for share in PRIOR_SHARES[1:]:
         few = dataset.only(~trains | (drawn < share))
         taught = few.trains[few.problem]
         if few.problems[settings.cv_group].iloc[few.problem[taught & few.ok]].nunique() < settings.folds:
             continue
-        models = {
-            way: Learnt(**_judged(dataset, fit.fit(few, features, settings, prior, threads), threads))
-            for way, prior in (("with_prior", Prior(start)), ("without_prior", None))
-        }
+        models = {way: Learnt(**_judged(dataset, fit(few, one), recipe)) for way, one in _ways(recipe).items()}
         points.append(TransferShare(share=efficiency.percent(share), pairs=int(taught.sum()), **models))
     judges = dataset.problems[~dataset.trains & (dataset.best_tflops > 0)]
-    seen = int(_seen(judges, start, folder).sum())
-    return Transfer(prior=Origin.of(start.spec), n_problems=len(judges), seen_by_prior=seen, shares=points)
+    seen = int(_seen(judges, recipe).sum())
+    return Transfer(prior=Origin.of(prior.spec), n_problems=len(judges), seen_by_prior=seen, shares=points)
 
 
-def of_prior_by_layer(
-    dataset: Dataset, features: Features, settings: TrainingParameters, threads: int
-) -> Transfer | None:
+def of_prior_by_layer(dataset: Dataset, recipe: Recipe) -> Transfer | None:
     """``of_prior`` where no problems were set aside: layers are left out in turn, those new to the prior judge.
 
     Shares are of the other layers' problems: a problem of which one pair is known teaches nothing without a prior.
     None where the prior was trained on every layer.
     """
-    start, folder = _prior_of(dataset, settings)
-    ways = {"with_prior": Prior(start), "without_prior": None}
-    samples = {way: fit.samples_of(dataset, features, settings, prior, threads) for way, prior in ways.items()}
+    prior = _model_of(recipe)
+    samples = {way: samples_of(dataset, one) for way, one in _ways(recipe).items()}
     started = samples["with_prior"]
     problem, learn = started.pairs.problem, started.learn
-    at = np.flatnonzero(~_seen(dataset.problems, start, folder)[problem])
+    at = np.flatnonzero(~_seen(dataset.problems, recipe)[problem])
     if not len(at):
         return None
-    of_fold = cross_validation.deal(started, "layer_family", leave_out.FOLDS, settings.seed)
+    of_fold = cross_validation.deal(started, "layer_family", leave_out.FOLDS, recipe.settings.seed)
     drawn = draws.shares(draws.of_names(dataset.problems["problem_key"]))[problem]
 
     def learnt(score: np.ndarray) -> Learnt:
@@ -155,10 +134,22 @@ def of_prior_by_layer(
     for share in PRIOR_SHARES:
         few = learn & (drawn < share)
         if all((few & (of_fold != fold)).any() for fold in range(leave_out.FOLDS)):
-            models = {way: learnt(_left_out(one, few, of_fold, settings, threads)) for way, one in samples.items()}
+            models = {
+                way: learnt(cross_validation.scores_of_folds(one, few, of_fold, recipe.settings))
+                for way, one in samples.items()
+            }
             points.append(TransferShare(share=efficiency.percent(share), pairs=int(few.sum()), **models))
     judges = len(np.unique(problem[at]))
-    return Transfer(prior=Origin.of(start.spec), n_problems=judges, seen_by_prior=0, shares=points)
+    return Transfer(prior=Origin.of(prior.spec), n_problems=judges, seen_by_prior=0, shares=points)
+
+
+def _ways(recipe: Recipe) -> dict[str, Recipe]:
+    return {"with_prior": recipe, "without_prior": replace(recipe, prior=None)}
+
+
+def _model_of(recipe: Recipe) -> Model:
+    assert isinstance(recipe.prior, Model)
+    return recipe.prior
 
 
 def _rounds(dataset: Dataset, chosen: pa.Table) -> np.ndarray:
@@ -174,42 +165,27 @@ def _rounds(dataset: Dataset, chosen: pa.Table) -> np.ndarray:
     return rows.merge(chosen.to_pandas(), "left")["round"].fillna(-1).to_numpy(int)
 
 
-def _prior_of(dataset: Dataset, settings: TrainingParameters) -> tuple[Model, Path]:
-    folder = settings.prior_folder
-    assert folder is not None
-    return read_prior(folder, settings.features, dataset.operation.rpartition("_")[0]), folder
-
-
-def _seen(problems: pd.DataFrame, prior: Model, folder: Path) -> np.ndarray:
+def _seen(problems: pd.DataFrame, recipe: Recipe) -> np.ndarray:
     """Which problems are layers, at any batch size, that the prior was trained on in its own data type, bool [P].
 
     Such a problem is not unseen to what starts from the prior.
     """
+    prior, folder = _model_of(recipe), recipe.settings.prior_folder
+    assert folder is not None
     families = set(read_out_of_fold(folder)["layer_family"])
     dtype = prior.spec.operation.rpartition("_")[2]
     return np.array([one.layer_family in families for one in problems_of_frame(problems.assign(dtype=dtype))], bool)
 
 
-def _alone(dataset: Dataset, prior: Model, features: Features) -> Model:
+def _alone(dataset: Dataset, recipe: Recipe) -> Model:
     """The prior as a model of the candidates of a dataset on its device."""
+    prior = _model_of(recipe)
     candidates = dataset.candidates[prior.knows(dataset.candidates)]
     if candidates.empty:
         raise UserError(f"{dataset.operation}: the prior knows none of its candidates; take one of the same pool")
-    return replace(prior, pool=candidates, hardware=features.gpu)
+    return replace(prior, pool=candidates, hardware=recipe.features.gpu)
 
 
-def _left_out(
-    samples: Samples, learn: np.ndarray, of_fold: np.ndarray, settings: TrainingParameters, threads: int
-) -> np.ndarray:
-    """The score of every pair by a model of the pairs ``learn`` of the other folds, float64 [n]."""
-    score = np.empty(len(learn))
-    for fold in range(leave_out.FOLDS):
-        held_out = of_fold == fold
-        booster = fit.grow(samples, learn & ~held_out, settings, settings.n_estimators, threads)
-        score[held_out] = fit.scores_of(booster, samples, held_out, threads)
-    return score
-
-
-def _judged(dataset: Dataset, model: Model, threads: int) -> dict[str, Any]:
+def _judged(dataset: Dataset, model: Model, recipe: Recipe) -> dict[str, Any]:
     """Fields of ``Learnt``: efficiency of the picks of a model on the validation problems."""
-    return ranking.learnt(ranking.rank(model, dataset, threads).picked)
+    return ranking.learnt(ranking.rank(model, dataset, recipe.threads).picked)

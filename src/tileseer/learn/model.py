@@ -17,7 +17,7 @@ from tileseer.config.operations import DTYPES
 from tileseer.core import documents, parquet, seal
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.costmodel.formula import Formula, FormulaPrior
+from tileseer.costmodel.formula import Formula
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.gemm_kernel import field_types
@@ -51,20 +51,6 @@ class Model:
     pool: pd.DataFrame
     """The Q candidates to choose from: name, kernel, split-K, fields of the kernel, resources."""
     hardware: Hardware
-
-    @classmethod
-    def of(
-        cls, dataset: Dataset, features: Features, settings: TrainingParameters, booster: lightgbm.Booster,
-        formula: FormulaPrior | None = None, prior: Model | None = None,
-    ) -> Model:  # fmt: skip
-        """Trees as a model of the candidates of a dataset that ran, and of those that a prior model knows."""
-        offered = dataset.proven
-        if prior is not None:
-            offered = offered | prior.knows(dataset.candidates)
-        pool = dataset.candidates[offered].reset_index(drop=True)
-        spec = spec_of(dataset, features, settings).model_copy(update={"formula": formula})
-        text = trees.canonical(trees.round_leaves(booster).model_to_string())
-        return cls(spec, text, pool, features.gpu)
 
     @classmethod
     def read(cls, folder: Path) -> Self:

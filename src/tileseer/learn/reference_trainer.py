@@ -12,8 +12,9 @@ import numpy as np
 from tileseer.config.model import TrainingParameters
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn import fit, trees
+from tileseer.learn import trees
 from tileseer.learn.features.features import Features
+from tileseer.learn.fit import Recipe, samples_of
 from tileseer.learn.model import spec_of
 from tileseer.learn.model_schema import FeatureSpec
 
@@ -41,7 +42,7 @@ def fit_reference(
     """Text and spec of the reference's model of the training rows that ``settings`` choose."""
     settings = settings.model_copy(update={"features": FEATURES})
     features = Features.of(FEATURES, gpu)
-    samples = fit.samples_of(dataset, features, settings, threads=threads)
+    samples = samples_of(dataset, Recipe(features, settings, threads=threads))
     spec = spec_of(dataset, features, settings)
     used = PARAMETERS | {"deterministic": True, "force_col_wise": True, "num_threads": threads, "verbosity": -1}
     data = lightgbm.Dataset(

@@ -1,10 +1,12 @@
-"""What training leaves in its folder: the model, its cross-validation, and where it came from."""
+"""Training: the model, its cross-validation, and where it came from, as they lie in the model's folder."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import lightgbm
 import numpy as np
+import pandas as pd
 
 from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
@@ -13,12 +15,11 @@ from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.registry import FAMILIES, of_arch
 from tileseer.learn import model_files, reality_check
-from tileseer.learn.cross_validation import CrossValidation
+from tileseer.learn.cross_validation import CrossValidation, cross_validate
 from tileseer.learn.features import features
-from tileseer.learn.fit import Samples
+from tileseer.learn.fit import Recipe, Samples, fit_samples, samples_of
 from tileseer.learn.model import Model, write_table
-from tileseer.learn.model_schema import Importances, Manifest, Origin, Summary
-from tileseer.learn.prior import Prior
+from tileseer.learn.model_schema import Importances, Manifest, Origin, RealityCheck, Summary
 
 
 def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingParameters:
@@ -52,49 +53,69 @@ def _no_formula(settings: TrainingParameters, dataset: Dataset) -> str:
     return "" if of_arch(dataset.arch).name in COST_MODELS else "no formula is known of its kernels"
 
 
-def save_training(
-    folder: Path, model: Model, dataset: Dataset, crossed: CrossValidation, samples: Samples, prior: Prior | None,
-    recorded: Sequence[Dataset] = (), threads: int = 1,
-) -> Manifest:  # fmt: skip
-    """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all.
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A model, what it learnt from, and what models are worth that have not seen a problem's group."""
+
+    dataset: Dataset
+    samples: Samples
+    crossed: CrossValidation
+    model: Model
+    checks: list[RealityCheck]
+    """Of the model on recorded times."""
+
+    @property
+    def out_of_fold(self) -> pd.DataFrame:
+        """The picks of cross-validation on the problems of the dataset: those of another data type judge nothing."""
+        described = self.dataset.problems[["problem_key", "layer_family", "ndim"]]
+        return self.crossed.picks.merge(described, on="problem_key")
+
+    @property
+    def manifest(self) -> Manifest:
+        """Counts and origin of what the model learnt from."""
+        dataset, samples, prior = self.dataset, self.samples, self.samples.recipe.prior
+        trained = samples.pairs.problems.iloc[np.unique(samples.pairs.problem[samples.learn])]
+        return Manifest(
+            **dict(Origin.of(dataset)),
+            data_rows=len(dataset.problem),
+            pool_rows=len(samples.pairs.problem),
+            valid_rows=int(np.count_nonzero(samples.pairs.ok)),
+            training_rows=int(samples.learn.sum()),
+            unique_problems=int(trained["problem_key"].nunique()),
+            layer_families=int(trained["layer_family"].nunique()),
+            candidates=len(dataset.candidates),
+            total_n_estimators=self.model.tree_count,
+            out_of_fold_efficiency=Summary.of(self.out_of_fold["efficiency"].to_numpy()),
+            lightgbm=lightgbm.__version__,
+            settings=self.model.spec.params,
+            prior=Origin.of(prior.spec) if isinstance(prior, Model) else None,
+            source=dataset.source,
+            reality_check=self.checks,
+        )
+
+    def save(self, folder: Path) -> Manifest:
+        """Write ``model_files.TRAINING_FILES`` into ``folder``, each whole or not at all."""
+        manifest, model = self.manifest, self.model
+        counts = zip(model.spec.feature_names, model.booster.feature_importance("split").tolist(), strict=True)
+        importances = dict(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
+        model.save(folder)
+        documents.write_document(folder / model_files.MANIFEST, manifest)
+        documents.write_document(folder / model_files.CV_METRICS, self.crossed.folds)
+        documents.write_document(folder / model_files.IMPORTANCES, Importances(importances))
+        write_table(folder / model_files.OUT_OF_FOLD, self.out_of_fold)
+        return manifest
+
+
+def train(
+    dataset: Dataset, recipe: Recipe, other_dtype: Dataset | None = None, recorded: Sequence[Dataset] = ()
+) -> Trained:
+    """Train the model of ``dataset``; it learns from the same candidates in the ``other_dtype`` too.
 
     ``recorded`` are times that the model is checked on, if it knows candidates of them.
     """
-    # Problems of another data type that were learnt from too judge nothing.
-    described = dataset.problems[["problem_key", "layer_family", "ndim"]]
-    picks = crossed.picks.merge(described, on="problem_key")
-    checks = [reality_check.check(model, each, threads) for each in recorded]
-    counts = zip(model.spec.feature_names, model.booster.feature_importance("split").tolist(), strict=True)
-    manifest = manifest_of(model, dataset, samples, Summary.of(picks["efficiency"].to_numpy()), prior)
-    manifest = manifest.model_copy(update={"reality_check": [each for each in checks if each is not None]})
-    model.save(folder)
-    documents.write_document(folder / model_files.MANIFEST, manifest)
-    documents.write_document(folder / model_files.CV_METRICS, crossed.folds)
-    importances = dict(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
-    documents.write_document(folder / model_files.IMPORTANCES, Importances(importances))
-    write_table(folder / model_files.OUT_OF_FOLD, picks)
-    return manifest
-
-
-def manifest_of(
-    model: Model, dataset: Dataset, samples: Samples, out_of_fold: Summary, prior: Prior | None
-) -> Manifest:
-    """Counts and origin of what ``model`` learnt from."""
-    pairs = samples.pairs
-    trained = pairs.problems.iloc[np.unique(pairs.problem[samples.learn])]
-    return Manifest(
-        **dict(Origin.of(dataset)),
-        data_rows=len(dataset.problem),
-        pool_rows=len(pairs.problem),
-        valid_rows=int(np.count_nonzero(pairs.ok)),
-        training_rows=int(samples.learn.sum()),
-        unique_problems=int(trained["problem_key"].nunique()),
-        layer_families=int(trained["layer_family"].nunique()),
-        candidates=len(dataset.candidates),
-        total_n_estimators=model.tree_count,
-        out_of_fold_efficiency=out_of_fold,
-        lightgbm=lightgbm.__version__,
-        settings=model.spec.params,
-        prior=Origin.of(prior.model.spec) if prior is not None and prior.model is not None else None,
-        source=dataset.source,
-    )
+    samples = samples_of(dataset if other_dtype is None else dataset.followed_by(other_dtype), recipe)
+    crossed = cross_validate(samples)
+    model = fit_samples(samples).with_margins(crossed.margins)
+    model = model.with_pool(model.pool["candidate"].isin(dataset.candidates["candidate"]))
+    checks = [reality_check.check(model, each, recipe.threads) for each in recorded]
+    return Trained(dataset, samples, crossed, model, [each for each in checks if each is not None])

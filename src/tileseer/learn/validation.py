@@ -87,9 +87,6 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
         by_ndim=_strata(scored, floor, problems["ndim"].astype(str) + "d"),
         by_layer_kind=_strata(scored, floor, layer_kinds(problems)),
         by_network=_by_network(scored, floor, context.uses, {*training["network"], *context.training_networks}),
-        by_distance_to_training={
-            name: _stratum(scored, floor, part) for name, part in novelty.quarters().items() if part.any()
-        },
         baselines=baselines.of(scored, gpu, floor.summary()),
         worst=explain.worst(scored, novelty, model),
         picks=ties.every_pick(scored, tied),

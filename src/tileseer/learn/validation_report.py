@@ -224,17 +224,6 @@ class LearningShare(Document):
     interval: Intervals
 
 
-class LeftOut(Document):
-    """Networks left out in turn."""
-
-    folds: int
-    network_families: int
-    n_problems: int
-    efficiency: Summary
-    interval: Intervals
-    noise_floor: Selectors[Summary] | None = None
-
-
 class LayersLeftOut(_Meaning):
     """Layers left out in turn, of a dataset without problems set aside: what the other figures are of, and repeats."""
 
@@ -308,7 +297,6 @@ class Validation(Ranking, _Scope):
     by_ndim: dict[str, Stratum]
     by_layer_kind: dict[str, Stratum]
     by_network: dict[str, NetworkStratum]
-    by_distance_to_training: dict[str, Stratum]
     baselines: dict[str, Baseline]
     reference_trainer: ReferenceTrainer | None = None
     worst: list[WorstPick]
@@ -318,7 +306,6 @@ class Validation(Ranking, _Scope):
     by_distance: list[Distance] | None = None
     leave_layer_out: LayersLeftOut | None = None
     """Of a dataset in which all problems train: there are no networks in it that could be set aside."""
-    leave_network_out: LeftOut | None = None
     transfer: Transfer | None = None
     learning_curve: list[LearningShare] | None = None
     active: ActiveMeasuring | None = None

@@ -140,9 +140,6 @@ def bounds(result: OperationResult) -> Iterable[Row]:
         low, high = theirs.ahead.interval
         ahead = f"ours is {theirs.ahead.mean:.2f} points ahead ({low:.2f} to {high:.2f})"
         rows.append(("reference trainer", theirs.efficiency, ahead, theirs.meaning))
-    if left_out := found.leave_network_out:
-        meaning = "as the model, but the other networks join the training problems; fewer trees"
-        rows.append(("networks left out in turn", left_out.efficiency, "", meaning))
     if layers := found.leave_layer_out:
         name = f"model, mean of {len(layers.repeats)} deals of the layers to {layers.folds} folds"
         rows.append((name, layers.efficiency, interval(layers.interval["mean"]), layers.meaning))
