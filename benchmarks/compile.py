@@ -22,7 +22,7 @@ from tileseer.compile.hipcc import FLAGS, HipccToolchain
 from tileseer.compile.source_trees import HeaderTree
 from tileseer.config.compile import CompileSettings
 from tileseer.core.cache import Cache
-from tileseer.core.tables import read_yaml
+from tileseer.core.yaml_files import read_yaml
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile.emit import CkTileEmitter

@@ -81,7 +81,7 @@ STAGES = (
     Stage(
         "headers",
         "--arch gfx950 --chunk 0 --configs made/configs.parquet --templates {root}/workflow/templates "
-        "--api config/ck_api.yaml --bundle made/headers.tar",
+        "--api config/ck_api.yaml --plan made/plan.tsv --bundle made/headers.tar",
         ("config/ck_api.yaml",), ("made/configs.parquet",), ("made/headers.tar",),
     ),
     Stage(
@@ -94,7 +94,7 @@ STAGES = (
         "compile",
         f"--arch gfx950 --chunk 0 --configs made/configs.parquet --headers made/headers.tar {PRODUCT} "
         "--coefficients config/simulated_device.yaml --native {root}/workflow/native --build made/build.parquet "
-        "--costs made/costs.parquet",
+        "--costs made/costs.parquet --plan made/plan.tsv",
         ("config/hardware.yaml", "config/simulated_device.yaml"), ("made/configs.parquet", "made/headers.tar"),
         ("made/build.parquet", "made/costs.parquet"), {"toolchain": "none"},
     ),
@@ -175,7 +175,7 @@ STAGES = (
     ),
     Stage(
         "recorded",
-        f"{OPERATION} --recording recording --hardware config/hardware.yaml --product sm_90_h200 "
+        f"{OPERATION} --tables recording/recording.json --hardware config/hardware.yaml --product sm_90_h200 "
         "--coefficients config/simulated_device.yaml --dataset made/recorded.parquet",
         ("recording/recording.json", "config/hardware.yaml", "config/simulated_device.yaml"), (),
         ("made/recorded.parquet",),

@@ -11,7 +11,7 @@ from tileseer.config.config import Config, check
 from tileseer.config.model import ModelSettings, TrainingParameters
 from tileseer.config.section import Section
 from tileseer.core.errors import UserError
-from tileseer.core.tables import read_yaml
+from tileseer.core.yaml_files import read_yaml
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import kernel_filter, rule_sets
 from tileseer.problems.operation import Operation

@@ -24,15 +24,13 @@ def cache_of(folder):
 
 
 SCRIPT = '''
-from __future__ import annotations
-
 from tileseer.core.script import Input, Journal, Output, Resource, Settings, stage_script
 
 
 @stage_script()
 def main(
-    arch: str, source: list[Input], copied: Output, folder: Output, chunk: int | None = None,
-    journal: Journal | None = None, threads: Resource = 1, settings: Settings = "{}",
+    source: list[Input], copied: Output, folder: Output, settings: Settings, chunk: int | None = None,
+    journal: Journal | None = None, threads: Resource = 1,
 ) -> str:
     """Copy.
 

@@ -596,7 +596,8 @@ def test_layout_labels_agree_with_the_kernel_table():
 
 
 def run_script(configs, chunk, output):
-    named = {"configs": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API, "bundle": output}
+    named = {"configs": configs, "plan": configs, "chunk": chunk, "arch": "gfx950", "templates": TEMPLATES, "api": API}
+    named["bundle"] = output
     return main_of("headers")([text for option, value in named.items() for text in (f"--{option}", str(value))])
 
 

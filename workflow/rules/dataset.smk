@@ -51,11 +51,9 @@ rule recorded:
         "../../envs/tileseer.yaml"
     params:
         product=product,
-        recording=recording_folder,
     message:
         "Replay what was recorded of {wildcards.operation} on {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/recorded.py --arch {wildcards.arch} --operation {wildcards.operation}'
-        " --recording {params.recording:q} --tables {input.tables:q}"
-        " --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
+        " --tables {input.tables:q} --hardware {input.hardware:q} --product {params.product:q} --coefficients {input.coefficients:q}"
         " --settings {input.settings} --dataset {output.dataset} 2>&1 | tee {log}"

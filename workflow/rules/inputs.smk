@@ -88,11 +88,6 @@ def recording_of(arch, operation):
     return [local(f"{RECORDINGS[arch]}/{name}") for name in ("recording.json", *tables)]
 
 
-def recording_folder(wildcards):
-    """Folder of the recording of an arch, if it has one."""
-    return RECORDINGS.get(wildcards.arch, [])
-
-
 def recorded_tables(wildcards):
     """How a recording was made, and what its kernels are compared with, as far as it has that."""
     folder = RECORDINGS.get(wildcards.arch)

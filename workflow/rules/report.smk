@@ -29,10 +29,9 @@ rule report:
         "../../envs/tileseer.yaml"
     params:
         training=folders_of("training"),
-        recording=recording_folder,
     message:
         "Show what came out for {wildcards.arch}"
     shell:
         'python "$SCRIPTS"/report.py --arch {wildcards.arch} --training {params.training} --validation {input.validation}'
-        " --dataset {input.dataset} --kernels {input.kernels} --tables {input.tables} --recording {params.recording}"
+        " --dataset {input.dataset} --kernels {input.kernels} --tables {input.tables}"
         " --template {input.template:q} --settings {input.settings} --page {output.page} 2>&1 | tee {log}"

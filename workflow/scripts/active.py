@@ -1,14 +1,11 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Journal, Output, Settings, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
 def main(
     arch: str, operation: str, support: list[Input], build: list[Input], problems: Input, hardware: Input,
-    product: str, coefficients: Input, journal: Journal, chosen: Output,
+    product: str, coefficients: Input, journal: Journal, chosen: Output, settings: Settings,
     aliases: Input | None = None, driver: Input | None = None, modules: list[Input] = (),
-    settings: Settings = "{}",
 ) -> str:  # fmt: skip
     """Choose which training pairs are worth measuring, in rounds of measuring and learning, holding the device's lock.
 

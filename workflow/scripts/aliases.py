@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from tileseer.core.script import Input, Output, Settings, stage_script
+from tileseer.core.script import Input, Output, stage_script
 
 
 @stage_script()
-def main(
-    build: list[Input], support: list[Input], aliases: Output,
-    arch: str = "", operation: str = "", settings: Settings = "{}",
-) -> str:  # fmt: skip
+def main(build: list[Input], support: list[Input], aliases: Output) -> str:
     """Find the kernels with the same machine code: one of them is measured for all.
 
     build: build tables, one a chunk

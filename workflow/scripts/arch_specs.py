@@ -1,10 +1,8 @@
-from __future__ import annotations
-
-from tileseer.core.script import Input, Output, Settings, stage_script
+from tileseer.core.script import Input, Output, stage_script
 
 
 @stage_script()
-def main(source: Input, template: Input, json: Output, python: Output, settings: Settings = "{}") -> str:
+def main(source: Input, template: Input, json: Output, python: Output) -> str:
     """Check the arch specification and write it in two forms: normalised JSON, and a Python module of its own.
 
     source: table of arch facts (JSON)

@@ -1,13 +1,16 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Output, Resource, Settings, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
 def main(
-    dataset: Input, hardware: Input, product: str, output: Output,
-    trees: int | None = None, arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
-) -> str:  # fmt: skip
+    dataset: Input,
+    hardware: Input,
+    product: str,
+    output: Output,
+    settings: Settings,
+    trees: int | None = None,
+    threads: Resource = 1,
+) -> str:
     """Train the reference's model of one operation on the rows that ours learns from: a baseline for validation.
 
     output: folder of the model and its spec

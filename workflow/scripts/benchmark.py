@@ -1,14 +1,12 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Journal, Output, Settings, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
 def main(
     arch: str, operation: str, chunk: int, support: Input, build: Input, problems: Input, hardware: Input,
-    product: str, coefficients: Input, journal: Journal, repeats: Journal, receipt: Output,
+    product: str, coefficients: Input, journal: Journal, repeats: Journal, receipt: Output, settings: Settings,
     aliases: Input | None = None, chosen: Input | None = None, driver: Input | None = None, modules: list[Input] = (),
-    shares: int = 1, settings: Settings = "{}",
+    shares: int = 1,
 ) -> str:  # fmt: skip
     """Measure the pairs of one chunk on the device, holding its lock; measured pairs are kept and not repeated.
 

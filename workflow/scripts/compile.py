@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Folder, Input, Output, Settings, chunk_of_plan, row_of_product, stage_script
 
 
 @stage_script(configs=chunk_of_plan, plan=chunk_of_plan, hardware=row_of_product)
 def main(
     arch: str, chunk: int, configs: Input, headers: Input, hardware: Input, product: str, coefficients: Input,
-    native: Folder, build: Output, costs: Output,
-    operation: str = "", plan: Input | None = None, settings: Settings = "{}",
+    native: Folder, build: Output, costs: Output, settings: Settings, plan: Input,
 ) -> str:  # fmt: skip
     """Compile one chunk of kernels, or estimate what they would cost; one Parquet row a kernel.
 

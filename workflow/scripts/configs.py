@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Folder, Input, Output, Settings, facts_of_arch, stage_script
 
 
 @stage_script(arch_specs=facts_of_arch)
 def main(
-    arch: str, operation: str, arch_specs: Input, tables: Folder,
-    kernels: Output, rejected: Output, plan: Output, settings: Settings = "{}",
+    arch: str, operation: str, arch_specs: Input, tables: Folder, kernels: Output, rejected: Output, plan: Output,
+    settings: Settings,
 ) -> str:  # fmt: skip
     """Enumerate the kernels of one arch and operation: one Parquet row a kernel, and the plan of chunks.
 

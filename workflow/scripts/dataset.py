@@ -1,13 +1,11 @@
-from __future__ import annotations
-
-from tileseer.core.script import Input, Journal, Output, Settings, stage_script
+from tileseer.core.script import Input, Journal, Output, stage_script
 
 
 @stage_script()
 def main(
     arch: str, operation: str, problems: Input, build: list[Input], support: list[Input], receipts: list[Input],
     dataset: Output, quarantine: Output, aliases: Input | None = None, chosen: Input | None = None,
-    journals: list[Journal] = (), settings: Settings = "{}",
+    journals: list[Journal] = (),
 ) -> str:  # fmt: skip
     """Bring the journals of all chunks together into one dataset; malformed lines go to a quarantine file.
 

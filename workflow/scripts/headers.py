@@ -1,13 +1,10 @@
-from __future__ import annotations
-
-from tileseer.core.script import Folder, Input, Output, Settings, chunk_of_plan, stage_script
+from tileseer.core.script import Folder, Input, Output, chunk_of_plan, stage_script
 
 
 @stage_script(configs=chunk_of_plan, plan=chunk_of_plan)
 def main(
-    arch: str, chunk: int, configs: Input, templates: Folder, api: Input, bundle: Output,
-    level: str = "", operation: str = "", plan: Input | None = None, settings: Settings = "{}",
-) -> str:  # fmt: skip
+    arch: str, chunk: int, configs: Input, plan: Input, templates: Folder, api: Input, bundle: Output, level: str = ""
+) -> str:
     """Emit the C++ files of one chunk of kernels as one bundle.
 
     bundle: tar to write

@@ -1,13 +1,16 @@
-from __future__ import annotations
-
 from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
 @stage_script()
 def main(
-    arch: str, native: Folder, library: Output, headers: Input | None = None, build: Input | None = None,
-    operation: str = "", chunk: int | None = None, device: str = "", settings: Settings = "{}",
-) -> str:  # fmt: skip
+    arch: str,
+    native: Folder,
+    library: Output,
+    settings: Settings,
+    headers: Input | None = None,
+    build: Input | None = None,
+    device: str = "",
+) -> str:
     """Build what a real or an emulated GPU loads: the driver of an arch, or a chunk's kernels as a module for it.
 
     native: folder of driver and launchers (workflow/native)

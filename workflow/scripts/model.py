@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Output, Resource, Settings, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
 def main(
-    dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output,
-    recorded: list[Input] = (), other_dtype: list[Input] = (), arch: str = "", operation: str = "",
-    threads: Resource = 1, settings: Settings = "{}",
+    dataset: Input, hardware: Input, product: str, coefficients: Input, output: Output, settings: Settings,
+    recorded: list[Input] = (), other_dtype: list[Input] = (), threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Train the ranking model of one operation on the training split of its dataset.
 

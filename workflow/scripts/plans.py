@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Output, Settings, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
 def main(
     arch: str, operation: str, chunk: int, problems: Input, hardware: Input, product: str, coefficients: Input,
-    driver: Input, build: Output, support: Output, chunks: int = 1, settings: Settings = "{}",
+    driver: Input, build: Output, support: Output, settings: Settings, chunks: int = 1,
 ) -> str:  # fmt: skip
     """Ask cuDNN on the GPU, holding its lock, which plans it offers for each problem.
 

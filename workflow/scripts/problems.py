@@ -1,10 +1,8 @@
-from __future__ import annotations
-
 from tileseer.core.script import Output, Settings, stage_script
 
 
 @stage_script()
-def main(operation: str, ndims: list[int], problems: Output, uses: Output, settings: Settings = "{}") -> str:
+def main(operation: str, ndims: list[int], problems: Output, uses: Output, settings: Settings) -> str:
     """Collect the problems of one operation: those to train on, and layers of unseen networks to validate on.
 
     ndims: numbers of spatial dimensions

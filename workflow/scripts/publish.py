@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -9,9 +7,9 @@ from tileseer.core.script import Folder, Input, Journal, Output, Settings, stage
 # Not stored: files are only copied, and a restored copy would have the provenance of an earlier run.
 @stage_script(stored=False)
 def main(
-    training: list[Input], validation: list[Input], serving: list[Input], models: Output, arch: str = "",
-    operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}", workflow: Folder | None = None,
-    files: list[Input] = (), history: Journal | None = None, settings: Settings = "{}",
+    training: list[Input], validation: list[Input], serving: list[Input], models: Output, settings: Settings,
+    arch: str = "", operations: list[str] = (), made_from: list[Input] = (), compiler: str = "{}",
+    workflow: Folder | None = None, files: list[Input] = (), history: Journal | None = None,
 ) -> str:  # fmt: skip
     """Publish the trained and validated models of one arch as the directory that a client loads.
 
@@ -31,11 +29,8 @@ def main(
 
     # First, so that a damaged history stops the stage before anything is published.
     earlier = publication.read_history(history) if history else []
-    made = None
-    if made_from:
-        made = provenance.collect_provenance(
-            arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
-        )  # fmt: skip
+    about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
+    made = provenance.collect_provenance(*about) if made_from else None
     index = publication.publish_models(training, validation, serving, models, made)
     model_index.verify(models)
     if history and made:

@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 
 
 @stage_script()
 def main(
     dataset: Input, training: Input, template: Input, api: Input, coefficients: Input, output: Output,
-    layers: Input | None = None,
-    arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
+    settings: Settings, layers: Input | None = None, threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Make what a dispatcher runs of a trained model: C++ header, arrays for Python, known problems, kernel list.
 

@@ -1,13 +1,10 @@
-from __future__ import annotations
-
-from tileseer.core.script import Folder, Input, Output, Settings, stage_script
+from tileseer.core.script import Folder, Input, Output, stage_script
 
 
 @stage_script()
 def main(
-    arch: str, configs: Input, bundles: list[Input], templates: Folder, api: Input, folder: Output,
-    level: str = "", operation: str = "", settings: Settings = "{}",
-) -> str:  # fmt: skip
+    arch: str, configs: Input, bundles: list[Input], templates: Folder, api: Input, folder: Output, level: str = ""
+) -> str:
     """Unpack all C++ of one operation into a folder, with what a build needs around the kernels.
 
     bundles: bundles of all chunks

@@ -1,13 +1,8 @@
-from __future__ import annotations
-
-from tileseer.core.script import Input, Output, Settings, row_of_product, stage_script
+from tileseer.core.script import Input, Output, row_of_product, stage_script
 
 
 @stage_script(hardware=row_of_product)
-def main(
-    operation: str, build: Input, problems: Input, hardware: Input, product: str, support: Output,
-    arch: str = "", chunk: int | None = None, settings: Settings = "{}",
-) -> str:  # fmt: skip
+def main(operation: str, build: Input, problems: Input, hardware: Input, product: str, support: Output) -> str:
     """Decide by our rules, without a GPU, which pairs of one chunk's kernels and the problems can run."""
     from tileseer.core import parquet
     from tileseer.measure.support_table import count_supported, decide_support

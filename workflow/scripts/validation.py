@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Input, Output, Resource, Settings, stage_script
 
 
 @stage_script()
 def main(
-    dataset: Input, training: Input, coefficients: Input, uses: Input, validation: Output,
-    baseline: Input | None = None, chosen: Input | None = None, layers: Input | None = None,
-    arch: str = "", operation: str = "", threads: Resource = 1, settings: Settings = "{}",
+    dataset: Input, training: Input, coefficients: Input, uses: Input, validation: Output, settings: Settings,
+    baseline: Input | None = None, chosen: Input | None = None, layers: Input | None = None, threads: Resource = 1,
 ) -> str:  # fmt: skip
     """Score a trained model on the validation split of its dataset: problems that it has never seen.
 

@@ -1,12 +1,8 @@
-from __future__ import annotations
-
-from tileseer.core.script import Input, Output, Settings, stage_script
+from tileseer.core.script import Input, Output, stage_script
 
 
 @stage_script()
-def main(
-    arch: str, verdicts: list[Input], aliases: list[Input], table: Output, settings: Settings = "{}"
-) -> str:  # fmt: skip
+def main(verdicts: list[Input], aliases: list[Input], table: Output) -> str:
     """Bring the verdicts of all operations of an arch together in one table for people.
 
     verdicts: tables of verdicts, one an operation and chunk

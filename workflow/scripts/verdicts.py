@@ -1,12 +1,10 @@
-from __future__ import annotations
-
 from tileseer.core.script import Folder, Input, Output, Settings, stage_script
 
 
 @stage_script()
 def main(
     arch: str, build: Input, headers: Input, driver: Input, module: Input, aliases: Input, hardware: Input,
-    native: Folder, verdicts: Output, operation: str = "", chunk: int | None = None, settings: Settings = "{}",
+    native: Folder, verdicts: Output, settings: Settings,
 ) -> str:  # fmt: skip
     """Execute the kernels of one chunk on the emulated GPU; one Parquet row a kernel.
 

@@ -10,7 +10,7 @@ from tileseer.config.compile import CacheSettings
 from tileseer.config.config import check
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
-from tileseer.core.tables import read_yaml
+from tileseer.core.yaml_files import read_yaml
 
 CONFIG = Path("config/config.yaml")
 EXAMPLES = (

@@ -19,7 +19,7 @@ from tileseer.core.cache import open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.locks import holder_of, lock_folder
 from tileseer.core.places import find
-from tileseer.core.tables import read_yaml
+from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.library import LIBRARIES as HEADERS
 from tileseer.kernels.library import rocm_folders
 from tileseer.measure.harness.telemetry import LIBRARIES, boards, refuse_other_gpus

@@ -17,7 +17,7 @@ from tileseer.cli import options
 from tileseer.config.config import Config
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.core.tables import read_yaml
+from tileseer.core.yaml_files import read_yaml
 from tileseer.learn import verdict
 from tileseer.learn.validation_report import Validation
 from tileseer.serve import publication

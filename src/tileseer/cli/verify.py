@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.cli import options
-from tileseer.core import draws, tables
+from tileseer.core import draws
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
+from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.registry import of_arch
 from tileseer.measure.device import refuse_without_decoder
@@ -132,7 +133,7 @@ def _pool(args: argparse.Namespace) -> list[str]:
     from tileseer.kernels import configs as stage
 
     path, folder = find(args.config / "config.yaml"), find(args.config / "rule_sets")
-    config, specs = check(tables.read_yaml(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
+    config, specs = check(read_yaml(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
     asked = config.configs.model_copy(update={"rule_set": str(find(Path(config.configs.rule_set)))})
     names = []
     for word in config.operations or OPERATIONS:

@@ -8,7 +8,7 @@
         from tileseer.learn import fit  # Not above: a stage that is restored needs none of it.
 
 A decorated function takes the words of a command line (``main(["--arch", "gfx950", ...])``) and gives an exit status.
-It is called at once if its file is the program.
+It is called at once if its file is the program. Every script takes the options that name its job (``JOB``) as well.
 The workflow tells by the environment where the store is; a script that is run by hand computes.
 """
 
@@ -17,31 +17,34 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
 from tileseer.core import code_digest
 from tileseer.core.cache import Cache, key, open_cache
 from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.core.stage_store import StageStore, Unfinished, digest
 
-Input = Path
+Input = Annotated[Path, "input"]
 """A file or folder that is read; of YAML what it means, so that a comment changes nothing."""
-Output = Path
+Output = Annotated[Path, "output"]
 """A file or folder that is written, whole."""
-Journal = Path
+Journal = Annotated[Path, "journal"]
 """A file that only grows; a new line changes nothing of what was read before it."""
-Folder = Path
+Folder = Annotated[Path, "folder"]
 """A folder of which the files count that the stage's file lists under ``reads``."""
-Settings = Mapping[str, Any]
+Settings = Annotated[Mapping[str, Any], "settings"]
 """Sections of the configuration: JSON, or the path of a stage's file (``tileseer.core.stage_file``)."""
-Resource = int
+Resource = Annotated[int, "resource"]
 """What changes no result: threads, memory."""
 
 RUN = "TILESEER_RUN"
 """What a run of the workflow tells its jobs, as JSON: see ``RunEnvironment``."""
-KEYS = "keys of the stage store, 2"
+KEYS = "keys of the stage store, 3"
 """Part of every key: entries of an earlier form are not read."""
+JOB: dict[str, Any] = {"arch": str, "operation": str, "chunk": int, "settings": Settings}
+"""Options of every script, for its last line; a function has those that it needs as parameters."""
 
 HELPS = {
     "settings": "sections of config.yaml as JSON, or a file of them",
@@ -63,7 +66,6 @@ HELPS = {
 """Options of several scripts. Others, and what differs, are explained in the docstring of a script."""
 
 Part = Callable[[Mapping[str, Any]], str]
-DEEPEST_YAML = 100
 
 
 class RunEnvironment(NamedTuple):
@@ -91,14 +93,14 @@ def stage_script(stored: bool = True, **parts: Part) -> Callable[[Callable[..., 
     """
 
     def decorated(function: Callable[..., str]) -> Callable[..., int]:
-        script = Path(function.__code__.co_filename)
-
         @reports_user_errors
         def main(argv: Sequence[str] | None = None) -> None:
             values = vars(_parser(function).parse_args(argv))
-            message = _run(script, function, values, parts, stored)
+            call = _Call(function, values, parts)
+            subject = [values["arch"], values["operation"], values["chunk"] is not None and f"chunk {values['chunk']}"]
+            message = call.run(shared_cache() if stored else None)
             # The view of a run shows this last line of the log, and counts those that say "unchanged, restored".
-            print(f"{' '.join([script.stem, *_subject(values)])}: {message}", flush=True)
+            print(f"{' '.join([call.stage, *filter(None, subject)])}: {message}", flush=True)
 
         if function.__module__ == "__main__":
             raise SystemExit(main())
@@ -113,148 +115,123 @@ def shared_cache() -> Cache | None:
     return open_cache(settings.get("folder"), settings["max_gib"]) if settings and settings["max_gib"] else None
 
 
-def _run(
-    script: Path, function: Callable[..., str], values: dict[str, Any], parts: Mapping[str, Part], stored: bool
-) -> str:
-    """Restore or compute the outputs; what to say of it."""
-    plan = _Plan.read(script, values)
-    if "settings" in values:
-        values["settings"] = plan.settings
-    plan.check()
-    kinds = _kinds(function)
-    cache = shared_cache() if stored else None
-    if cache is None:
-        message = function(**values)
-        plan.check()
+class _Call:
+    """One call of a script: restores or computes its outputs."""
+
+    def __init__(self, function: Callable[..., str], values: dict[str, Any], parts: Mapping[str, Part]) -> None:
+        self._function, self._parts = function, parts
+        self._script = Path(function.__code__.co_filename)
+        self.stage = self._script.stem
+        self._text, self._plan = _read_plan(values["settings"])
+        self._values = values | {"settings": self._plan.get("settings", self._plan)}
+        self._kinds = {name: _Kind.of(annotation) for name, annotation in _annotations(function).items()}
+
+    def run(self, cache: Cache | None) -> str:
+        """Restore or compute the outputs; what to say of it."""
+        self._check_plan()
+        if cache is None:
+            return self._compute()
+        store = StageStore(cache)
+        outputs = dict(self._of_kinds("output"))
+        journals = [path for _, path in self._of_kinds("journal")]
+        inputs = [*self._inputs()]
+        made_from = key(KEYS, self.stage, self._text, *(f"{name} {value} {content}" for name, value, content in inputs))
+        if store.restore(made_from, outputs, journals):
+            return "unchanged, restored"
+        message = self._compute()
+        for before, now in zip(inputs, self._inputs(), strict=True):
+            if before != now:
+                raise _changed(now[1])
+        if not isinstance(message, Unfinished):
+            store.keep(made_from, outputs, journals)
         return message
-    store = StageStore(cache)
-    outputs = {option: values[option] for option, kind in kinds.items() if kind == "Output" and values[option]}
-    journals = [path for option, kind in kinds.items() if "Journal" in kind for path in _listed(values[option])]
-    inputs = _Inputs(kinds, values, parts)
-    made_from = key(KEYS, script.stem, plan.text, *inputs.lines)
-    if store.restore(made_from, outputs, journals):
-        return "unchanged, restored"
-    message = function(**values)
-    plan.check()
-    inputs.check()
-    if not isinstance(message, Unfinished):
-        store.keep(made_from, outputs, journals)
-    return message
 
+    def _compute(self) -> str:
+        message = self._function(**{name: self._values[name] for name in self._kinds})
+        self._check_plan()
+        return message
 
-class _Plan:
-    """The stage's file, and whether the code and the tables that it names are still those of the plan."""
+    def _of_kinds(self, *words: str) -> Iterator[tuple[str, Any]]:
+        """Options of these kinds with their values, one by one."""
+        for name, kind in self._kinds.items():
+            value = self._values[name]
+            if kind.word in words:
+                yield from ((name, each) for each in (value if kind.several else [] if value is None else [value]))
 
-    def __init__(self, script: Path, text: str, content: Mapping[str, Any]) -> None:
-        self.text = text
-        self.settings: Settings = content.get("settings", content)
-        self._modules: Mapping[str, str] = content.get("modules", {})
-        self._reads: Mapping[str, str] = content.get("facts", {}).get("reads", {}) if self._modules else {}
-        self._script = script
-        # What the file system says of the code, as the run or this job saw it first: far cheaper than its syntax.
-        self._state = RunEnvironment.read().code.get(script.stem, "")
+    def _inputs(self) -> Iterator[tuple[str, Any, str]]:
+        """All that decides what a stage makes, besides its settings and code: options, and contents of inputs."""
+        for name, value in self._of_kinds("", "folder", "journal"):
+            yield name, value, ""
+        for name, path in self._of_kinds("input"):
+            yield name, path, self._parts[name](self._values) if name in self._parts else content_digest(path)
 
-    @classmethod
-    def read(cls, script: Path, values: Mapping[str, Any]) -> "_Plan":
-        """That of the option ``--settings``: JSON, or the path of a stage's file."""
-        text = value = values.get("settings", "{}")
-        if not value.lstrip().startswith("{"):
-            text = Path(value).read_text()
-        try:
-            return cls(script, text, json.loads(text))
-        except (ValueError, RecursionError) as error:
-            where = "--settings" if value == text else f"--settings: {value}"
-            raise UserError(f"{where}: this is no JSON: {error}") from error
-
-    def check(self) -> None:
+    def _check_plan(self) -> None:
         """Raise a ``UserError`` if code or a table is not what the run was planned with."""
-        if not self._modules:
+        modules = self._plan.get("modules", {})
+        if not modules:
             return
-        for path, planned in self._reads.items():
+        for path, planned in self._plan["facts"].get("reads", {}).items():
             if digest(Path(path)) != planned:
                 raise _changed(path)
-        state = code_digest.state_of_files(
-            code_digest.path_of_module(name, self._script) for name in sorted(self._modules)
-        )
-        if state != self._state:
-            # Touched, or seen by another machine: the syntax decides.
-            now = code_digest.code_now(self._script).modules
-            for name in sorted(now.keys() | self._modules.keys()):
-                if now.get(name) != self._modules.get(name):
-                    raise _changed(str(code_digest.path_of_module(name, self._script)))
-            self._state = state
+        files = {name: code_digest.path_of_module(name, self._script) for name in sorted(modules)}
+        # What the file system says of the code: far cheaper than its syntax.
+        if code_digest.state_of_files(files.values()) == RunEnvironment.read().code.get(self.stage):
+            return
+        # Touched, or seen by another machine: the syntax decides.
+        now = code_digest.code_now(self._script).modules
+        for name in sorted(now.keys() | modules.keys()):
+            if now.get(name) != modules.get(name):
+                raise _changed(code_digest.path_of_module(name, self._script))
 
 
-class _Inputs:
-    """Options and contents of inputs: all that decides what a stage makes, besides its settings and code."""
-
-    def __init__(self, kinds: Mapping[str, str], values: Mapping[str, Any], parts: Mapping[str, Part]) -> None:
-        self._contents = {
-            (name, value): parts.get(name)
-            for name, kind in kinds.items()
-            if kind not in ("Settings", "Resource", "Output")
-            for value in _listed(values[name])
-        }
-        self._kinds, self._values = kinds, values
-        self._state = self._state_now()
-        self.lines = [*self._described()]
-
-    def _described(self) -> Iterator[str]:
-        for (name, value), part in self._contents.items():
-            content = ""
-            if "Input" in self._kinds[name]:
-                content = part(self._values) if part else content_digest(value)
-            yield f"{name} {value} {content}"
-
-    def _state_now(self) -> str:
-        files = [value for name, value in self._contents if "Input" in self._kinds[name] and value.is_file()]
-        return code_digest.state_of_files(files)
-
-    def check(self) -> None:
-        """Raise a ``UserError`` if an input was changed since it was read."""
-        if self._state_now() != self._state:
-            for before, now, (_, value) in zip(self.lines, self._described(), self._contents, strict=True):
-                if before != now:
-                    raise _changed(str(value))
+def _read_plan(value: str) -> tuple[str, Mapping[str, Any]]:
+    """Text and content of the option ``--settings``: JSON, or the path of a stage's file."""
+    inline = value.lstrip().startswith("{")
+    text = value if inline else Path(value).read_text()
+    try:
+        return text, json.loads(text)
+    except (ValueError, RecursionError) as error:
+        where = "--settings" if inline else f"--settings: {value}"
+        raise UserError(f"{where}: this is no JSON: {error}") from error
 
 
-def _changed(path: str) -> UserError:
+def _changed(path: object) -> UserError:
     return UserError(f"{path}: changed since the run was planned; run again")
 
 
 def content_digest(path: Path) -> str:
     """Digest of what a file or folder means: of YAML its values, of all else its bytes."""
     if path.suffix in (".yaml", ".yml") and path.is_file():
-        content = _yaml_values(path)
-        if content is not None:
-            return key(json.dumps(content))
+        from tileseer.core.yaml_files import read_yaml  # Not above: few jobs have YAML to read.
+
+        # A table that cannot be read or is no plain values counts by its bytes: the stage says what is wrong.
+        with suppress(UserError, ValueError, TypeError):
+            return key(json.dumps(read_yaml(path)))
     return digest(path)
 
 
-def _yaml_values(path: Path) -> Any:
-    """Content of a YAML file that is plain values; None for any other, of which the stage says what is wrong."""
-    import yaml
+class _Kind(NamedTuple):
+    """What the annotation of a parameter says: ``list[Input]``, ``int | None``."""
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    depth = 0
-    try:
-        text = path.read_bytes()
-        for event in yaml.parse(text, loader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST_YAML or isinstance(event, yaml.AliasEvent):
-                return None  # The parser in C crashes on deep nesting, and aliases may stand for any size.
-        content = yaml.load(text, loader)
-        json.dumps(content)
-        return content
-    except (yaml.YAMLError, ValueError, TypeError):
-        return None
+    type: Any
+    word: str
+    """Of ``Input``, ``Output`` and the like; of a plain value nothing."""
+    several: bool
+
+    @classmethod
+    def of(cls, annotation: Any) -> "_Kind":
+        """That of an annotation."""
+        if type(None) in get_args(annotation):
+            annotation = get_args(annotation)[0]
+        several = get_origin(annotation) is list
+        if several:
+            (annotation,) = get_args(annotation)
+        word, *_ = getattr(annotation, "__metadata__", [""])
+        return cls(str if word == "settings" else get_args(annotation)[0] if word else annotation, word, several)
 
 
-def _kinds(function: Callable[..., str]) -> dict[str, str]:
-    """Kind of each parameter, as the script spells it: ``Input``, ``list[Input]``, ``int``."""
-    return {
-        name: str(kind).removesuffix(" | None") for name, kind in function.__annotations__.items() if name != "return"
-    }
+def _annotations(function: Callable[..., str]) -> dict[str, Any]:
+    return {name: annotation for name, annotation in function.__annotations__.items() if name != "return"}
 
 
 def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
@@ -262,32 +239,18 @@ def _parser(function: Callable[..., str]) -> argparse.ArgumentParser:
     description, _, rest = (function.__doc__ or "").partition("\n\n")
     helps = HELPS | dict(re.findall(r"^\s*(\w+): (.*)$", rest, re.M))
     parser = argparse.ArgumentParser(description=description)
-    kinds = _kinds(function)
-    defaults = function.__defaults__ or ()
-    default_of = dict(zip([*kinds][len(kinds) - len(defaults) :], defaults, strict=True))
-    types = {"int": int, "float": float, "str": str, "Resource": int, "Settings": str}
-    for name, kind in kinds.items():
-        several = kind.startswith("list[")
-        element = kind.removeprefix("list[").removesuffix("]")
-        optional = name in default_of
-        more: dict[str, Any] = {"default": default_of[name]} if optional else {"required": True}
-        if several:
-            more["nargs"] = "*" if optional else "+"
-        elif optional:
-            more |= {"nargs": "?", "const": default_of[name]}
+    own = _annotations(function)
+    default_of = dict(zip(reversed(own), reversed(function.__defaults__ or ()), strict=False))
+    default_of |= dict.fromkeys(JOB.keys() - own.keys()) | {"settings": "{}"}
+    for name, annotation in (JOB | own).items():
+        kind = _Kind.of(annotation)
+        more: dict[str, Any] = {"required": True, "nargs": "+" if kind.several else None}
+        if name in default_of:
+            more = {"default": default_of[name], "nargs": "*" if kind.several else "?"}
+            more |= {} if kind.several else {"const": default_of[name]}
         option = "--" + name.replace("_", "-")
-        parser.add_argument(option, dest=name, type=types.get(element, Path), help=helps.get(name), **more)
+        parser.add_argument(option, dest=name, type=kind.type, help=helps.get(name), **more)
     return parser
-
-
-def _listed(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else [] if value is None else [value]
-
-
-def _subject(values: Mapping[str, Any]) -> list[str]:
-    """Arch, operation and chunk of a job, those that it has."""
-    chunk = [] if values.get("chunk") is None else [f"chunk {values['chunk']}"]
-    return [*(values[name] for name in ("arch", "operation") if values.get(name)), *chunk]
 
 
 def chunk_of_plan(values: Mapping[str, Any]) -> str:
@@ -308,8 +271,9 @@ def facts_of_arch(values: Mapping[str, Any]) -> str:
 
 def row_of_product(values: Mapping[str, Any]) -> str:
     """What counts of the hardware table for one product: its row."""
-    content = _yaml_values(values["hardware"])
+    from tileseer.core.yaml_files import read_yaml
+
     try:
-        return json.dumps(content["products"][values["product"]], sort_keys=True)
-    except (KeyError, TypeError):
+        return json.dumps(read_yaml(values["hardware"])["products"][values["product"]], sort_keys=True)
+    except (UserError, KeyError, TypeError):
         return digest(values["hardware"])  # The stage says what is wrong.

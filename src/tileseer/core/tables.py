@@ -8,12 +8,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from tileseer.core import seal
 from tileseer.core.errors import UserError, shown
+from tileseer.core.yaml_files import read_yaml
 
 Model = TypeVar("Model", bound=BaseModel)
 Item = TypeVar("Item", bound=Hashable)
@@ -21,22 +20,6 @@ _REASONS = {
     **dict.fromkeys(("model_type", "dict_type"), "should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "should be a list"),
 }
-DEEPEST_YAML, LARGEST_YAML = 100, 1_000_000
-_FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The parser in C, where PyYAML was built with it, is ten times as fast."""
-
-
-class _Loader(_FAST_LOADER):  # type: ignore[misc]
-    """Refuses a key that is written twice, of which YAML readers keep the last one in silence."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"):
-            if key.value in seen:
-                reason = f"the key {shown(key.value)} is written twice: remove one of the two"
-                raise yaml.constructor.ConstructorError(None, None, reason, key.start_mark)
-            seen.add(key.value)
-        return dict(super().construct_mapping(node, deep))
 
 
 class StrictModel(BaseModel):
@@ -128,56 +111,6 @@ def _fields(kind: Any, place: list[str | int]) -> list[str]:
         else:
             return list(kind.model_fields)
     return []
-
-
-def read_yaml(path: Path) -> Any:
-    """Content of a YAML file, unchecked; a ``UserError`` says why it cannot be read."""
-    text = read_utf8(path)
-    try:
-        _refuse_bombs(text, path)
-        return yaml.load(text, Loader=_Loader)
-    except yaml.constructor.ConstructorError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise UserError(f"{path}:{line}: {error.problem}") from error
-    except (yaml.YAMLError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{path}: is not a YAML file: {reason}") from error
-
-
-def _refuse_bombs(text: str, path: Path) -> None:
-    """Refuse YAML that nests too deeply for the reader, or that grows beyond all measure when aliases are followed."""
-    sizes: dict[str, int] = {}
-    open_nodes: list[tuple[str | None, int]] = []
-    size = 0
-    for event in yaml.parse(text, Loader=_FAST_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            open_nodes.append((event.anchor, size))
-        elif isinstance(event, yaml.AliasEvent):
-            # One that contains itself has no size yet.
-            size += sizes.get(str(event.anchor), LARGEST_YAML)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = open_nodes.pop()
-            if anchor:
-                sizes[anchor] = size - before
-        elif isinstance(event, yaml.ScalarEvent):
-            size += 1
-            if event.anchor:
-                sizes[event.anchor] = 1
-        if size > LARGEST_YAML or len(open_nodes) > DEEPEST_YAML:
-            reason = f"nested too deeply, or its aliases stand for more than {LARGEST_YAML:,} values"
-            where = f"{path}:{event.start_mark.line + 1}" if event.start_mark else path
-            raise UserError(f"{where}: {reason}; flatten it")
-
-
-def read_utf8(path: Path, encoding: str = "utf-8") -> str:
-    """Text of a file; ``UserError`` if it cannot be read, is damaged or not in UTF-8."""
-    seal.check_seal(path)
-    try:
-        return path.read_text(encoding=encoding)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
 
 
 class _Object(list[tuple[str, Any]]):

@@ -16,16 +16,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WrapValidator
 
 from tileseer.core.errors import UserError
-from tileseer.core.tables import (
-    StrictModel,
-    distinct,
-    expected,
-    read_utf8,
-    strict_json,
-    validate_table,
-    wrong,
-    wrong_below,
-)
+from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong, wrong_below
+from tileseer.core.yaml_files import read_utf8
 
 Value = TypeVar("Value")
 DEFAULT_LDS_ROW = "default"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, shown
-from tileseer.core.tables import read_utf8
+from tileseer.core.yaml_files import read_utf8
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
 

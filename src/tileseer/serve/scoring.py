@@ -11,7 +11,7 @@ import pyarrow as pa
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.core.tables import read_utf8
+from tileseer.core.yaml_files import read_utf8
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.resources import REGISTERS, RESOURCES
 from tileseer.kernels import candidates, names

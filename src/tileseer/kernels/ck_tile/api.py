@@ -8,7 +8,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from tileseer.config.operations import DTYPES, VARIANTS, Variant
 from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel, read_yaml, validate_table
+from tileseer.core.tables import StrictModel, validate_table
+from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import (
     FIELDS,
