@@ -16,8 +16,6 @@ rule active:
         chosen="results/active/{arch}/{operation}.parquet",
     log:
         "logs/{arch}/{operation}/active.log",
-    benchmark:
-        "logs/{arch}/{operation}/active.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:

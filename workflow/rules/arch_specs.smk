@@ -9,8 +9,6 @@ rule arch_specs:
         python="results/arch_specs/arch_specs.py",
     log:
         "logs/arch_specs.log",
-    benchmark:
-        "logs/arch_specs.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"

@@ -9,8 +9,6 @@ rule baseline:
         spec="results/baseline/{arch}/{operation}/feature_spec.json",
     log:
         "logs/{arch}/{operation}/baseline.log",
-    benchmark:
-        "logs/{arch}/{operation}/baseline.tsv"
     conda:
         "../../envs/tileseer.yaml"
     threads: THREADS

@@ -17,8 +17,6 @@ rule benchmark:
         receipt="results/benchmark/{arch}/{operation}/{chunk}.json",
     log:
         "logs/{arch}/{operation}/benchmark/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/benchmark/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:

@@ -43,8 +43,6 @@ rule compile:
         costs="results/build/{arch}/{operation}/{chunk}.costs.parquet",
     log:
         "logs/{arch}/{operation}/compile/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/compile/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:
@@ -72,8 +70,6 @@ rule aliases:
         aliases="results/aliases/{arch}/{operation}.parquet",
     log:
         "logs/{arch}/{operation}/aliases.log",
-    benchmark:
-        "logs/{arch}/{operation}/aliases.tsv"
     conda:
         "../../envs/tileseer.yaml"
     message:
@@ -100,8 +96,6 @@ rule libraries:
         library="results/libraries/{arch}/{operation}/{chunk}.so",
     log:
         "logs/{arch}/{operation}/libraries/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/libraries/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:
@@ -125,8 +119,6 @@ rule driver:
         library="results/libraries/{arch}/driver.so",
     log:
         "logs/{arch}/driver.log",
-    benchmark:
-        "logs/{arch}/driver.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:

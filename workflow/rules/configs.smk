@@ -21,8 +21,6 @@ rule configs:
         plan="results/configs/{arch}/{operation}.plan.tsv",
     log:
         "logs/{arch}/{operation}/configs.log",
-    benchmark:
-        "logs/{arch}/{operation}/configs.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"

@@ -13,8 +13,6 @@ rule dataset:
         quarantine="results/datasets/{arch}/{operation}.quarantine.tsv",
     log:
         "logs/{arch}/{operation}/dataset.log",
-    benchmark:
-        "logs/{arch}/{operation}/dataset.tsv"
     wildcard_constraints:
         arch=f"(?!(?:{RECORDED})/)(?:{ARCH_PATTERN})",
     conda:
@@ -43,8 +41,6 @@ rule recorded:
         dataset="results/datasets/{arch}/{operation}.parquet",
     log:
         "logs/{arch}/{operation}/recorded.log",
-    benchmark:
-        "logs/{arch}/{operation}/recorded.tsv"
     wildcard_constraints:
         arch=RECORDED,
     conda:

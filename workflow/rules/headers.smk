@@ -19,8 +19,6 @@ rule headers:
         bundle="results/headers/{arch}/{operation}/{chunk}.tar",
     log:
         "logs/{arch}/{operation}/headers/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/headers/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     params:
@@ -46,8 +44,6 @@ rule sources:
         folder=directory("results/sources/{arch}/{operation}"),
     log:
         "logs/{arch}/{operation}/sources.log",
-    benchmark:
-        "logs/{arch}/{operation}/sources.tsv"
     conda:
         "../../envs/tileseer.yaml"
     params:

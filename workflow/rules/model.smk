@@ -30,8 +30,6 @@ rule model:
         out_of_fold="results/training/{arch}/{operation}/out_of_fold.parquet",
     log:
         "logs/{arch}/{operation}/model.log",
-    benchmark:
-        "logs/{arch}/{operation}/model.tsv"
     conda:
         "../../envs/tileseer.yaml"
     threads: THREADS

@@ -15,8 +15,6 @@ rule plans:
         support="results/support/{arch}/{operation}/{chunk}.parquet",
     log:
         "logs/{arch}/{operation}/plans/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/plans/{chunk}.tsv"
     wildcard_constraints:
         arch=r"sm_[0-9]+a?_cudnn",
     conda:

@@ -15,8 +15,6 @@ rule problems:
         uses="results/problems/{operation}.uses.parquet",
     log:
         "logs/problems/{operation}.log",
-    benchmark:
-        "logs/problems/{operation}.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"

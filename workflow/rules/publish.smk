@@ -18,8 +18,6 @@ rule publish:
         models=update(directory("results/models/{arch}")),
     log:
         "logs/{arch}/publish.log",
-    benchmark:
-        "logs/{arch}/publish.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"

@@ -22,8 +22,6 @@ rule report:
         ),
     log:
         "logs/{arch}/report.log",
-    benchmark:
-        "logs/{arch}/report.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"

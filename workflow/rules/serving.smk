@@ -17,8 +17,6 @@ rule serving:
         estimates="results/serving/{arch}/{operation}/resource_estimates.json",
     log:
         "logs/{arch}/{operation}/serving.log",
-    benchmark:
-        "logs/{arch}/{operation}/serving.tsv"
     conda:
         "../../envs/tileseer.yaml"
     threads: THREADS

@@ -9,8 +9,6 @@ rule support:
         support="results/support/{arch}/{operation}/{chunk}.parquet",
     log:
         "logs/{arch}/{operation}/support/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/support/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     params:

@@ -16,8 +16,6 @@ rule validation:
         validation="results/validation/{arch}/{operation}.json",
     log:
         "logs/{arch}/{operation}/validation.log",
-    benchmark:
-        "logs/{arch}/{operation}/validation.tsv"
     conda:
         "../../envs/tileseer.yaml"
     threads: THREADS

@@ -18,8 +18,6 @@ rule verdicts:
         verdicts="results/verdicts/{arch}/{operation}/{chunk}.parquet",
     log:
         "logs/{arch}/{operation}/verdicts/{chunk}.log",
-    benchmark:
-        "logs/{arch}/{operation}/verdicts/{chunk}.tsv"
     conda:
         "../../envs/tileseer.yaml"
     resources:
@@ -44,8 +42,6 @@ rule verdict_table:
         table="results/verdicts/{arch}.tsv",
     log:
         "logs/{arch}/verdict_table.log",
-    benchmark:
-        "logs/{arch}/verdict_table.tsv"
     localrule: True
     conda:
         "../../envs/tileseer.yaml"
