@@ -21,9 +21,8 @@ import numpy as np
 
 from tileseer.core.errors import UserError
 from tileseer.learn.features.features import Features
-from tileseer.learn.index import verify
 from tileseer.learn.model import Model
-from tileseer.learn.model_files import SELECTOR
+from tileseer.learn.model_files import SELECTOR, read_index
 from tileseer.problems.problem import DIMS, Problem, problem_frame
 from tileseer.serve.selector import NO_CANDIDATE, Selector
 
@@ -129,7 +128,7 @@ def one_by_one(call, count):
 
 def timed(models, operation, folder, shapes, turns):
     """Microseconds by figure, a value a turn; ends the program where C++ and Python differ."""
-    index = verify(models)
+    index = read_index(models)
     entry = index.operations[operation]
     selector, model = Selector.read(models, operation), Model.read(models / entry.folder)
     picks = selector.select(shapes, use_known=False)
@@ -189,7 +188,7 @@ def main() -> None:
     args = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     shapes = random_problems(args.problems)
-    for operation in verify(args.models).operations:
+    for operation in read_index(args.models).operations:
         with tempfile.TemporaryDirectory() as name:
             found = timed(args.models, operation, Path(name), shapes, args.turns)
         print(f"{'us a problem':<36}{'median':>10}{'worst':>10}{'ratio':>8}")

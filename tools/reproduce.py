@@ -10,8 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.learn.index import verify
-from tileseer.learn.model_files import PROVENANCE
+from tileseer.learn.model_files import PROVENANCE, read_index
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("Snakefile", "config", "envs", "profiles", "src", "workflow", "pyproject.toml")
@@ -60,7 +59,7 @@ def made() -> dict[str, object]:
         ]  # fmt: skip
         if subprocess.run(command, cwd=folder).returncode:
             raise UserError("the workflow failed; see above")
-        models = verify(folder / MODELS).sha256
+        models = read_index(folder / MODELS).sha256
         # It names the commit and the packages, which may be others.
         models.pop(PROVENANCE)
     return {

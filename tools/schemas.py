@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn.index import Index
+from tileseer.learn.model_files import Index
 from tileseer.learn.model_schema import FeatureSpec, Folds, Importances, Manifest
 from tileseer.learn.validation_report import Validation
 from tileseer.measure.receipt import Receipt

@@ -6,14 +6,15 @@ import learning_samples as samples
 
 from tileseer.config.model import ServingParameters
 from tileseer.core import documents, parquet
-from tileseer.learn import index, model_files
+from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.learn.validation import validate
 from tileseer.serve import publication, serving
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
-API = samples.CONFIG / "ck_api.yaml"
-SMALL_SERVING = ServingParameters(walks=60)
+SMALL_SERVING = serving.ServingInputs(
+    TEMPLATE, samples.CONFIG / "ck_api.yaml", samples.coefficients(), ServingParameters(walks=60)
+)
 LAYER = {"N": 8, "C": 64, "K": 64, "Hi": 56, "Wi": 56, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
 """A problem that most candidates of the small world support."""
 WORD = ",".join(f"{name}={value}" for name, value in LAYER.items())
@@ -35,7 +36,7 @@ def serve(folder, variant, training, threads=1):
     data = samples.measured(variant)
     unseen = parquet.read_table(training / model_files.OUT_OF_FOLD).to_pandas()
     model = Model.read(training)
-    served = serving.build(data, model, unseen, TEMPLATE, API, samples.coefficients(), SMALL_SERVING, threads)
+    served = serving.build(data, model, unseen, SMALL_SERVING, threads)
     served.save(folder / "serving" / data.operation)
     return folder / "serving" / data.operation
 
@@ -50,4 +51,4 @@ def publish(folder, variant="forward"):
 def let_the_hashes_fit(models):
     """Write the hashes of the files as they are now into the index, as somebody would who changes a model by hand."""
     path = models / model_files.INDEX
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": index.hashes(models)}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sha256": model_files.file_digests(models)}))

@@ -8,7 +8,7 @@ import pytest
 from compiled_selector import OWN_CHOICE, compiled_selector
 from hypothesis import given
 from hypothesis import strategies as st
-from published_models import API, SMALL_SERVING, TEMPLATE
+from published_models import SMALL_SERVING
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents, parquet
@@ -156,9 +156,7 @@ def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
 @pytest.fixture(scope="module")
 def published(measured, trained, tmp_path_factory):
     """A folder with the header of the model, and its selector."""
-    served = stage.build(
-        measured[0], trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
-    )
+    served = stage.build(measured[0], trained.model, trained.out_of_fold, SMALL_SERVING)
     folder = tmp_path_factory.mktemp("models")
     header = folder / f"grouped_conv_{OPERATION}_{ARCH}" / model_files.SELECTOR
     header.parent.mkdir()

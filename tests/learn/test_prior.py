@@ -10,7 +10,7 @@ import pytest
 from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
-from tileseer.learn import fit, index, learning_curve, model_files, ranking
+from tileseer.learn import fit, learning_curve, model_files, ranking
 from tileseer.learn.prior import prior_of, read_prior
 
 
@@ -116,10 +116,14 @@ def test_a_prior_with_one_changed_byte_is_refused(folder, tmp_path, published, n
     copy = tmp_path / "models/grouped_conv_forward_bf16_gfx950"
     shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*") if published else None)
     if published:
-        content = index.Index(
-            format=index.FORMAT, arch="gfx950", device="gfx950_mi355x", device_kind="simulated",
-            operations={"forward_bf16": index.Entry(folder=copy.name)}, sha256=index.hashes(copy.parent),
-        )  # fmt: skip
+        content = model_files.Index(
+            format=model_files.FORMAT,
+            arch="gfx950",
+            device="gfx950_mi355x",
+            device_kind="simulated",
+            operations={"forward_bf16": model_files.Entry(folder=copy.name)},
+            sha256=model_files.file_digests(copy.parent),
+        )
         documents.write_document(copy.parent / model_files.INDEX, content, sealed=False)
     read_prior(copy, "tileseer", "forward")
     whole = bytearray((copy / name).read_bytes())

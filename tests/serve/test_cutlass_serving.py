@@ -6,7 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, picks_of_cpp, random_shapes
-from published_models import API, SMALL_SERVING, TEMPLATE
+from published_models import SMALL_SERVING
 
 from tileseer.cli import main
 from tileseer.core import documents, parquet
@@ -46,9 +46,7 @@ def published(request, tmp_path_factory):
     trained.save(training)
     model = Model.read(training)
     documents.write_document(folder / "report.json", validate(model, data))
-    served = stage.build(
-        data, model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
-    )  # fmt: skip
+    served = stage.build(data, model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
     publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")
     return data, folder, request.param

@@ -16,6 +16,7 @@ from tileseer.core.errors import UserError
 from tileseer.learn import cross_validation, model_files
 from tileseer.problems.problem import Problem
 from tileseer.serve import guarantee
+from tileseer.serve.selector import threshold
 
 
 def table(gaps, ndim=2):
@@ -28,18 +29,18 @@ def test_the_threshold_is_the_conformal_quantile():
         "all": {"gap": [0.1, 0.2, 0.3, 0.4], "share": [0.2, 0.4, 0.6, 0.8]}
     }
     # n = 4: ceil(5 * 0.6) = 3rd, ceil(5 * 0.8) = 4th, and 0.9 would need a fifth.
-    assert guarantee.threshold(gaps, 2, 0.6) == 0.3
-    assert guarantee.threshold(gaps, 3, 0.8) == 0.4
-    assert guarantee.threshold(gaps, 2, 0.9) == math.inf
+    assert threshold(gaps, 2, 0.6) == 0.3
+    assert threshold(gaps, 3, 0.8) == 0.4
+    assert threshold(gaps, 2, 0.9) == math.inf
 
 
 def test_every_group_weighs_the_same():
     # A network of 40 easy layers is one of four networks, and so much of what is promised.
     gaps = guarantee.calibrate_gaps(pd.concat([table([0.0] * 40).assign(group="large"), table([0.3, 0.4, 0.5])]))
-    assert guarantee.threshold(gaps, 2, 0.2) == 0.0
-    assert guarantee.threshold(gaps, 2, 0.21) == 0.3
-    assert guarantee.threshold(gaps, 2, 0.8) == 0.5
-    assert guarantee.threshold(gaps, 2, 0.81) == math.inf
+    assert threshold(gaps, 2, 0.2) == 0.0
+    assert threshold(gaps, 2, 0.21) == 0.3
+    assert threshold(gaps, 2, 0.8) == 0.5
+    assert threshold(gaps, 2, 0.81) == math.inf
 
 
 def test_a_dimensionality_has_gaps_of_its_own_where_it_has_enough_groups():
@@ -47,8 +48,8 @@ def test_a_dimensionality_has_gaps_of_its_own_where_it_has_enough_groups():
     both = pd.concat([table([0.1] * guarantee.LEAST), volumes.assign(group=lambda t: "3d" + t.group)])
     gaps = guarantee.calibrate_gaps(both)
     assert set(gaps) == {"2d", "all"} and len(gaps["all"].gap) == 2 * guarantee.LEAST - 1
-    assert guarantee.threshold(gaps, 2, 0.9) == 0.1
-    assert guarantee.threshold(gaps, 3, 0.9) == 0.9
+    assert threshold(gaps, 2, 0.9) == 0.1
+    assert threshold(gaps, 3, 0.9) == 0.9
 
 
 def test_families_of_networks_are_the_groups_where_there_are_enough():
@@ -77,7 +78,7 @@ def test_problems_of_a_new_group_are_covered(confidence):
         gaps = np.repeat(draw.exponential(size=60), draw.integers(1, 5, 60)) * draw.uniform(0.9, 1.1)
         group = np.cumsum(np.diff(gaps, prepend=-1) != 0)
         known = pd.DataFrame({"gap": gaps, "ndim": 2, "group": group})[group < group[-1]]
-        depth = guarantee.threshold(guarantee.calibrate_gaps(known), 2, confidence)
+        depth = threshold(guarantee.calibrate_gaps(known), 2, confidence)
         hits.append(gaps[-1] <= depth)
     # Three standard errors of 400 draws.
     assert np.mean(hits) >= confidence - 3 * math.sqrt(confidence * (1 - confidence) / 400)
@@ -88,12 +89,8 @@ def test_coverage_counts_sets_that_hold_a_near_best_candidate():
     gaps = guarantee.calibrate_gaps(table([0.0] * 50 + [0.5] * 49))
     scores = np.array([[0.0, -0.4, -0.9], [0.0, -0.4, -np.inf], [-np.inf] * 3])
     achieved = np.array([[0.5, 1.0, 0.2], [1.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
-    found = {
-        entry.confidence: entry
-        for entry in guarantee.coverage(
-            gaps, 10**40, np.array([2, 2, 3]), np.array(["a", "a", "b"]), scores, achieved, 0.97
-        )
-    }
+    problems = pd.DataFrame({"ndim": [2, 2, 3], "group": ["a", "a", "b"]})
+    found = {entry.confidence: entry for entry in guarantee.coverage(gaps, 10**40, problems, scores, achieved)}
     assert found[50.0].coverage == pytest.approx(100 / 3, abs=1e-4)
     assert found[50.0].coverage_by_group == pytest.approx(100 * (0.5 + 0) / 2)
     assert found[50.0].mean_set_size == pytest.approx(2 / 3, abs=0.01)
@@ -116,12 +113,12 @@ def test_a_set_grows_with_the_confidence_and_is_the_head_of_the_ranking(selector
     ranked = selector.rank(Problem.from_dims("forward", "bf16", **LAYER))
     sizes = []
     for confidence in (0.1, 0.5, 0.9, 0.999):
-        head = guarantee.near_best_set(ranked, 2, confidence, selector.folder)
+        head = selector.near_best_set(ranked, 2, confidence)
         assert head == ranked[: len(head)]
         sizes.append(len(head))
     assert sizes == sorted(sizes) and sizes[0] >= 1 and sizes[-1] == len(ranked)
     with pytest.raises(UserError, match="between 0 and 1"):
-        guarantee.near_best_set(ranked, 2, 1.0, selector.folder)
+        selector.near_best_set(ranked, 2, 1.0)
 
 
 def test_the_command_prints_the_set_and_what_was_measured(made, selector, capsys):

@@ -16,7 +16,6 @@ from tileseer.config.config import Config
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
 from tileseer.dataset.provenance import SCHEMA_VERSION
-from tileseer.learn import index as published
 from tileseer.learn import model_files
 from tileseer.serve import provenance
 from tileseer.serve.provenance import PACKAGES
@@ -67,7 +66,7 @@ def publish_by_hand(folder, content):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     index = {
-        "format": published.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
+        "format": model_files.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
         "operations": {OPERATION: {"folder": "grouped_conv_forward_bf16_gfx950"}},
         "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())},
     }  # fmt: skip

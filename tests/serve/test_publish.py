@@ -14,7 +14,6 @@ from stages_by_hand import main_of
 from tileseer.core import documents, parquet, script
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.learn import index as published
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.serve import publication
@@ -50,7 +49,7 @@ def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, t
 
 
 def test_what_is_published(models):
-    index = published.verify(models)
+    index = model_files.read_index(models)
     folder = models / "grouped_conv_forward_bf16_gfx950"
     assert {p.name for p in folder.iterdir()} == {
         *model_files.TRAINING_FILES, *model_files.SERVING_FILES, model_files.VALIDATION
@@ -107,7 +106,7 @@ def test_a_changed_file_is_refused(models, name):
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(UserError, match=name):
-        published.verify(models)
+        model_files.read_index(models)
 
 
 def test_a_missing_and_a_foreign_file_are_refused(models):
@@ -115,19 +114,19 @@ def test_a_missing_and_a_foreign_file_are_refused(models):
     kept = path.read_bytes()
     path.unlink()
     with pytest.raises(UserError, match="missing"):
-        published.verify(models)
+        model_files.read_index(models)
     path.write_bytes(kept)
     (models / "notes.txt").write_text("mine")
     with pytest.raises(UserError, match=r"notes\.txt"):
-        published.verify(models)
+        model_files.read_index(models)
 
 
 def test_what_is_no_model_directory_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"index\.json"):
-        published.verify(tmp_path)
+        model_files.read_index(tmp_path)
     (tmp_path / "index.json").write_text("{")
-    with pytest.raises(UserError, match="not JSON"):
-        published.verify(tmp_path)
+    with pytest.raises(UserError, match="not valid JSON"):
+        model_files.read_index(tmp_path)
 
 
 def test_a_report_of_another_operation_is_refused(made, tmp_path):
@@ -229,7 +228,7 @@ def test_an_index_that_does_not_fit_is_refused(models, change):
     index = json.loads((models / model_files.INDEX).read_text())
     (models / model_files.INDEX).write_text(json.dumps(index | change))
     with pytest.raises(UserError, match=r"index\.json"):
-        published.verify(models)
+        model_files.read_index(models)
 
 
 def test_models_are_text_arrow_or_plain_arrays(models):

@@ -4,7 +4,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 from cpp_selectors import SHAPES, picks_of_cpp, random_shapes
-from published_models import API, SMALL_SERVING, TEMPLATE
+from published_models import SMALL_SERVING
 
 from tileseer.core import parquet
 from tileseer.dataset import recording
@@ -30,9 +30,7 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, prod
     trained = samples.train(data, device, settings, coefficients=samples.coefficients())
     categorical = sum(tree.categorical.sum() for tree in trees.nodes(trained.model.text))
     assert (categorical > 0) == (settings.features == "miopen")
-    served = stage.build(
-        data, trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING
-    )  # fmt: skip
+    served = stage.build(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     header = tmp_path / f"models/grouped_conv_{operation}_{arch}" / model_files.SELECTOR
     header.parent.mkdir(parents=True)
     header.write_text(served.header)

@@ -19,11 +19,11 @@ from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
 from tileseer.problems.problem import DIMS, Problem
 from tileseer.serve import cascade as cascades
-from tileseer.serve import header, known_problems, packing, serving
+from tileseer.serve import header, packing, serving_files
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.program import Program
 from tileseer.serve.selector import NO_CANDIDATE, Selector, checked_dims
-from tileseer.serve.serving_files import Kernels, Serving
+from tileseer.serve.serving_files import Serving
 from tileseer.serve.symbols import Symbol
 
 VARIANTS = ("forward", "bwd_data", "bwd_weight")
@@ -58,7 +58,7 @@ def cascade(selector, model):
 
 def selector_of(cascade):
     pruned = np.ones(len(cascade.finalists), bool)
-    return Selector(packing.selector_arrays(cascade, pruned, known_problems.SCHEMA.empty_table(), ORIGIN))
+    return Selector(packing.selector_arrays(cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN))
 
 
 @pytest.mark.parametrize(("known", "pruned"), [(0, 0), (1, 0), (1, 1)])
@@ -95,7 +95,7 @@ def test_two_models_of_one_operation_live_in_one_process(cascade, model, tmp_pat
         for leaf in range(grown["num_leaves"]):
             booster.set_leaf_output(tree, leaf, 2 * booster.get_leaf_output(tree, leaf))
     libraries = []
-    everything, nothing = np.ones(len(model.pool), bool), known_problems.SCHEMA.empty_table()
+    everything, nothing = np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table()
     for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
         served = Cascade.of(dataclasses.replace(model, text=grown), everything, cascade.cuts[-1:])
         (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served, everything, nothing, ORIGIN))
@@ -185,15 +185,6 @@ def test_a_measured_problem_gets_its_fastest_candidate(selector, model):
         assert picked == data.candidates["candidate"].iloc[best]
 
 
-def test_the_summary_names_the_loss_that_the_pruned_set_was_chosen_for(folder):
-    figures = documents.read_document(next(folder.glob("serving/*")) / model_files.SERVING, Serving)
-    kernels = documents.read_document(next(folder.glob("serving/*")) / model_files.KERNELS, Kernels)
-    for loss, text in ((0.01, "a loss of 1 %"), (0.025, "a loss of 2.5 %")):
-        kernels = kernels.model_copy(update={"allowed_loss": loss})
-        served = serving.Served("", None, None, kernels, figures, None)
-        assert serving.summary(served, by_library=False).endswith(text)
-
-
 def test_dimensions_in_another_form_are_refused():
     for wrong in (np.ones(19, int), np.ones((2, 18), int), np.ones((2, 19))):
         with pytest.raises(UserError, match="shape"):
@@ -281,7 +272,7 @@ def test_a_program_computes_what_two_results_share_once():
 
 def render(cascade):
     pruned = np.ones(len(cascade.finalists), bool)
-    return header.render_header(TEMPLATE, cascade, pruned, known_problems.SCHEMA.empty_table(), ORIGIN)
+    return header.render_header(TEMPLATE, cascade, pruned, serving_files.KNOWN_PROBLEMS.empty_table(), ORIGIN)
 
 
 def test_what_the_header_cannot_compute_is_named():
@@ -292,8 +283,3 @@ def test_what_the_header_cannot_compute_is_named():
         bool(value > 1)
     with pytest.raises(UserError, match="cumsum"):
         np.cumsum(value)
-
-
-def test_the_template_is_no_kernel_template():
-    # Kernels are emitted again when one of their templates changes.
-    assert TEMPLATE.parent.name == "serving"

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from published_models import API, SMALL_SERVING, TEMPLATE
+from published_models import SMALL_SERVING
 
 from tileseer.cli import main
 from tileseer.compile import compiler, hipcc
@@ -149,7 +149,7 @@ def results(tmp_path_factory):
     settings = model_stage.settings_for(samples.SMALL.model_copy(update={"min_child_samples": 5}), data)
     trained = samples.train(data, device, settings, coefficients=samples.coefficients())
     trained.save(folder / "training")
-    served = stage.build(data, trained.model, trained.out_of_fold, TEMPLATE, API, samples.coefficients(), SMALL_SERVING)
+    served = stage.build(data, trained.model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
     # Publishing reads of a report whose it is; no test here reads more.
     documents.write_document(folder / "validation.json", trained.manifest)

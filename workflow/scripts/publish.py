@@ -24,7 +24,7 @@ def main(
     files: what stages read and none made, for the provenance
     history: file that each publication is appended to
     """
-    from tileseer.learn import index as model_index
+    from tileseer.learn import model_files
     from tileseer.serve import provenance, publication
 
     # First, so that a damaged history stops the stage before anything is published.
@@ -32,7 +32,7 @@ def main(
     about = arch, settings, json.loads(compiler), operations, made_from, workflow or Path(), files
     made = provenance.collect_provenance(*about) if made_from else None
     index = publication.publish_models(training, validation, serving, models, made)
-    model_index.verify(models)
+    model_files.read_index(models)
     if history and made:
         publication.append_publication(history, earlier, index, validation, made)
     return f"published {', '.join(index.operations)}; device kind: {index.device_kind}"

@@ -15,6 +15,7 @@ def main(
     """
     from tileseer.serve import serving as stage
 
-    served, told = stage.serve(dataset, training, template, api, coefficients, layers, threads, settings)
+    inputs = stage.ServingInputs.read(template, api, coefficients, layers, settings)
+    served, summary = stage.serve(dataset, training, inputs, threads)
     served.save(output)
-    return told
+    return summary

@@ -12,7 +12,7 @@ from tileseer.cli import options
 from tileseer.core import parquet
 from tileseer.core.atomic import write_text
 from tileseer.core.errors import UserError
-from tileseer.learn import index as published
+from tileseer.learn import model_files
 from tileseer.serve import scoring
 
 EXAMPLES = (
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Write the table; print remarks on standard error and a summary on standard output."""
     if args.out.suffix not in WRITERS:
         raise UserError(f"--out: {args.out} has to end in {' or '.join(WRITERS)}")
-    index = published.verify(args.model)
+    index = model_files.read_index(args.model)
     if args.out.exists() and args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a file")
     if args.kernels:

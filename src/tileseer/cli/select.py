@@ -48,10 +48,7 @@ def run(args: argparse.Namespace) -> int:
     if args.confidence is None:
         shown = ranked[: args.top]
     else:
-        # Imported here: pandas takes half a second, and a ranking does without.
-        from tileseer.serve.guarantee import near_best_set
-
-        shown = near_best_set(ranked, problem.ndim, args.confidence, selector.folder)
+        shown = selector.near_best_set(ranked, problem.ndim, args.confidence)
     shown = [row | {"aliases": selector.aliases.get(row["kernel"], [])} for row in shown]
     fastest = None if args.no_known else selector.fastest_measured(problem)
     origin = selector.about.model_dump(include={"operation", "arch", "device", "device_kind", "source"})

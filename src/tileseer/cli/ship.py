@@ -12,7 +12,7 @@ from tileseer.config.benchmark import SECONDS
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import index as published
+from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.serve import shipped_folder, shipping
 
@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Choose, print, and write what is asked for."""
-    listed = published.verify(args.models)
+    listed = model_files.read_index(args.models)
     operations = args.operation or list(listed.operations)
     unknown = next((name for name in operations if name not in listed.operations), None)
     if unknown:

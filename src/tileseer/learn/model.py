@@ -23,7 +23,7 @@ from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.registry import of_arch
 from tileseer.kernels.support import check_support
-from tileseer.learn import index, model_files, trees
+from tileseer.learn import model_files, trees
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.features.upstream import hardware_arguments
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
@@ -61,7 +61,7 @@ class Model:
         """
         models = folder.resolve().parent
         if (models / model_files.INDEX).is_file():
-            index.verify(models)
+            model_files.read_index(models)
         spec = documents.read_document(folder / model_files.SPEC, FeatureSpec)
         hardware = documents.read_document(folder / model_files.HARDWARE, Hardware)
         if hardware.arch != target(spec.arch):

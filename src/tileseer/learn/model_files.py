@@ -1,4 +1,4 @@
-"""The published model directory: the names of its files.
+"""The published model directory: the names of its files, and the index by which a client knows that none was changed.
 
 ::
 
@@ -12,6 +12,18 @@
 
 No file holds a time, a host or a path, so the same models publish to the same bytes.
 """
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from tileseer.config.operations import DTYPES, VARIANTS
+from tileseer.core import seal
+from tileseer.core.documents import Document
+from tileseer.core.errors import UserError
+from tileseer.core.tables import expected, strict_json, validate_table
+from tileseer.measure.device import DeviceKind
 
 INDEX = "index.json"
 MODEL = "model_tflops.lgbm"
@@ -37,3 +49,64 @@ SERVING_FILES = (SELECTOR, PICKER, KNOWN, KERNELS, SERVING, ESTIMATES)
 """What the serving stage leaves in its folder."""
 PROVENANCE = "provenance.json"
 """What made the models (``tileseer.serve.provenance``); a directory that was published by hand may lack it."""
+FORMAT = 2
+
+
+class Entry(Document):
+    """The model of one operation; the pattern keeps a directory from naming files outside it."""
+
+    folder: Annotated[str, StringConstraints(pattern=r"^grouped_conv_\w+$")]
+
+
+_Operation = Annotated[str, StringConstraints(pattern=f"^({'|'.join(VARIANTS)})_({'|'.join(DTYPES)})$")]
+
+
+class Index(Document):
+    """What a model directory holds, and the SHA-256 of each of its files."""
+
+    format: Annotated[Literal[2], expected(f"{FORMAT}, which this release reads: publish the models again")]
+    arch: str
+    device: str
+    device_kind: DeviceKind
+    operations: Annotated[dict[_Operation, Entry], Field(min_length=1)]
+    sha256: dict[str, Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]]
+
+
+def read_index(models: Path) -> Index:
+    """The index of a model directory; ``UserError`` names a file that is missing, changed or not listed."""
+    path = models / INDEX
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); is this a directory of models?") from error
+    index = validate_table(strict_json(text, str(path)), Index, str(path))
+    present = file_digests(models)
+    for name, digest in index.sha256.items():
+        if name not in present:
+            # No path arithmetic: an absolute name in the index would leave the directory out of the message.
+            raise UserError(f"{models}/{name}: the file is missing, which index.json lists; publish the models again")
+        if present[name] != digest:
+            raise UserError(f"{models / name}: the content does not match index.json; publish the models again")
+    extra = sorted(set(present) - set(index.sha256))
+    if extra:
+        raise UserError(f"{models / extra[0]}: the file is not listed in index.json; remove it or publish again")
+    return index
+
+
+def operation_folder(models: Path, operation: str, arch: str | None = None) -> Path:
+    """The folder of one operation of a model directory whose files all have their hashes; ``arch``: it is for that."""
+    index = read_index(models)
+    if operation not in index.operations:
+        available = ", ".join(index.operations)
+        raise UserError(f"{models / INDEX}: there is no model of operation {operation!r}; it has {available}")
+    if arch is not None and arch != index.arch:
+        raise UserError(f"{models}: the models are for {index.arch}, not for {arch}; give the directory of {arch}")
+    return models / index.operations[operation].folder
+
+
+def file_digests(models: Path) -> dict[str, str]:
+    """SHA-256 of every file but the index, by its path inside ``models``."""
+    # Hidden files are no part of a model: Snakemake leaves a time stamp in every folder that a job makes.
+    visible = (path for path in models.rglob("[!.]*") if path.is_file())
+    files = sorted(path for path in visible if path != models / INDEX)
+    return {path.relative_to(models).as_posix(): seal.file_digest(path) for path in files}

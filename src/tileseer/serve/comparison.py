@@ -20,7 +20,7 @@ from tileseer.core.progress import Progress
 from tileseer.dataset import bootstrap, efficiency, provenance, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels import candidates
-from tileseer.learn import index, ranking
+from tileseer.learn import model_files, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import FeatureSpec, Origin
 from tileseer.problems.problem import DIMS
@@ -127,7 +127,7 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
     measurements = Dataset.read(measured)
     operation = measurements.operation
-    model_a, model_b = (Model.read(index.operation_folder(path, operation)) for path in (path_a, path_b))
+    model_a, model_b = (Model.read(model_files.operation_folder(path, operation)) for path in (path_a, path_b))
     with Progress("rank the kernels of", 2, "models") as shown:
         scored_a = ranking.rank(model_a, measurements)
         shown.add()

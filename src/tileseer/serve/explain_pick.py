@@ -17,7 +17,7 @@ from tileseer.learn.model_schema import Origin
 from tileseer.measure.device import STATUSES
 from tileseer.problems import problem as problem_columns
 from tileseer.problems.problem import DIMS, Problem
-from tileseer.serve import known_problems
+from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
 NEAREST = 5
@@ -172,7 +172,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem, times: Dataset | N
 
 def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFrame:
     """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
-    known = read_table(folder / model_files.KNOWN, known_problems.SCHEMA.names)
+    known = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
     table = problem_columns.problem_frame(
         problem_columns.problems_of_rows(spec.variant, spec.dtype, known[list(DIMS)].to_numpy())

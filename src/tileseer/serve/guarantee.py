@@ -11,26 +11,49 @@ has the weight 1 / (n + 1), shared by its problems, and the new one has the rest
 than the published one, so sets are rather too large; the coverage is measured and published beside the promise.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from tileseer.core import documents
-from tileseer.core.errors import UserError
 from tileseer.dataset import efficiency
-from tileseer.learn import model_files
+from tileseer.learn import cross_validation
 from tileseer.learn.model import units
-from tileseer.serve.selector import Ranked
-from tileseer.serve.serving_files import Coverage, Gaps, Serving
+from tileseer.serve.selector import EVERY_NDIM, level, threshold
+from tileseer.serve.serving_files import Coverage, Gaps, Guarantee
 
 LEAST = 20
 """Groups that it takes: n of them promise n / (n + 1) at most."""
-EVERY = "all"
 SHOWN = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Confidences whose coverage is published."""
+
+
+def make_guarantee(
+    problems: pd.DataFrame,
+    unseen: np.ndarray,
+    out_of_fold: pd.DataFrame,
+    networks: Mapping[str, str],
+    pairs: tuple[np.ndarray, np.ndarray],
+) -> Guarantee:
+    """Calibration of ``select --confidence`` on the picks ``out_of_fold``, and its coverage.
+
+    ``networks``: the family of each. ``unseen``: rows of the validation ``problems``. ``pairs``: scores and measured
+    efficiency, [P, Q] each.
+    """
+    groups = groups_of(problems[problems["split"] == "train"], networks)
+    calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
+    gaps, count = calibrate_gaps(calibrating), int(calibrating["group"].nunique())
+    judged = problems.iloc[unseen]
+    judged = judged.assign(group=judged["network"].map(lambda name: networks.get(name, name)))
+    return Guarantee(
+        meaning="the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
+        "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
+        "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
+        near=cross_validation.NEAR,
+        groups=count,
+        gaps=gaps,
+        validation=coverage(gaps, count, judged, *(part[unseen] for part in pairs)) if len(unseen) else [],
+    )
 
 
 def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFrame:
@@ -48,7 +71,7 @@ def groups_of(problems: pd.DataFrame, networks: Mapping[str, str]) -> pd.DataFra
 def calibrate_gaps(gaps: pd.DataFrame) -> dict[str, Gaps]:
     """The calibration from columns ``gap``, ``ndim`` and ``group`` of training problems."""
     parts = {f"{ndim}d": part for ndim, part in gaps.groupby("ndim") if part["group"].nunique() >= LEAST}
-    return {name: _weighted(part) for name, part in {**parts, EVERY: gaps}.items()}
+    return {name: _weighted(part) for name, part in {**parts, EVERY_NDIM: gaps}.items()}
 
 
 def _weighted(part: pd.DataFrame) -> Gaps:
@@ -59,47 +82,13 @@ def _weighted(part: pd.DataFrame) -> Gaps:
     return Gaps(gap=[float(gap) for gap in ordered["gap"]], share=[round(float(s), 12) for s in share])
 
 
-def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
-    """Depth below the best score down to which candidates are in the set, in units of the problem.
-
-    Infinite where the gaps cannot promise that much.
-    """
-    own = gaps.get(f"{ndim}d", gaps[EVERY])
-    at = int(np.searchsorted(own.share, confidence))
-    return own.gap[at] if at < len(own.gap) else math.inf
-
-
-def level(confidence: float, groups: int) -> float:
-    """The share of the weight that the calibration has to cover for ``confidence``: one standard error more.
-
-    The share of ``groups`` has that error; without it, half of all calibrations would promise too much.
-    """
-    return min(confidence + math.sqrt(confidence * (1 - confidence) / groups), 1.0)
-
-
-def near_best_set(ranked: Sequence[Ranked], ndim: int, confidence: float, folder: Path) -> list[Ranked]:
-    """The head of a ranking: the smallest set that holds a near-best candidate with ``confidence``.
-
-    All of it where the calibration of the operation's published ``folder`` cannot promise that.
-    """
-    if not 0 < confidence < 1:
-        raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
-    calibration = documents.read_document(folder / model_files.SERVING, Serving).guarantee
-    score = np.array([row["score"] for row in ranked])
-    unit = units(np.zeros(len(score), np.int64), score)[0] if ranked else 1.0
-    depth = unit * threshold(calibration.gaps, ndim, level(confidence, calibration.groups))
-    return [row for row in ranked if row["score"] >= score.max() - depth]
-
-
 def coverage(
-    gaps: Mapping[str, Gaps], groups: int, ndim: np.ndarray, group: np.ndarray, scores: np.ndarray,
-    achieved: np.ndarray, near: float,
-) -> list[Coverage]:  # fmt: skip
-    """Coverage of the sets of n problems, one entry a confidence of ``SHOWN``; shares in percent.
+    gaps: Mapping[str, Gaps], groups: int, problems: pd.DataFrame, scores: np.ndarray, achieved: np.ndarray
+) -> list[Coverage]:
+    """Coverage of the sets of n problems (columns ``ndim``, ``group``), one entry a confidence of ``SHOWN``.
 
     ``groups`` calibrated the ``gaps``. ``scores`` [n, Q] are -inf where a candidate cannot run, ``achieved`` [n, Q] is
     the measured efficiency.
-    ``coverage_by_group`` is the mean over ``group`` [n] of each one's share, which is what is promised.
     """
     runs = np.isfinite(scores)
     top = np.where(runs.any(axis=1), scores.max(axis=1), 0.0)
@@ -108,15 +97,15 @@ def coverage(
     unit[np.unique(problem)] = units(problem, scores[problem, candidate])
     entries = []
     for confidence in SHOWN:
-        depth = np.array([threshold(gaps, n, level(confidence, groups)) for n in ndim])
+        depth = np.array([threshold(gaps, ndim, level(confidence, groups)) for ndim in problems["ndim"]])
         offered = runs & (scores >= (top - depth * unit)[:, None])
         sizes = offered.sum(axis=1)
-        holds = pd.Series((offered & (achieved >= near)).any(axis=1))
+        holds = pd.Series((offered & (achieved >= cross_validation.NEAR)).any(axis=1))
         entries.append(
             Coverage(
                 confidence=efficiency.percent(confidence),
                 coverage=efficiency.percent(holds.mean()),
-                coverage_by_group=efficiency.percent(holds.groupby(group).mean().mean()),
+                coverage_by_group=efficiency.percent(holds.groupby(problems["group"].to_numpy()).mean().mean()),
                 mean_set_size=round(float(sizes.mean()), 2),
                 median_set_size=float(np.median(sizes)),
                 largest_set_size=int(sizes.max()),

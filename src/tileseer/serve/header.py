@@ -34,7 +34,7 @@ WITHOUT_FORMULAS = ("reference",)
 def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> str:
     """The header of a served model.
 
-    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems_table``, in its order.
+    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``.
     """
     chosen = cascade.model.spec.feature_set
     if chosen in WITHOUT_FORMULAS:

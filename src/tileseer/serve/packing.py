@@ -25,7 +25,7 @@ from tileseer.serve.splits import Split, SplitTable, below
 def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> dict[str, np.ndarray]:
     """The arrays by name.
 
-    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: ``known_problems.known_problems_table``.
+    ``pruned`` (bool [Q]): candidates of the pruned kernel set. ``known``: rows of ``serving_files.KNOWN_PROBLEMS``.
     """
     pool = cascade.model.pool
     ndims = pool["ndim"].to_numpy()

@@ -17,7 +17,6 @@ from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
 from tileseer.dataset.provenance import Recording, of_table
-from tileseer.learn import index as published
 from tileseer.learn import model_files
 
 FORMAT = 1
@@ -132,7 +131,7 @@ def _made(dataset: Path, *others: Path) -> Made:
 
 def read_provenance(models: Path) -> Provenance:
     """The provenance of a model directory, after all its hashes have been checked."""
-    index = published.verify(models)
+    index = model_files.read_index(models)
     path = models / model_files.PROVENANCE
     if model_files.PROVENANCE not in index.sha256:
         raise UserError(f"{path}: there is no such file, so the models say nothing of their origin; publish them again")

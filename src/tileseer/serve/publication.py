@@ -16,8 +16,8 @@ from tileseer.core.atomic import building
 from tileseer.core.documents import Document
 from tileseer.core.errors import UserError
 from tileseer.core.tables import validate_table
-from tileseer.learn.index import FORMAT, Entry, Index, hashes
-from tileseer.learn.model_files import INDEX, PROVENANCE, SERVING, SERVING_FILES, SPEC, TRAINING_FILES, VALIDATION
+from tileseer.learn import model_files
+from tileseer.learn.model_files import INDEX, PROVENANCE, SERVING, SPEC, Entry, Index
 from tileseer.learn.model_schema import OF_A_DEVICE, Origin, same_origin
 from tileseer.learn.validation_report import Validation
 from tileseer.serve.provenance import Provenance
@@ -90,13 +90,13 @@ def publish_models(
         operations = {name: Entry(folder=f"grouped_conv_{name}_{first.arch}") for name in sorted(trained)}
         for name, entry in operations.items():
             (made / entry.folder).mkdir()
-            _copy(trained[name][0].parent, TRAINING_FILES, made / entry.folder, f"train {name} again")
-            _copy(served[name][0].parent, SERVING_FILES, made / entry.folder, f"serve {name} again")
-            shutil.copyfile(reports[name][0], made / entry.folder / VALIDATION)
+            _copy(trained[name][0].parent, model_files.TRAINING_FILES, made / entry.folder, f"train {name} again")
+            _copy(served[name][0].parent, model_files.SERVING_FILES, made / entry.folder, f"serve {name} again")
+            shutil.copyfile(reports[name][0], made / entry.folder / model_files.VALIDATION)
         if provenance is not None:
             documents.write_document(made / PROVENANCE, provenance, sealed=False)
         device = first.model_dump(include=set(OF_A_DEVICE))
-        index = Index(format=FORMAT, **device, operations=operations, sha256=hashes(made))
+        index = Index(format=model_files.FORMAT, **device, operations=operations, sha256=model_files.file_digests(made))
         documents.write_document(made / INDEX, index, sealed=False)
     return index
 

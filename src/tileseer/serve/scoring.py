@@ -19,10 +19,8 @@ from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.names import Named
 from tileseer.kernels.registry import of_arch
 from tileseer.kernels.support import SUPPORT, check_support
-from tileseer.learn import index as model_index
 from tileseer.learn import model_files
 from tileseer.learn.features import features
-from tileseer.learn.index import Index
 from tileseer.learn.model import Model
 from tileseer.problems import problem_csv
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
@@ -187,7 +185,7 @@ def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
-    index = model_index.verify(models)
+    index = model_files.read_index(models)
     named = pairs.kernels
     of_kernel = np.array([f"{one.kernel.variant}_{one.kernel.dtype}" for one in named], object)
     operation = of_kernel[pairs.name]
@@ -317,7 +315,7 @@ def _kernels_3d(found: Mapping[str, Named]) -> np.ndarray:
     return np.array([named.kernel.ndim == 3 for named in found.values()], bool)
 
 
-def _table(pairs: ScoredPairs, values: pd.DataFrame, index: Index) -> pa.Table:
+def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -> pa.Table:
     def words(texts: Iterable[str], rows: np.ndarray) -> pa.DictionaryArray:
         distinct, code = np.unique(np.array(list(texts), object).astype(str), return_inverse=True)
         return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))

@@ -5,14 +5,17 @@ nor the modules that know kernels: features and support rules are programs (``se
 (``serve.forest``).
 """
 
+from __future__ import annotations
+
 import io
+import math
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -20,15 +23,20 @@ from tileseer.core import atomic, documents
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
 from tileseer.costmodel.scores import UNIT
-from tileseer.learn import index, model_files
+from tileseer.learn import model_files
 from tileseer.problems.problem import DIMS, INT32_MAX, Problem
 from tileseer.serve.forest import Forest, TreeTable
 from tileseer.serve.program import Inputs, Program, Step, Value
+
+if TYPE_CHECKING:
+    from tileseer.serve.serving_files import Gaps, Guarantee
 
 ABOUT = "about"
 """Name of the array whose bytes are JSON: what is no array."""
 DIMENSIONALITIES = (2, 3)
 NO_CANDIDATE = -1
+EVERY_NDIM = "all"
+"""Gaps of the guarantee for a dimensionality without gaps of its own."""
 PARTS = (8, 64, 256)
 """Trees after which the remaining candidates go on: first few trees of many candidates, then many of few."""
 BLOCK = 1 << 16
@@ -134,7 +142,7 @@ class Selector:
 
         ``arch``: the arch that the models have to be for; None: any.
         """
-        folder = index.operation_folder(models, operation, arch)
+        folder = model_files.operation_folder(models, operation, arch)
         path = folder / model_files.PICKER
         try:
             with np.load(path, allow_pickle=False) as arrays:
@@ -199,6 +207,28 @@ class Selector:
             }
             for rank, (number, place) in enumerate(zip(order, places[order], strict=True), start=1)
         ]
+
+    def near_best_set(self, ranked: Sequence[Ranked], ndim: int, confidence: float) -> list[Ranked]:
+        """The head of a ranking: the smallest set that holds a near-best candidate with ``confidence``.
+
+        All of it where the calibration (``serve.guarantee``) cannot promise that.
+        """
+        # Imported here: pandas takes half a second, and a ranking does without.
+        from tileseer.learn.model import units
+
+        if not 0 < confidence < 1:
+            raise UserError(f"confidence is {confidence}; it must lie between 0 and 1")
+        score = np.array([row["score"] for row in ranked])
+        unit = units(np.zeros(len(score), np.int64), score)[0] if ranked else 1.0
+        guarantee = self._guarantee
+        depth = unit * threshold(guarantee.gaps, ndim, level(confidence, guarantee.groups))
+        return [row for row in ranked if row["score"] >= score.max() - depth]
+
+    @cached_property
+    def _guarantee(self) -> Guarantee:
+        from tileseer.serve.serving_files import Serving
+
+        return documents.read_document(self.folder / model_files.SERVING, Serving).guarantee
 
     def fastest_measured(self, problem: Problem) -> str | None:
         """The candidate that was fastest when exactly this problem was measured."""
@@ -347,6 +377,24 @@ def _sums(pool: _Pool, trees: TreeTable, pairs: _Pairs) -> np.ndarray:
     of_problems = trees.left_over(pairs.single)
     left_over &= of_problems if len(of_problems) == 1 else of_problems.take(pairs.problem, axis=0)
     return trees.sums(left_over)
+
+
+def threshold(gaps: Mapping[str, Gaps], ndim: int, confidence: float) -> float:
+    """Depth below the best score down to which candidates are in the set, in units of the problem.
+
+    Infinite where the gaps cannot promise that much.
+    """
+    own = gaps.get(f"{ndim}d", gaps[EVERY_NDIM])
+    at = int(np.searchsorted(own.share, confidence))
+    return own.gap[at] if at < len(own.gap) else math.inf
+
+
+def level(confidence: float, groups: int) -> float:
+    """The share of the weight that the calibration has to cover for ``confidence``: one standard error more.
+
+    The share of ``groups`` has that error; without it, half of all calibrations would promise too much.
+    """
+    return min(confidence + math.sqrt(confidence * (1 - confidence) / groups), 1.0)
 
 
 def _constants(arrays: Mapping[str, np.ndarray], name: str) -> dict[int, np.ndarray]:

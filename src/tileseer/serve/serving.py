@@ -4,8 +4,10 @@ C++ header, arrays for Python, known problems, kernel list and figures of one op
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -24,15 +26,39 @@ from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import of_arch
-from tileseer.learn import cross_validation, model_files, ranking
+from tileseer.learn import model_files, ranking
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.problems import layers as layer_tables
 from tileseer.problems.problem import DIMS
-from tileseer.serve import guarantee, header, kernel_set, known_problems, packing, serving_files
+from tileseer.serve import header, kernel_set, packing, serving_files
 from tileseer.serve.cascade import Cascade
+from tileseer.serve.guarantee import make_guarantee
 from tileseer.serve.selector import Selector
 from tileseer.serve.serving_files import KernelEntry
+
+
+@dataclass(frozen=True)
+class ServingInputs:
+    """What serving needs beside the model and its dataset."""
+
+    template: Path
+    """Of the C++ header."""
+    api: Path
+    """Table of CK Tile names, for the registry keys."""
+    coefficients: Coefficients
+    """Are published, so that kernels outside the pool can be scored."""
+    settings: ServingParameters
+    families: Mapping[str, str] = field(default_factory=dict)
+    """Of networks: the groups of the guarantee."""
+
+    @classmethod
+    def read(cls, template: Path, api: Path, coefficients: Path, layers: Path | None, settings: Settings) -> Self:
+        """Read the files of the stage."""
+        networks = layer_tables.read_networks(layers) if layers else {}
+        families = {name: network.family for name, network in networks.items()}
+        overrides = ServingSettings.of(settings, "serving").overrides
+        return cls(template, api, load_coefficients(coefficients), overrides, families)
 
 
 @dataclass(frozen=True)
@@ -56,33 +82,77 @@ class Served:
         parquet.write_table(self.known, folder / model_files.KNOWN)
 
 
-def serve(
-    dataset: Path,
-    training: Path,
-    template: Path,
-    api: Path,
-    coefficients: Path,
-    layers: Path | None,
-    threads: int,
-    settings: Settings,
-) -> tuple[Served, str]:
+@dataclass(frozen=True)
+class _Pool:
+    """The pool of a model on the problems of its dataset."""
+
+    measurements: Dataset
+    model: Model
+    threads: int
+
+    @cached_property
+    def dims(self) -> np.ndarray:
+        """int64 [P, 19]."""
+        return self.measurements.problems[list(DIMS)].to_numpy(np.int64)
+
+    @cached_property
+    def achieved(self) -> np.ndarray:
+        """Measured efficiency, [P, Q]; 0 where there is none."""
+        every = np.arange(len(self.measurements.problems))
+        return self.measurements.grid(every)[:, ranking.positions(self.measurements, self.model)]
+
+    @cached_property
+    def scores(self) -> np.ndarray:
+        """Scores, [P, Q]; -inf where a candidate cannot run or is not offered."""
+        scores = self.model.predict(self.measurements.problems, threads=self.threads)
+        if own_choice.of(self.measurements) is None:
+            return scores
+        offered = own_choice.offered(self.measurements)[:, ranking.positions(self.measurements, self.model)]
+        return np.where(offered, scores, -np.inf)
+
+    def cascade(self, walks: int) -> Cascade:
+        """The model with cuts that leave a pick so many walks."""
+        training = self.measurements.trains & np.isfinite(self.scores).any(axis=1)
+        if not training.any():
+            raise UserError(
+                f"{self.measurements.operation}: no candidate can run a training problem; there is nothing to serve"
+            )
+        return Cascade.calibrated(self.model, self.dims[training], self.scores[training], walks, self.threads)
+
+    def known_problems(self) -> pa.Table:
+        """The problems on which a candidate ran, in the order of their dimensions.
+
+        The winner of single timings is a little lucky: its TFLOPS are what was measured, not a promise.
+        """
+        order = np.lexsort(self.dims.T[::-1])
+        rows = order[self.achieved[order].max(axis=1, initial=0.0) > 0]
+        best = self.achieved[rows].argmax(axis=1)
+        columns = {
+            **{name: self.dims[rows, i].astype(np.int32) for i, name in enumerate(DIMS)},
+            "candidate": self.model.pool["candidate"].to_numpy()[best],
+            "row": best.astype(np.int32),
+            "tflops": self.measurements.best_tflops[rows] * self.achieved[rows, best],
+            "device_kind": [self.measurements.device_kind] * len(rows),
+        }
+        return pa.table(columns, schema=serving_files.KNOWN_PROBLEMS)
+
+    def unseen(self) -> np.ndarray:
+        """Rows of the validation problems that something ran."""
+        if not ranking.has_validation_split(self.measurements):
+            return np.empty(0, np.int64)
+        rows = ranking.validation_rows(self.measurements)
+        return rows[self.measurements.best_tflops[rows] > 0]
+
+
+def serve(dataset: Path, training: Path, inputs: ServingInputs, threads: int) -> tuple[Served, str]:
     """C++ header, known problems, kernel list and figures of a trained model; and a line about them."""
     measurements = Dataset.read(dataset)
-    served = build(
-        measurements,
-        Model.read_for(training, measurements, dataset),
-        read_out_of_fold(training),
-        template,
-        api,
-        load_coefficients(coefficients),
-        ServingSettings.of(settings, "serving").overrides,
-        threads,
-        {name: network.family for name, network in layer_tables.read_networks(layers).items()} if layers else {},
-    )
-    return served, summary(served, own_choice.of(measurements) is not None)
+    model = Model.read_for(training, measurements, dataset)
+    served = build(measurements, model, read_out_of_fold(training), inputs, threads)
+    return served, _summary(served, own_choice.of(measurements) is not None)
 
 
-def summary(served: Served, by_library: bool) -> str:
+def _summary(served: Served, by_library: bool) -> str:
     """A line about what was made; ``by_library``: a library offers the candidates."""
     cost, kernels = served.figures.validation, served.kernels
     if by_library:
@@ -102,36 +172,19 @@ def summary(served: Served, by_library: bool) -> str:
 
 
 def build(
-    measurements: Dataset,
-    model: Model,
-    out_of_fold: pd.DataFrame,
-    template: Path,
-    api_table: Path,
-    coefficients: Coefficients,
-    settings: ServingParameters,
-    threads: int = 1,
-    networks: Mapping[str, str] | None = None,
+    measurements: Dataset, model: Model, out_of_fold: pd.DataFrame, inputs: ServingInputs, threads: int = 1
 ) -> Served:
-    """Make what serves ``model``; ``template`` is that of the C++ header.
-
-    ``out_of_fold`` calibrates the guarantee, by family of ``networks`` (network to family); ``coefficients`` are
-    published: kernels outside the pool can be scored.
-    """
-    pool = model.pool
-    scores = _scores(measurements, model, threads)
-    cascade = _cascade(measurements, model, scores, settings, threads)
-    achieved = _achieved(measurements, model)
+    """Make what serves ``model``; ``out_of_fold`` calibrates the guarantee."""
+    pool = _Pool(measurements, model, threads)
+    cascade, known, unseen = pool.cascade(inputs.settings.walks), pool.known_problems(), pool.unseen()
     origin = Origin.of(measurements)
-    kernels = _kernels(measurements, pool, achieved, api_table, settings)
-    pruned = pool["kernel"].isin(kernels.pruned).to_numpy()
-    known = known_problems.known_problems_table(measurements, pool, achieved)
+    kernels = _kernels(pool, inputs)
+    pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
     selector = Selector(packing.selector_arrays(cascade, pruned, known, origin))
-    set_aside = ranking.has_validation_split(measurements)
-    unseen = ranking.validation_rows(measurements) if set_aside else np.empty(0, np.int64)
-    unseen = unseen[measurements.best_tflops[unseen] > 0]
-    judged = set_aside and own_choice.of(measurements) is None
+    judged = ranking.has_validation_split(measurements) and own_choice.of(measurements) is None
+    pairs = pool.scores, pool.achieved
     return Served(
-        header=header.render_header(template, cascade, pruned, known, origin),
+        header=header.render_header(inputs.template, cascade, pruned, known, origin),
         selector=selector,
         known=known,
         kernels=kernels,
@@ -142,60 +195,35 @@ def build(
             finalists=np.flatnonzero(cascade.finalists).tolist(),
             stages=list(cascade.cuts),
             known_problems=known.num_rows,
-            validation=_cost(measurements, unseen, scores, selector, achieved) if judged else None,
-            guarantee=_guarantee(measurements.problems, unseen, out_of_fold, networks or {}, scores, achieved),
+            validation=_cost(pool, unseen, selector) if judged else None,
+            guarantee=make_guarantee(measurements.problems, unseen, out_of_fold, inputs.families, pairs),
         ),
-        estimates=coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
+        estimates=inputs.coefficients if cascade.family.name in REGISTERS else serving_files.NoEstimates(),
     )
 
 
 def header_of(measurements: Dataset, model: Model, template: Path, threads: int = 1) -> str:
     """The C++ header alone of a model, all of whose kernels are linked."""
-    scores = _scores(measurements, model, threads)
-    cascade = _cascade(measurements, model, scores, ServingParameters(), threads)
-    known = known_problems.known_problems_table(measurements, model.pool, _achieved(measurements, model))
-    return header.render_header(template, cascade, np.ones(len(model.pool), bool), known, Origin.of(measurements))
+    pool = _Pool(measurements, model, threads)
+    cascade, every = pool.cascade(ServingParameters().walks), np.ones(len(model.pool), bool)
+    return header.render_header(template, cascade, every, pool.known_problems(), Origin.of(measurements))
 
 
-def _achieved(measurements: Dataset, model: Model) -> np.ndarray:
-    """Measured efficiency of the pool's candidates on all problems, [P, Q]; 0 where there is none."""
-    return measurements.grid(np.arange(len(measurements.problems)))[:, ranking.positions(measurements, model)]
-
-
-def _scores(measurements: Dataset, model: Model, threads: int) -> np.ndarray:
-    """Scores of the pool, [P, Q]; -inf where a candidate cannot run or is not offered."""
-    scores = model.predict(measurements.problems, threads=threads)
-    if own_choice.of(measurements) is None:
-        return scores
-    return np.where(own_choice.offered(measurements)[:, ranking.positions(measurements, model)], scores, -np.inf)
-
-
-def _cascade(
-    measurements: Dataset, model: Model, scores: np.ndarray, settings: ServingParameters, threads: int
-) -> Cascade:
-    dims = measurements.problems[list(DIMS)].to_numpy(np.int64)
-    training = measurements.trains & np.isfinite(scores).any(axis=1)
-    if not training.any():
-        raise UserError(f"{measurements.operation}: no candidate can run a training problem; there is nothing to serve")
-    return Cascade.calibrated(model, dims[training], scores[training], settings.walks, threads)
-
-
-def _kernels(
-    measurements: Dataset, pool: pd.DataFrame, achieved: np.ndarray, api_table: Path, settings: ServingParameters
-) -> serving_files.Kernels:
+def _kernels(pool: _Pool, inputs: ServingInputs) -> serving_files.Kernels:
     """The kernels of the pool and the pruned set."""
-    number, names = pd.factorize(pool["kernel"], sort=True)
-    by_kernel = kernel_set.best_by_kernel(achieved, number, len(names))
+    measurements, kernels, allowed = pool.measurements, pool.model.pool, inputs.settings.pruned_loss
+    number, names = pd.factorize(kernels["kernel"], sort=True)
+    by_kernel = kernel_set.best_by_kernel(pool.achieved, number, len(names))
     split = measurements.problems["split"].to_numpy()
     parts = {name: (split == name) & (by_kernel.max(axis=1) > 0) for name in ("train", "validation") if name in split}
     own = by_kernel[parts["train"]]
-    chosen = kernel_set.smallest_set(own, np.full(len(own), 1 / len(own)), settings.pruned_loss)
-    aliases = dict(zip(pool["kernel"], pool["aliases"], strict=True))
+    chosen = kernel_set.smallest_set(own, np.full(len(own), 1 / len(own)), allowed)
+    aliases = dict(zip(kernels["kernel"], kernels["aliases"], strict=True))
     return serving_files.Kernels(
         **Origin.of(measurements).model_dump(),
         meaning="`pruned` alone loses at most `allowed_loss` of the mean efficiency on the training problems, "
         "measured best against measured best; `oracle_within_pruned` is that share, in percent",
-        allowed_loss=settings.pruned_loss,
+        allowed_loss=allowed,
         pool_size=len(names),
         pruned_size=len(chosen),
         oracle_within_pruned={
@@ -203,15 +231,15 @@ def _kernels(
             for name, rows in parts.items()
         },
         pruned=[str(names[number]) for number in chosen],
-        kernels=_entries(list(map(str, names)), aliases, api_table, measurements.arch),
+        kernels=_entries(list(map(str, names)), aliases, inputs.api, measurements.arch),
     )
 
 
-def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch: str) -> list[KernelEntry]:
+def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str) -> list[KernelEntry]:
     """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
     family = of_arch(arch)
     if family.name in EMITTERS:
-        entries = EMITTERS[family.name].entries(names, api_table, target(arch))
+        entries = EMITTERS[family.name].entries(names, api, target(arch))
     else:
         entries = [{"kernel": name, "registry_key": asdict(family.kernel.parse(name))} for name in names]
     return [
@@ -220,16 +248,14 @@ def _entries(names: list[str], aliases: Mapping[str, str], api_table: Path, arch
     ]
 
 
-def _cost(
-    measurements: Dataset, rows: np.ndarray, scores: np.ndarray, selector: Selector, achieved: np.ndarray
-) -> serving_files.Cost:
+def _cost(pool: _Pool, rows: np.ndarray, selector: Selector) -> serving_files.Cost:
     """What serving costs on the validation problems ``rows``: full model, served model, served from the pruned set."""
-    dims = measurements.problems[list(DIMS)].to_numpy(np.int64)[rows]
+    scores, dims = pool.scores[rows], pool.dims[rows]
 
     def reached(candidate: np.ndarray) -> np.ndarray:
-        return np.where(candidate >= 0, achieved[rows, candidate], 0.0)
+        return np.where(candidate >= 0, pool.achieved[rows, candidate], 0.0)
 
-    best = np.where(np.isfinite(scores[rows]).any(axis=1), scores[rows].argmax(axis=1), -1)
+    best = np.where(np.isfinite(scores).any(axis=1), scores.argmax(axis=1), -1)
     served = selector.select(dims, use_known=False).candidate
     full, small = reached(best), reached(served)
     pruned = reached(selector.select(dims, use_known=False, pruned_only=True).candidate)
@@ -243,35 +269,4 @@ def _cost(
             served_from_pruned_set=efficiency.percent(full.mean() - pruned.mean()),
         ),
         same_pick=efficiency.percent(np.mean(served == best)),
-    )
-
-
-def _guarantee(
-    problems: pd.DataFrame,
-    rows: np.ndarray,
-    out_of_fold: pd.DataFrame,
-    networks: Mapping[str, str],
-    scores: np.ndarray,
-    achieved: np.ndarray,
-) -> serving_files.Guarantee:
-    """Calibration of ``select --confidence`` and its coverage on the validation problems ``rows``."""
-    groups = guarantee.groups_of(problems[problems["split"] == "train"], networks)
-    calibrating = out_of_fold[["problem_key", "ndim", "gap"]].merge(groups, on="problem_key")
-    gaps = guarantee.calibrate_gaps(calibrating)
-    count = int(calibrating["group"].nunique())
-    unseen = problems.iloc[rows]
-    families = unseen["network"].map(lambda name: networks.get(name, name)).to_numpy()
-    near = cross_validation.NEAR
-    return serving_files.Guarantee(
-        meaning="the set holds a candidate with at least `near` of the best efficiency; `gaps` are those of "
-        "training problems with the share of the weight up to each, all groups weighing the same; `validation` is what "
-        "the sets reach on networks that no model has seen, in percent, over problems and over families of networks",
-        near=near,
-        groups=count,
-        gaps=gaps,
-        validation=guarantee.coverage(
-            gaps, count, unseen["ndim"].to_numpy(), families, scores[rows], achieved[rows], near
-        )
-        if len(rows)
-        else [],
     )

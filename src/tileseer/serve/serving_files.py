@@ -1,13 +1,25 @@
-"""The JSON files of a serving folder."""
+"""The files of a serving folder beside the header and its arrays."""
 
 from typing import Annotated
 
+import pyarrow as pa
 from pydantic import Field
 
 from tileseer.core.documents import Document
 from tileseer.learn.model_schema import FeatureSetName, Origin, Summary
-from tileseer.problems.problem import INT32_MAX
+from tileseer.problems.problem import DIMS, INT32_MAX
 
+KNOWN_PROBLEMS = pa.schema(
+    [
+        *((name, pa.int32()) for name in DIMS),
+        ("candidate", pa.string()),
+        ("row", pa.int32()),
+        ("tflops", pa.float64()),
+        ("device_kind", pa.string()),
+    ]
+)
+"""One row a measured problem: its fastest candidate, that one's row in candidates.parquet, and where the time came
+from. Where exactly a problem was measured, no model is needed."""
 _Positive = Annotated[int, Field(ge=1, le=INT32_MAX)]
 
 

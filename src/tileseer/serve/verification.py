@@ -15,7 +15,6 @@ from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import provenance, recording, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import read_hardware
-from tileseer.learn import index as published
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.problems.operation import Operation
@@ -65,7 +64,7 @@ def _try(subject: str, check: Callable[[], str]) -> list[CheckResult]:
 
 def _models(path: Path) -> list[CheckResult]:
     try:
-        index = published.verify(path)
+        index = model_files.read_index(path)
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
     results = [CheckResult(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")]
