@@ -124,7 +124,7 @@ def test_scores_do_not_depend_on_company_or_order(models, tmp_path):
     for number, listed in enumerate((names, names[::-1], names[:1])):
         path = tmp_path / f"{number}.txt"
         path.write_text("\n".join(listed))
-        table = scoring.score_pairs(models, scoring.pair_all(tmp_path / "P.csv", path, "gfx950")[0])[0].to_pandas()
+        table = scoring.score_pairs(models, scoring.read_pairs(tmp_path / "P.csv", path, "gfx950")[0])[0].to_pandas()
         for name, value in zip(table["kernel"], table["score"], strict=True):
             assert found.setdefault(name, value) == value
 
@@ -134,7 +134,7 @@ def test_fifty_thousand_rows_keep_their_order(models, tmp_path):
     rows = pd.DataFrame({"kernel": draw.choice([SHORT, f"{SHORT}_si"], 50_000), "N": draw.integers(1, 65, 50_000)})
     rows = rows.assign(C=64, K=64, Hi=28, Wi=28, Y=3, X=3, pad_h=1, pad_w=1)
     rows.to_csv(tmp_path / "P.csv", index=False)
-    pairs, _ = scoring.read_pairs(tmp_path / "P.csv", "gfx950")
+    pairs, _ = scoring.read_pairs(tmp_path / "P.csv", None, "gfx950")
     table = scoring.score_pairs(models, pairs)[0].to_pandas()
     assert table["kernel"].tolist() == rows["kernel"].tolist()
     assert table["N"].tolist() == rows["N"].tolist()

@@ -52,10 +52,7 @@ def run(args: argparse.Namespace) -> int:
     index = model_files.read_index(args.model)
     if args.out.exists() and args.out.is_dir():
         raise UserError(f"--out: {args.out} is a folder; give the name of a file")
-    if args.kernels:
-        pairs, remarks = scoring.pair_all(args.problems, args.kernels, index.arch)
-    else:
-        pairs, remarks = scoring.read_pairs(args.problems, index.arch)
+    pairs, remarks = scoring.read_pairs(args.problems, args.kernels, index.arch)
     table, more = scoring.score_pairs(args.model, pairs, args.threads)
     WRITERS[args.out.suffix](table, args.out)
     remarks += more

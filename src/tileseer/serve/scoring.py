@@ -1,6 +1,6 @@
 """Scores of any kernels on any problems by a published model, to judge it on measurements of others."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,104 +70,109 @@ class ScoredPairs:
         return {one.text for one in self.kernels}
 
 
-def read_kernel_names(path: Path) -> list[tuple[int, str]]:
-    """(line, name) of a list of kernels: one a line, # for remarks, or a CSV with a column ``kernel``."""
+def read_pairs(problems: Path, kernels: Path | None, arch: str) -> tuple[ScoredPairs, list[str]]:
+    """The pairs of a CSV of problems, and remarks: each with every kernel of a list, else with the kernel of its row.
+
+    A kernel and a problem that are paired have one dimensionality and, where the problems say ``direction`` and
+    ``dtype``, one operation. No model knows depthwise kernels, which are left out.
+    """
+    rows, remarks = _problems(problems)
+    if kernels is None:
+        listed = _csv_kernels(problems, rows)
+        named = read_kernels(problems, listed, arch)
+        rows = rows[listed.isin(list(named)).to_numpy()]
+        pairs = _row_by_row(problems, rows, list(named.values()))
+    else:
+        listed = read_kernel_names(kernels)
+        if "operation" in rows:
+            return _of_operations(rows, kernels, listed, arch), remarks
+        named = read_kernels(kernels, listed, arch)
+        pairs = _paired(list(named.values()), rows.drop_duplicates(subset=list(DIMS), ignore_index=True))
+    if depthwise := len(set(listed) - set(named)):
+        remarks.append(f"{depthwise} depthwise kernels are left out: no model knows them")
+    return pairs, remarks
+
+
+def read_kernel_names(path: Path) -> pd.Series:
+    """The names of a list of kernels by their line: one a line, # for remarks, or a CSV with a column ``kernel``."""
     lines = read_utf8(path, "utf-8-sig").splitlines()
     if lines and ("," in lines[0] or lines[0].strip() == "kernel"):
-        return csv_kernels(path, problem_csv.read_csv(path))
-    words = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, start=1)]
-    named = [(number, word) for number, word in words if word]
-    if not named:
+        return _csv_kernels(path, problem_csv.read_csv(path))
+    words = pd.Series([line.partition("#")[0].strip() for line in lines], range(1, len(lines) + 1), dtype=object)
+    if not words.any():
         raise UserError(f"{path}: there is no kernel name in it; write one a line")
-    return named
+    return words[words != ""]
 
 
-def csv_kernels(path: Path, table: pd.DataFrame) -> list[tuple[int, str]]:
-    """(line, name) of every row of a CSV with a column ``kernel``."""
+def _csv_kernels(path: Path, table: pd.DataFrame) -> pd.Series:
     if "kernel" not in table:
         raise UserError(f"{path}: column kernel is missing; give the kernels with --kernels, or a column kernel")
-    names = table["kernel"].str.strip().tolist()
-    return [(row + problem_csv.FIRST_LINE, name) for row, name in enumerate(names)]
+    return table["kernel"].str.strip().set_axis(table.index + problem_csv.FIRST_LINE)
 
 
 def read_kernels(
-    path: Path, named: Sequence[tuple[int, str]], arch: str, operation: Operation | None = None, ndim: int = 2
+    path: Path, listed: pd.Series, arch: str, operation: Operation | None = None, ndim: int = 2
 ) -> dict[str, Named]:
-    """Kernel of each distinct name, without depthwise kernels, which no model knows; see ``names.read``.
+    """Kernel of each distinct name, without depthwise kernels; see ``names.read``.
 
     ``UserError`` names file and line of the first name that is unknown.
     """
     kernels: dict[str, Named] = {}
-    for line, name in named:
-        if name not in kernels:
-            try:
-                kernels[name] = names.read(name, arch, operation, ndim)
-            except UserError as error:
-                raise UserError(f"{path}, line {line}: {error}") from error
+    for line, name in listed.drop_duplicates().items():
+        try:
+            kernels[name] = names.read(name, arch, operation, ndim)
+        except UserError as error:
+            raise UserError(f"{path}, line {line}: {error}") from error
     scored = of_arch(arch).kernel
     return {name: one for name, one in kernels.items() if isinstance(one.kernel, scored)}
 
 
-def pair_all(problems: Path, kernels: Path, arch: str) -> tuple[ScoredPairs, list[str]]:
-    """Each kernel of a list with each distinct problem of its dimensionality, and remarks.
-
-    Where the problems say ``direction`` and ``dtype``, each is paired with the kernels for that.
-    """
-    rows, remarks = _problems(problems)
-    named = read_kernel_names(kernels)
+def _paired(kernels: list[Named], rows: pd.DataFrame) -> ScoredPairs:
+    """Each row with the kernels of its dimensionality and, where rows have one, ``operation``."""
+    fits = _kernels_3d(kernels)[None, :] == _is_3d(rows)[:, None]
     if "operation" in rows:
-        return _of_operations(rows, kernels, named, arch), remarks
-    found = read_kernels(kernels, named, arch)
-    distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
-    problem, name = np.nonzero(_kernels_3d(found)[None, :] == _is_3d(distinct)[:, None])
-    return ScoredPairs(list(found.values()), distinct, name, problem), remarks + _left_out(named, found)
+        operation = np.array([_operation(one) for one in kernels], object)
+        fits &= operation[None, :] == rows["operation"].to_numpy()[:, None]
+    problem, name = np.nonzero(fits)
+    return ScoredPairs(kernels, rows, name, problem)
 
 
-def _of_operations(rows: pd.DataFrame, path: Path, named: Sequence[tuple[int, str]], arch: str) -> ScoredPairs:
-    """Every row with the kernels of its ``operation`` and dimensionality."""
+def _of_operations(rows: pd.DataFrame, path: Path, listed: pd.Series, arch: str) -> ScoredPairs:
+    """Every row with the kernels of its ``operation`` and dimensionality; a name may leave both out."""
     kernels: list[Named] = []
-    problem, name = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    for (operation, is_3d), part in rows.groupby([rows["operation"], _is_3d(rows)]):
-        wanted, ndim = Operation.parse(str(operation)), 3 if is_3d else 2
-        own = [
-            one
-            for one in read_kernels(path, named, arch, wanted, ndim).values()
-            if (one.kernel.variant, one.kernel.dtype, one.kernel.ndim) == (wanted.variant, wanted.dtype, ndim)
-        ]
-        problem.append(np.repeat(part.index.to_numpy(), len(own)))
-        name.append(np.tile(np.arange(len(own)) + len(kernels), len(part)))
-        kernels += own
-    return ScoredPairs(kernels, rows, np.concatenate(name), np.concatenate(problem))
+    for operation, is_3d in rows.assign(is_3d=_is_3d(rows)).groupby(["operation", "is_3d"]).groups:
+        ndim = 3 if is_3d else 2
+        every = read_kernels(path, listed, arch, Operation.parse(operation), ndim).values()
+        kernels += [one for one in every if _operation(one) == operation and one.kernel.ndim == ndim]
+    return _paired(kernels, rows)
 
 
-def read_pairs(problems: Path, arch: str) -> tuple[ScoredPairs, list[str]]:
-    """The pairs of a CSV that has a column ``kernel``, row by row, and remarks."""
-    rows, remarks = _problems(problems)
-    named = csv_kernels(problems, problem_csv.read_csv(problems))
-    found = read_kernels(problems, named, arch)
-    remarks += _left_out(named, found)
-    kept = [row for row, (_, name) in enumerate(named) if name in found]
-    rows, named = rows.iloc[kept].reset_index(drop=True), [named[row] for row in kept]
-    distinct = rows.drop_duplicates(subset=list(DIMS), ignore_index=True)
+def _row_by_row(path: Path, rows: pd.DataFrame, kernels: list[Named]) -> ScoredPairs:
+    """Each row with the kernel that it names."""
     problem = rows.groupby(list(DIMS), sort=False).ngroup().to_numpy()
-    name = pd.Index(list(found)).get_indexer(pd.Index([text for _, text in named]))
-    wrong = _kernels_3d(found)[name] != _is_3d(distinct)[problem]
+    name = pd.Index([one.text for one in kernels]).get_indexer(pd.Index(rows["kernel"].str.strip()))
+    wrong = _kernels_3d(kernels)[name] != _is_3d(rows)
     if wrong.any():
-        line, text = named[int(wrong.argmax())]
+        row = int(wrong.argmax())
         raise UserError(
-            f"{problems}, line {line}: kernel {text!r} has another dimensionality than the problem "
-            "(3D: Di or Z above 1)"
+            f"{path}, line {rows.index[row] + problem_csv.FIRST_LINE}: kernel {kernels[name[row]].text!r} has another "
+            "dimensionality than the problem (3D: Di or Z above 1)"
         )
-    return ScoredPairs(list(found.values()), distinct, name, problem), remarks
+    return ScoredPairs(kernels, rows.drop_duplicates(subset=list(DIMS), ignore_index=True), name, problem)
 
 
 def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
-    """The checked dimensions of each row of a CSV, ``problem_idx`` and, if it says so, ``operation``; and remarks."""
+    """The rows of a CSV, and remarks: checked dimensions, ``problem_idx`` and, if it says them, kernel and operation.
+
+    The index is the number of the row in the file.
+    """
     table = problem_csv.read_csv(path)
     rows, remarks = problem_csv.dims_of_rows(path, table)
     problem_csv.check_problems(path, rows, "forward", "bf16")
     numbered = "problem_idx" in table and table["problem_idx"].str.fullmatch(r"\d{1,18}").all()
     rows["problem_idx"] = table["problem_idx"].astype(np.int64) if numbered else np.arange(len(table))
+    if "kernel" in table:
+        rows["kernel"] = table["kernel"]
     if not {"direction", "dtype"} <= set(table):
         return rows, remarks
     rows["operation"] = table["direction"].str.strip() + "_" + table["dtype"].str.strip()
@@ -175,46 +180,34 @@ def _problems(path: Path) -> tuple[pd.DataFrame, list[str]]:
     if not known.all():
         other = rows["operation"][~known].iloc[0]
         remarks.append(f"{path}: {int((~known).sum())} rows of operations that no model knows are left out: {other}")
-    return rows[known].reset_index(drop=True), remarks
-
-
-def _left_out(named: Sequence[tuple[int, str]], found: dict[str, Named]) -> list[str]:
-    missing = {name for _, name in named} - set(found)
-    return [f"{len(missing)} depthwise kernels are left out: no model knows them"] if missing else []
+    return rows[known], remarks
 
 
 def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.Table, list[str]]:
     """One row a pair, in their order, columns ``SCHEMA``, and remarks on what a reader has to know."""
     index = model_files.read_index(models)
+    operation = np.array([_operation(one) for one in pairs.kernels], object)[pairs.name]
+    values = pd.DataFrame({"name": pairs.name, "problem": pairs.problem, "operation": operation})
+    values = values.assign(score=np.nan, rule=0, in_pool=False, model="")
+    remarks = []
+    for own, rows in values.groupby("operation", sort=False):
+        model = _model_for(models, str(own), list(index.operations))
+        if model != own:
+            remarks.append(f"there is no model of {own}; its kernels are scored by that of {model}")
+        folder = models / index.operations[model].folder
+        scored = _scored(folder, pairs, Operation.parse(str(own)), rows, threads)
+        values.loc[rows.index, list(scored)] = pd.DataFrame(scored, rows.index)
     named = pairs.kernels
-    of_kernel = np.array([f"{one.kernel.variant}_{one.kernel.dtype}" for one in named], object)
-    operation = of_kernel[pairs.name]
-    count, remarks = len(pairs.name), []
-    values = pd.DataFrame({"score": np.full(count, np.nan), "rule": 0, "in_pool": False, "model": ""})
-    for wanted in dict.fromkeys(of_kernel):
-        model = _model_for(models, wanted, list(index.operations))
-        if model != wanted:
-            remarks.append(f"there is no model of {wanted}; its kernels are scored by that of {model}")
-        rows = np.flatnonzero(operation == wanted)
-        if len(rows):
-            folder = models / index.operations[model].folder
-            for column, found in _scored(folder, pairs, Operation.parse(wanted), rows, threads).items():
-                values.loc[rows, column] = found
     if of_arch(index.arch).name not in RESOURCES:
         # Nothing tells anything of a kernel that was not measured.
-        kept = values["in_pool"].to_numpy(bool)
-        known = {named[i].text for i in set(pairs.name[kept].tolist())}
-        if strangers := len(pairs.named - known):
+        values = values[values["in_pool"]].reset_index(drop=True)
+        if strangers := len(pairs.named - {named[i].text for i in set(values["name"])}):
             remarks.append(f"{strangers} of {len(pairs.named)} kernels are left out: the model has not seen them")
-        pairs = replace(pairs, name=pairs.name[kept], problem=pairs.problem[kept])
-        values, operation = values[kept].reset_index(drop=True), operation[kept]
-    supported = values.assign(problem=pairs.problem, operation=operation, behind=-values["score"])[values["rule"] == 0]
-    values["rank"] = supported.groupby(["problem", "operation"])["behind"].rank(method="first")
-    assumed = sum(bool(one.assumed) for one in named)
-    if assumed:
+    groups = values[values["rule"] == 0].groupby(["problem", "operation"])
+    values["rank"] = groups["score"].rank(method="first", ascending=False)
+    if assumed := sum(bool(one.assumed) for one in named):
         remarks.append(f"{assumed} of {len(named)} kernel names leave fields open; column assumed has them")
-    outside = len(set(pairs.name[~values["in_pool"]].tolist()))
-    if outside:
+    if outside := values["name"][~values["in_pool"]].nunique():
         remarks.append(
             f"{outside} of {len(named)} kernels are not in the model's pool: their registers, LDS and occupancy "
             "are estimates"
@@ -222,29 +215,29 @@ def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.
     return _table(pairs, values, index), remarks
 
 
-def _model_for(models: Path, operation: str, known: list[str]) -> str:
+def _model_for(models: Path, operation: str, available: list[str]) -> str:
     """The operation whose model scores ``operation``: its own, else of its direction, equal sizes first."""
-    wanted = Operation.parse(operation)
-    size = ELEMENT_BYTES[wanted.dtype]
-    own = [Operation.parse(name) for name in known if Operation.parse(name).variant == wanted.variant]
-    own.sort(key=lambda o: (o.dtype != wanted.dtype, ELEMENT_BYTES[o.dtype] != size, o.dtype))
-    if not own:
-        raise UserError(f"{models}: there is no model of {wanted.variant}; it has {', '.join(known)}")
-    return str(own[0])
+    variant, dtype = (own := Operation.parse(operation)).variant, own.dtype
+    near = [one.dtype for one in map(Operation.parse, available) if one.variant == variant]
+    if not near:
+        raise UserError(f"{models}: there is no model of {variant}; it has {', '.join(available)}")
+    size = ELEMENT_BYTES[dtype]
+    best = min(near, key=lambda other: (other != dtype, ELEMENT_BYTES[other] != size, other))
+    return str(Operation(variant, best))
 
 
 def _scored(
-    folder: Path, pairs: ScoredPairs, operation: Operation, rows: np.ndarray, threads: int
+    folder: Path, pairs: ScoredPairs, operation: Operation, rows: pd.DataFrame, threads: int
 ) -> dict[str, np.ndarray | str]:
     """Columns ``score``, ``rule``, ``in_pool`` and ``model`` of some pairs, whose kernels are of one operation."""
     model = Model.read(folder)
-    used, name = np.unique(pairs.name[rows], return_inverse=True)
-    used_problems, problem = np.unique(pairs.problem[rows], return_inverse=True)
-    named = pairs.kernels
-    pool, in_pool = _pool(model, folder, [named[i] for i in used])
+    used, name = np.unique(rows["name"], return_inverse=True)
+    used_problems, problem = np.unique(rows["problem"], return_inverse=True)
+    named = [pairs.kernels[i] for i in used]
+    pool, in_pool = _pool(model, folder, named)
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
-    multiples, padding = np.unique([named[i].channel_multiple for i in used], return_inverse=True)
+    multiples, padding = np.unique([one.channel_multiple for one in named], return_inverse=True)
     # The same problems once for each padding of their channels, one below the other.
     problem = problem + padding[name] * len(problems)
     problems = pd.concat([_padded(problems, int(multiple)) for multiple in multiples], ignore_index=True)
@@ -268,20 +261,20 @@ def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame,
     table = candidates.with_fields(
         pd.DataFrame({"kernel": [n.kernel.name for n in named], "split_k": [n.split_k for n in named]})
     )
-    known = with_other_names(model.pool).set_index("candidate")
-    in_pool = table["candidate"].isin(known.index).to_numpy()
+    published = with_other_names(model.pool).set_index("candidate")
+    in_pool = table["candidate"].isin(published.index).to_numpy()
     family = of_arch(model.spec.arch)
     if family.name in REGISTERS:
         coefficients = documents.read_document(folder / model_files.ESTIMATES, Coefficients)
         estimate = RESOURCES[family.name](table, model.hardware, coefficients)
     else:
         estimate = _of_most_alike(table, model)
-    own = known.reindex(table["candidate"])
+    own = published.reindex(table["candidate"])
     # Of a kernel outside the pool nobody knows the code: the model's trees take that as they have learnt it.
-    known_code = set(features.CODE_COLUMNS).intersection(features.feature_set(model.spec.feature_set).names)
+    code = set(features.CODE_COLUMNS).intersection(features.feature_set(model.spec.feature_set).names)
     unknown = np.full(len(table), np.nan)
     resources = {name: estimate[name].to_numpy(float) for name in candidates.RESOURCES}
-    for column, outside in {**resources, **dict.fromkeys(sorted(known_code), unknown)}.items():
+    for column, outside in {**resources, **dict.fromkeys(sorted(code), unknown)}.items():
         table[column] = np.where(in_pool, own[column].to_numpy(float), outside)
     return table, in_pool
 
@@ -306,39 +299,43 @@ def _of_most_alike(table: pd.DataFrame, model: Model) -> pd.DataFrame:
     return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
 
+def _operation(named: Named) -> str:
+    return f"{named.kernel.variant}_{named.kernel.dtype}"
+
+
 def _is_3d(dims: pd.DataFrame) -> np.ndarray:
-    flat = {"Di": 1, "Z": 1, **problem_csv.FLAT}
-    return pd.concat([dims[name] != value for name, value in flat.items()], axis=1).any(axis=1).to_numpy()
+    flat = pd.Series({"Di": 1, "Z": 1, **problem_csv.FLAT})
+    return (dims[list(flat.index)] != flat).any(axis=1).to_numpy()
 
 
-def _kernels_3d(found: Mapping[str, Named]) -> np.ndarray:
-    return np.array([named.kernel.ndim == 3 for named in found.values()], bool)
+def _kernels_3d(kernels: Sequence[Named]) -> np.ndarray:
+    return np.array([named.kernel.ndim == 3 for named in kernels], bool)
 
 
 def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -> pa.Table:
-    def words(texts: Iterable[str], rows: np.ndarray) -> pa.DictionaryArray:
+    def words(texts: Iterable[str], rows: pd.Series) -> pa.DictionaryArray:
         distinct, code = np.unique(np.array(list(texts), object).astype(str), return_inverse=True)
         return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))
 
-    named = pairs.kernels
-    every = np.zeros(len(pairs.name), np.int64)
-    dims = pairs.dims.iloc[pairs.problem]
+    named, name = pairs.kernels, values["name"]
+    every = np.zeros(len(values), np.int64)
+    dims = pairs.dims.iloc[values["problem"]]
     rules = ["", *(rule.name for rule in SUPPORT[of_arch(index.arch).name].rules)]
     columns = {
         "problem_idx": dims["problem_idx"].to_numpy(),
-        "kernel": words((one.text for one in named), pairs.name),
-        "variant": words((one.kernel.variant for one in named), pairs.name),
-        "dtype": words((one.kernel.dtype for one in named), pairs.name),
-        "ndim": np.array([one.kernel.ndim for one in named], np.int32)[pairs.name],
-        **{name: dims[name].to_numpy(np.int32) for name in DIMS},
-        "candidate": words((candidates.label(one.kernel.name, one.split_k) for one in named), pairs.name),
-        "assumed": words((one.assumed for one in named), pairs.name),
+        "kernel": words((one.text for one in named), name),
+        "variant": words((one.kernel.variant for one in named), name),
+        "dtype": words((one.kernel.dtype for one in named), name),
+        "ndim": np.array([one.kernel.ndim for one in named], np.int32)[name],
+        **{dim: dims[dim].to_numpy(np.int32) for dim in DIMS},
+        "candidate": words((candidates.label(one.kernel.name, one.split_k) for one in named), name),
+        "assumed": words((one.assumed for one in named), name),
         "in_pool": values["in_pool"].to_numpy(bool),
         "supported": (values["rule"] == 0).to_numpy(),
-        "rule": words(rules, values["rule"].to_numpy()),
+        "rule": words(rules, values["rule"]),
         "score": values["score"].to_numpy(),
         "rank": values["rank"].fillna(0).to_numpy(np.int32),
-        "model_operation": words(values["model"], np.arange(len(every))),
+        "model_operation": words(values["model"], values.index),
         "arch": words([index.arch], every),
         "device_kind": words([index.device_kind], every),
     }
