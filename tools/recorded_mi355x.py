@@ -57,7 +57,7 @@ def read(path: Path) -> pd.DataFrame:
     ours = {}
     for row, name in table["kernel"].drop_duplicates().items():
         try:
-            ours[name] = names.read(SCHEME + name, ARCH).kernel.name
+            ours[name] = names.read_kernel_name(SCHEME + name, ARCH).kernel.name
         except UserError as error:
             raise UserError(f"{path}, line {row + problem_csv.FIRST_LINE}: {error}") from error
     kernels = table["kernel"].map(ours)

@@ -28,7 +28,7 @@ from tileseer.config.benchmark import Timing
 from tileseer.core.errors import reports_user_errors
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass import emit
-from tileseer.kernels.cutlass.kernel import parse
+from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.gpu_device import GpuDevice
@@ -80,7 +80,7 @@ def build(args: argparse.Namespace, operations: list[Operation]) -> dict[str, li
         ([ROOT / "benchmarks/gpu/faulty_kernels.cu"], args.work / "faulty.so", ()),
     ]
     for text in sorted(set().union(*names.values())):
-        for path, content in emitter.files([parse(text)], ARCH).items():
+        for path, content in emitter.files([CutlassKernel.parse(text)], ARCH).items():
             (args.work / path).write_text(content)
         more = (*KERNEL_FLAGS, f"-I{args.cutlass}", f"-I{args.work}")
         jobs.append(([args.work / f"{text}.cu"], args.work / f"{text}.so", more))

@@ -19,12 +19,10 @@ from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.enumeration import Count, Sweep, sift
 from tileseer.kernels.gemm_kernel import GemmKernel
 from tileseer.kernels.grammar import Part
-from tileseer.kernels.registration import registration_source
-from tileseer.kernels.registry import Family
-from tileseer.kernels.rules import Rule, broken_rules
+from tileseer.kernels.registry import Family, registration_source
+from tileseer.kernels.rule_sets import SWEEPS
+from tileseer.kernels.rules import OPERATION, Rule, SupportRules, broken_rules, vectors_divide_runs
 from tileseer.kernels.support import SUPPORT
-from tileseer.kernels.support_rules import OPERATION, SupportRules, vectors_divide_runs
-from tileseer.kernels.sweeps import SWEEPS
 from tileseer.learn.features import features, gemm, upstream
 from tileseer.problems import implicit_gemm
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tileseer.cli import main
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import rule_sets
+from tileseer.kernels.rule_sets import read_sweep
 from tileseer.measure.emulated_kernels import KernelVerdict
 from tileseer.problems.operation import Operation
 
@@ -47,8 +47,9 @@ def test_a_sample_without_a_list_is_of_the_default_pool(monkeypatch, capsys):
     assert [(arch, most) for arch, most, _ in asked] == [("gfx942", 1)] * 2
     assert len(few) == 5 and len(many) == 8 and few < many
     assert main.main(["verify", "--emulate", "--sample", "9999"]) == 0
-    pool = rule_sets.enumeration(
-        str(ROOT / "config/rule_sets/sweep.yaml"), ROOT / "config/rule_sets", None,
-        ArchSpecs.load(ROOT / "config/arch_specs.json"), "gfx950", Operation("bwd_data", "bf16"), [2, 3], [],
-    ).kernels  # fmt: skip
+    sweep, specs = (
+        read_sweep(ROOT / "config/rule_sets/sweep.yaml", "gfx950"),
+        ArchSpecs.load(ROOT / "config/arch_specs.json"),
+    )
+    pool = sweep.enumerate(specs, "gfx950", Operation("bwd_data", "bf16"), [2, 3], []).kernels
     assert {kernel.name for kernel in pool} < set(asked[-1][2])

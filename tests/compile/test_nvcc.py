@@ -22,13 +22,13 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
-from tileseer.kernels import registration
-from tileseer.kernels.cutlass.kernel import parse
+from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.library import LIBRARIES
+from tileseer.kernels.registry import registration_source
 
 ROOT = Path(__file__).parents[2]
 H200 = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
-KERNEL = parse("cutlass_conv_fwd_bf16_nhwc_2d_optimized_128x128x32_2x2x1_16x8x16_s3_swz1_vec8_8_8")
+KERNEL = CutlassKernel.parse("cutlass_conv_fwd_bf16_nhwc_2d_optimized_128x128x32_2x2x1_16x8x16_s3_swz1_vec8_8_8")
 TESTS = ROOT / "tests/builders"
 
 
@@ -181,7 +181,7 @@ def test_one_more_kernel_changes_one_batch():
 def test_occupancy_is_what_the_cuda_runtime_said_of_every_recorded_kernel(operation, machine):
     blocks = machine.toolchain().blocks_per_cu
     for row in parquet.read_table(ROOT / f"config/recorded/sm_90/{operation}/kernels.parquet").to_pylist():
-        kernel = parse(row["kernel"])
+        kernel = CutlassKernel.parse(row["kernel"])
         threads = 32 * kernel.wave_m * kernel.wave_n * kernel.wave_k
         assert blocks(threads, row["registers"], row["shared_bytes"]) == row["blocks"]
 
@@ -193,7 +193,7 @@ def test_without_a_compiler_the_operand_buffers_are_what_is_known():
         [CompileUnit(kernel, "sm_90", b"") for kernel in (KERNEL, large)]
     )
     assert (fits.status, fits.resources.source, fits.resources.vgprs) == ("ok", "estimated", None)
-    assert fits.resources.lds_bytes == KERNEL.shared_bytes == (128 + 128) * 32 * 2 * 3
+    assert fits.resources.lds_bytes == (128 + 128) * 32 * 2 * 3
     assert too_large.status == "resource_limit"
     assert str(large.shared_bytes) in too_large.reason
 
@@ -225,11 +225,11 @@ def test_each_family_registers_its_kernels_in_its_own_way():
     from kernel_samples import a_kernel
 
     ck = a_kernel()
-    text = registration.registration_source([ck])
+    text = registration_source([ck])
     assert text.splitlines() == [
         f'#include "{ck.name}.hpp"', '#include "ck_tile_kernel.hpp"', "",
         f"TILESEER_CK_KERNEL({ck.name}, CONV_{ck.variant.upper()}, {ck.ndim}, CONV_{ck.dtype.upper()})",
     ]  # fmt: skip
-    assert f'#include "{KERNEL.name}.cuh"' in registration.registration_source([KERNEL])
+    assert f'#include "{KERNEL.name}.cuh"' in registration_source([KERNEL])
     with pytest.raises(UserError, match="one family at a time"):
-        registration.registration_source([ck, KERNEL])
+        registration_source([ck, KERNEL])

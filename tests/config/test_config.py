@@ -13,7 +13,7 @@ from tileseer.config.section import Section
 from tileseer.core.errors import UserError
 from tileseer.core.yaml_files import read_yaml
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import kernel_filter, rule_sets
+from tileseer.kernels.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
@@ -49,10 +49,9 @@ def test_the_overlays_fit_each_other(names):
 def test_the_smallest_run_has_ten_kernels_and_problems(arch):
     asked = yaml.safe_load((ROOT / "config/smoke.yaml").read_text())
     specs, tables = ArchSpecs.load(ROOT / "config/arch_specs.json"), ROOT / "config/rule_sets"
-    rule_set = (tables / "sweep.yaml").as_posix()
-    operation = Operation.parse(asked["operations"][0])
-    found = rule_sets.enumeration(rule_set, tables, None, specs, arch, operation, [2, 3], [])
-    assert len(kernel_filter.filter_kernels(found, asked["configs"]["filter"], "configs.filter").kernels) == 10
+    rule_set = RuleSet((tables / "sweep.yaml").as_posix(), tables, None, specs)
+    pool = rule_set.enumerate_kernels(arch, Operation.parse(asked["operations"][0]), check(asked).configs)
+    assert len(pool.kernels) == 10
     assert len((ROOT / asked["problems"]["validation"]).read_text().splitlines()) == 1 + asked["problems"]["design"]
 
 

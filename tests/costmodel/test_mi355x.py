@@ -15,7 +15,7 @@ from tileseer.costmodel.formula import Formula, FormulaPrior
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.kernels.names import read
+from tileseer.kernels.names import read_kernel_name
 from tileseer.learn import cross_validation
 from tileseer.problems.operation import Operation
 
@@ -57,7 +57,7 @@ def test_every_name_is_one_of_thirteen_candidates_and_every_shape_is_there():
     called = found["kernels"].explode("names")
     assert sorted(called["names"]) == sorted(source["kernel"].unique()) and len(found["kernels"]) == 13
     for name, kernel in zip(called["names"], called["kernel"], strict=True):
-        assert read(SCHEME + name, "gfx950_mi355x").kernel.name == kernel
+        assert read_kernel_name(SCHEME + name, "gfx950_mi355x").kernel.name == kernel
     shapes = source.drop_duplicates(source.columns[1:13].tolist())
     assert len(found["problems"]) == len(shapes) == 185
     assert set(found["problems"]["split"]) == {"train"}

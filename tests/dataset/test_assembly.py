@@ -20,7 +20,7 @@ from tileseer.dataset import assembly, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import candidates, kernel_table, plan
+from tileseer.kernels import candidates, kernel_table
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.measure import journal, receipt, support_table
 from tileseer.measure import session as run
@@ -60,7 +60,7 @@ def chunk(tmp_path):
     sweep = CkTileSweep.read_file(ROOT / "config/rule_sets/sweep.yaml")
     specs = ArchSpecs.load(ROOT / "config/arch_specs.json")
     kernels = sweep.enumerate(specs, "gfx950", FORWARD, [2]).kernels[:4]
-    rows = kernel_table.table(kernels, [1], 1)
+    rows = kernel_table.tabulate_kernels(kernels, [1], 1)
     gpu = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     toolchain = NoToolchain(
         gpu,
@@ -78,7 +78,7 @@ def chunk(tmp_path):
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)
     parquet.write_table(pairs, files.support)
-    assert plan.text(kernel_table.planned(rows)).count("\n") == 2
+    assert kernel_table.plan_text(rows).count("\n") == 2
     return batch, files, pairs, problems, tmp_path / "journal.csv"
 
 

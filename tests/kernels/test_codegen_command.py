@@ -7,15 +7,16 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
 from tileseer.cli.main import main
-from tileseer.kernels import configs as stage
+from tileseer.config.inputs import ConfigsSettings
+from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags, kernel
 from tileseer.kernels.ck_tile.names import parse as parse_name
 from tileseer.kernels.ck_tile.upstream import emitted_folder as library
 from tileseer.kernels.ck_tile.upstream import request as single_kernel
+from tileseer.kernels.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
@@ -322,14 +323,12 @@ def test_the_help_says_what_a_field_is_without_its_option(capsys):
         assert told.rstrip(")").endswith(f"default: {shown}"), field
 
 
-def test_a_rule_set_of_a_file_gives_the_kernels_that_the_workflow_has(command, tmp_path):
+def test_a_rule_set_of_a_file_gives_the_kernels_that_the_workflow_has(command):
     for arch, name in (("gfx950", "sweep.yaml"), ("sm_90", "cutlass.yaml")):
         rules = str(CONFIG / "rule_sets" / name)
-        settings = {"configs": {"rule_set": f"config/rule_sets/{name}", "include_flagged": ["all"]}}
-        outputs = [tmp_path / f"{arch}.{suffix}" for suffix in ("parquet", "tsv", "plan")]
-        paths = (CONFIG / "arch_specs.json", CONFIG / "rule_sets", *outputs)
-        stage.enumerate_kernels(arch, Operation("forward", "bf16"), *paths, settings)
-        built = pq.read_table(outputs[0])["kernel"].to_pylist()
+        rule_set = RuleSet(rules, CONFIG / "rule_sets", None, ArchSpecs.load(CONFIG / "arch_specs.json"))
+        pool = rule_set.enumerate_kernels(arch, Operation("forward", "bf16"), ConfigsSettings(include_flagged=["all"]))
+        built = [kernel.name for kernel in pool.kernels]
         words = ("--arch", arch, "--rule-set", rules, "--variant", "forward", "--dtype", "bf16")
         assert command("codegen", *words, "--list-names")[1].split() == built
     # Every direction and data type that the file has.

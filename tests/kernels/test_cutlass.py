@@ -24,7 +24,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import registry
-from tileseer.kernels.cutlass import emit, legality, support
+from tileseer.kernels.cutlass import emit, rules
 from tileseer.kernels.cutlass.kernel import (
     DTYPES,
     GROUPS,
@@ -34,9 +34,7 @@ from tileseer.kernels.cutlass.kernel import (
     VARIANTS,
     VECTOR_WIDTHS,
     CutlassKernel,
-    frame,
-    parse,
-)  # fmt: skip
+)
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.rules import broken_rules
 from tileseer.kernels.support import check_support
@@ -48,6 +46,7 @@ from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 
 ROOT = Path(__file__).parents[2]
+parse, frame = CutlassKernel.parse, CutlassKernel.frame
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 SWEEP = CutlassSweep.read_file(ROOT / "config/rule_sets/cutlass.yaml")
 OPERATIONS = ("forward_bf16", "bwd_data_bf16", "bwd_weight_bf16")
@@ -122,8 +121,8 @@ def changed(**fields):
     ],
 )
 def test_an_illegal_kernel_is_refused_by_the_rule_that_says_why(fields, rule):
-    columns = legality.legality_columns([changed(**fields)], "sm_90", SPECS)
-    name, reason = broken_rules(legality.LEGALITY, columns)[0][0]
+    columns = rules.legality_columns([changed(**fields)], "sm_90", SPECS)
+    name, reason = broken_rules(rules.LEGALITY, columns)[0][0]
     assert name == rule and reason and "{" not in reason
 
 
@@ -159,7 +158,7 @@ def verdicts(operation: str, **dims: int) -> dict[str, str]:
     variant = Operation.parse(operation).variant
     problem = problem_tables.problem_frame([Problem.from_dims(variant, "bf16", **dims)])
     codes = check_support(problem, pool, variant)[0]
-    names = ["", *(rule.name for rule in support.RULES)]
+    names = ["", *(rule.name for rule in rules.SUPPORT_RULES)]
     return dict(zip(found, (names[code] for code in codes), strict=True))
 
 
@@ -269,7 +268,7 @@ def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
     row = rows[(rows["problem_key"] == key) & (rows["kernel"] == kernel)].iloc[0]
     assert row["latency_ms"] == pytest.approx(pair["median_us"] / 1000)
     assert row["samples"] == pair["samples"] and row["reason"] == ""
-    assert rows[rows["status"] == "unsupported"]["reason"].isin([rule.name for rule in support.RULES]).all()
+    assert rows[rows["status"] == "unsupported"]["reason"].isin([rule.name for rule in rules.SUPPORT_RULES]).all()
     assert pd.isna(rows[rows["status"] != "ok"]["latency_ms"]).all()
 
 

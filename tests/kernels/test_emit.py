@@ -603,7 +603,7 @@ def run_script(configs, chunk, output):
 
 def test_script_bundles_the_kernels_of_its_chunk(tmp_path):
     kernels = many(12, "forward")
-    table = kernel_table.table(kernels, [1], 3)
+    table = kernel_table.tabulate_kernels(kernels, [1], 3)
     parquet.write_table(table, tmp_path / "forward_bf16.parquet")
     chunks = dict(zip((kernel.name for kernel in kernels), table["chunk"].to_pylist(), strict=True))
     bundles = []
@@ -619,7 +619,9 @@ def test_script_bundles_the_kernels_of_its_chunk(tmp_path):
 
 
 def test_script_reports_a_user_error_in_one_line(tmp_path, capsys):
-    parquet.write_table(kernel_table.table([replace(FORWARD, two_stage=True)], [1], 1), tmp_path / "x.parquet")
+    parquet.write_table(
+        kernel_table.tabulate_kernels([replace(FORWARD, two_stage=True)], [1], 1), tmp_path / "x.parquet"
+    )
     assert run_script(tmp_path / "x.parquet", 0, tmp_path / "x.tar") == 2
     stderr = capsys.readouterr().err
     assert stderr.startswith("error: grouped_conv_fwd") and stderr.count("\n") == 1

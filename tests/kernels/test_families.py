@@ -14,10 +14,12 @@ from tileseer.compile.none import NoToolchain
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import candidates, kernel_filter, kernel_table, names, registration, registry
+from tileseer.kernels import candidates, kernel_table, registry
 from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.enumeration import filter_kernels
+from tileseer.kernels.names import read_kernel_name
+from tileseer.kernels.rule_sets import read_sweep
 from tileseer.kernels.support import check_support
-from tileseer.kernels.sweeps import read_sweep
 from tileseer.learn.features import features
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems.implicit_gemm import implicit_gemm
@@ -43,26 +45,26 @@ def found(tmp_path):
 
 def test_its_kernels_are_enumerated_filtered_and_kept_in_a_table(found):
     assert len(found.kernels) == 38 and {row.rule for row in found.rejected} == {"small"}
-    assert kernel_table.kernels(kernel_table.table(found.kernels, found.split_k, 4)) == found.kernels
-    kept = kernel_filter.filter_kernels(found, "tile_m == 64 and ndim == 2", "configs.filter").kernels
+    assert kernel_table.kernels_of_rows(kernel_table.tabulate_kernels(found.kernels, found.split_k, 4)) == found.kernels
+    kept = filter_kernels(found, "tile_m == 64 and ndim == 2", "configs.filter").kernels
     assert {one.tile_m for one in kept} == {64}
 
 
 def test_its_names_are_read_and_mistakes_in_them_told(found):
     listed = [one.name for one in found.kernels]
     assert registry.parse_kernels(listed) == found.kernels
-    assert names.read(f"{listed[0]}.hpp", ARCH).kernel == found.kernels[0]
+    assert read_kernel_name(f"{listed[0]}.hpp", ARCH).kernel == found.kernels[0]
     with pytest.raises(UserError, match="a data type"):
-        names.read("toy_conv_fwd_fp8_2d_16x16", ARCH)
+        read_kernel_name("toy_conv_fwd_fp8_2d_16x16", ARCH)
     with pytest.raises(UserError, match=re.escape("begin with toy_conv_")):
-        names.read("cutlass_conv_fwd_bf16", ARCH)
+        read_kernel_name("cutlass_conv_fwd_bf16", ARCH)
 
 
 def test_its_cpp_is_emitted_and_registered(found):
     emitter = registry.entry(EMITTERS, registry.of_arch(ARCH))(ROOT, ROOT)
     texts = emitter.files(found.kernels, ARCH)
-    assert sorted(texts) == sorted(map(registration.header_file, found.kernels))
-    assert f"TOY_KERNEL({found.kernels[0].name})" in registration.registration_source(found.kernels)
+    assert sorted(texts) == sorted(map(registry.header_file, found.kernels))
+    assert f"TOY_KERNEL({found.kernels[0].name})" in registry.registration_source(found.kernels)
 
 
 def measured(found):

@@ -7,20 +7,20 @@ from hypothesis import strategies as st
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.kernel import PIPELINES, SCHEDULERS
 from tileseer.kernels.ck_tile.names import FIRST_WAVES, TILES
-from tileseer.kernels.names import read
+from tileseer.kernels.names import read_kernel_name
 
 OURS = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x128x64_2x2x1_32x32x16"
 
 
 def test_a_whole_name_assumes_nothing():
-    found = read(OURS, "gfx950")
+    found = read_kernel_name(OURS, "gfx950")
     assert (found.kernel.name, found.split_k, found.assumed) == (OURS, 1, "")
-    assert read(f"{OURS}@splitk4", "gfx950").split_k == 4
-    assert read(f" {OURS}.hpp ", "gfx950") == found
+    assert read_kernel_name(f"{OURS}@splitk4", "gfx950").split_k == 4
+    assert read_kernel_name(f" {OURS}.hpp ", "gfx950") == found
 
 
 def test_a_benchmark_name_takes_waves_and_warp_tile_from_the_tile():
-    found = read("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave", "gfx950")
+    found = read_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave", "gfx950")
     assert found.kernel.name == OURS
     assert found.assumed == "waves=2x2x1 warp_tile=32x32x16 vectors=4_8_8 epilogue=cshuffle"
 
@@ -36,19 +36,19 @@ def test_a_benchmark_name_takes_waves_and_warp_tile_from_the_tile():
     ],
 )
 def test_a_benchmark_name_without_scheduler_is_the_kernel_that_was_timed(name, kernel):
-    found = read(f"grouped_conv_forward_bf16_2d_{name}", "gfx950_mi355x")
+    found = read_kernel_name(f"grouped_conv_forward_bf16_2d_{name}", "gfx950_mi355x")
     assert found.kernel.name == f"grouped_conv_fwd_bf16_nhwgc_2d_{kernel}"
     tile, pipeline = name.split("_")
     assert ("pipeline=" in found.assumed) == (pipeline not in kernel)
     assert ("tile=" in found.assumed.replace("warp_tile", "")) == (tile not in kernel)
-    assert read(f"grouped_conv_forward_bf16_2d_{name}", "gfx950").kernel == found.kernel
-    assert found.channel_multiple == 16 and read(OURS, "gfx950").channel_multiple == 1
+    assert read_kernel_name(f"grouped_conv_forward_bf16_2d_{name}", "gfx950").kernel == found.kernel
+    assert found.channel_multiple == 16 and read_kernel_name(OURS, "gfx950").channel_multiple == 1
 
 
 def test_a_library_name_says_waves_and_warp_tile():
     stem = "dispatcher_conv_forward_2d_bf16_64x128x64_2x2x1_32x32x16_compv3_intrawave"
     for text in (stem, f"lib{stem}.so"):
-        found = read(text, "gfx950")
+        found = read_kernel_name(text, "gfx950")
         assert found.kernel.name == OURS
         assert found.assumed == "vectors=4_8_8 epilogue=cshuffle"
 
@@ -61,7 +61,7 @@ def test_a_library_name_says_waves_and_warp_tile():
 def test_every_benchmark_name_is_read(variant, dtype, ndim, tile, pipeline, scheduler, merged, dsb, si, two_stage):
     text = f"grouped_conv_{variant}_{dtype}_{ndim}d_{'x'.join(map(str, tile))}_{pipeline}_{scheduler}"
     text += (f"_gm{merged}" if merged > 1 else "") + "_dsb" * dsb + "_si" * si + "_2stage" * two_stage
-    found = read(text, "gfx950")
+    found = read_kernel_name(text, "gfx950")
     k = found.kernel
     assert (k.variant, k.dtype, k.ndim, k.tile) == (variant, dtype, ndim, tile)
     assert (k.wave, k.warp_tile, k.vectors) == (*TILES[tile], (4, 8, 8))
@@ -75,24 +75,24 @@ def test_every_benchmark_name_is_read(variant, dtype, ndim, tile, pipeline, sche
 
 
 def test_unknown_tiles_and_large_blocks_take_what_the_reference_builds():
-    other = read("grouped_conv_forward_fp16_2d_256x256x32_compv3_intrawave", "gfx950").kernel
+    other = read_kernel_name("grouped_conv_forward_fp16_2d_256x256x32_compv3_intrawave", "gfx950").kernel
     assert (other.wave, other.warp_tile) == ((2, 2, 1), (32, 32, 16))
     name = "grouped_conv_forward_fp16_2d_128x128x64_compv3_intrawave"
-    assert read(name, "gfx950").kernel.wave == (4, 4, 1)
-    assert read(name, "gfx942").kernel.wave == FIRST_WAVES
+    assert read_kernel_name(name, "gfx950").kernel.wave == (4, 4, 1)
+    assert read_kernel_name(name, "gfx942").kernel.wave == FIRST_WAVES
 
 
 def test_the_generators_label_of_volumes_is_corrected_and_said():
     name = OURS.replace("nhwgc_2d", "nhwgc_3d")
-    found = read(name, "gfx950")
+    found = read_kernel_name(name, "gfx950")
     assert found.kernel.name == OURS.replace("nhwgc_2d", "ndhwgc_3d")
     assert found.assumed == "layout=ndhwgc"
 
 
 def test_a_depthwise_kernel_is_told_from_an_unknown_one():
     name = "grouped_conv_fwd_depthwise_fp16_ngchw_2d_16x16_f3_s2x2_p1x1_nb1_sub2x2_vec8_8"
-    assert read(name, "gfx950").kernel.kind == "depthwise"
-    assert read(OURS, "gfx950").kernel.kind == "implicit_gemm"
+    assert read_kernel_name(name, "gfx950").kernel.kind == "depthwise"
+    assert read_kernel_name(OURS, "gfx950").kernel.kind == "implicit_gemm"
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_a_depthwise_kernel_is_told_from_an_unknown_one():
 )  # fmt: skip
 def test_other_names_are_refused(text):
     with pytest.raises(UserError, match="kernel name"):
-        read(text, "gfx950")
+        read_kernel_name(text, "gfx950")

@@ -152,4 +152,4 @@ def test_a_frame_keeps_order_and_every_field():
 
 def test_kernels_come_back_from_a_table():
     given_kernels = [a_kernel(), a_kernel(split_image=True)]
-    assert kernel_table.kernels(kernel_table.table(given_kernels, [1], 2)) == given_kernels
+    assert kernel_table.kernels_of_rows(kernel_table.tabulate_kernels(given_kernels, [1], 2)) == given_kernels

@@ -7,10 +7,9 @@ import pytest
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import kernel_filter
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.cutlass.sweep import CutlassSweep
-from tileseer.kernels.enumeration import Enumeration
+from tileseer.kernels.enumeration import Enumeration, filter_kernels
 from tileseer.problems.operation import Operation
 
 SPECS = ArchSpecs.load("config/arch_specs.json")
@@ -24,7 +23,7 @@ def found():
 
 
 def test_what_is_left_out_is_listed_as_refused(found):
-    kept = kernel_filter.filter_kernels(found, "pipeline == mem and ndim == 2", "configs.filter")
+    kept = filter_kernels(found, "pipeline == mem and ndim == 2", "configs.filter")
     assert kept.kernels == [one for one in found.kernels if one.pipeline == "mem" and one.ndim == 2] != []
     assert kept.split_k == found.split_k
     new = {row.kernel for row in kept.rejected} - {row.kernel for row in found.rejected}
@@ -35,16 +34,16 @@ def test_what_is_left_out_is_listed_as_refused(found):
 
 def test_an_expression_that_keeps_nothing_is_an_error(found):
     with pytest.raises(UserError, match=r"configs.filter: 'tile_m > 9999' keeps none of \d+ kernels"):
-        kernel_filter.filter_kernels(found, "tile_m > 9999", "configs.filter")
+        filter_kernels(found, "tile_m > 9999", "configs.filter")
 
 
 def test_the_kernels_of_another_family_have_their_own_fields(found):
     theirs = CutlassSweep.read_file("config/rule_sets/cutlass.yaml").enumerate(SPECS, "sm_90", FORWARD, [2])
     assert isinstance(theirs, Enumeration)
-    kept = kernel_filter.filter_kernels(theirs, "iterator == optimized and stages >= 4", "configs.filter")
+    kept = filter_kernels(theirs, "iterator == optimized and stages >= 4", "configs.filter")
     assert kept.kernels == [k for k in theirs.kernels if k.iterator == "optimized" and k.stages >= 4] != []
     with pytest.raises(UserError, match="there is no field or word iterator"):
-        kernel_filter.filter_kernels(found, "iterator == optimized", "configs.filter")
+        filter_kernels(found, "iterator == optimized", "configs.filter")
 
 
 def test_the_stage_writes_what_is_kept_and_lists_the_rest(tmp_path):

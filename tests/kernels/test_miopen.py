@@ -18,9 +18,10 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.dataset import find_db, recording
 from tileseer.gpus import hardware
-from tileseer.kernels import candidates, names, registry
+from tileseer.kernels import candidates, registry
 from tileseer.kernels.miopen.kernel import Solver
 from tileseer.kernels.miopen.solvers import SOLVERS
+from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.support import check_support
 from tileseer.learn import training as stage
 from tileseer.learn.features import features
@@ -57,12 +58,14 @@ def read(tmp_path):
 
 def test_names_are_those_of_the_registry_with_the_operation_before_them():
     solver = Solver("forward", "fp32", 2, "ConvWinograd3x3MultipassWrW<3-4>")
-    assert names.read(solver.name, ARCH).kernel == solver and registry.of_kernels([solver.name]).name == "miopen"
-    assert names.read("fft", ARCH, Operation("bwd_data", "fp32")).kernel.name == "miopen_conv_bwd_data_fp32_2d_fft"
+    assert read_kernel_name(solver.name, ARCH).kernel == solver and registry.of_kernels([solver.name]).name == "miopen"
+    assert (
+        read_kernel_name("fft", ARCH, Operation("bwd_data", "fp32")).kernel.name == "miopen_conv_bwd_data_fp32_2d_fft"
+    )
     with pytest.raises(UserError, match="columns direction and dtype"):
-        names.read("fft", ARCH)
+        read_kernel_name("fft", ARCH)
     with pytest.raises(UserError, match=r"a solver .* is expected"):
-        names.read("miopen_conv_fwd_fp32_2d_ConvNone", ARCH)
+        read_kernel_name("miopen_conv_fwd_fp32_2d_ConvNone", ARCH)
     assert len({facts.number for facts in SOLVERS.values()}) == len(SOLVERS)
 
 

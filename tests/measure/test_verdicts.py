@@ -17,7 +17,7 @@ from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
 from tileseer.dataset import assembly
 from tileseer.gpus import hardware
-from tileseer.kernels.registration import LACK, header_file
+from tileseer.kernels.registry import LACK, header_file
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.harness.supervisor import Outcome

@@ -13,8 +13,8 @@ from tileseer.core import documents, parquet
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.kernels.cutlass import kernel as cutlass
-from tileseer.kernels.cutlass.support import CUTLASS_SUPPORT
+from tileseer.kernels.cutlass.kernel import CutlassKernel
+from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
 from tileseer.kernels.support import check_support
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
@@ -86,7 +86,7 @@ def test_score_gives_listed_kernels_the_scores_of_a_selection(published, tmp_pat
     problem = problems_of_frame(data.problems.iloc[[0]])[0]
     pool = Model.read(selector.folder).pool
     of_rank = pool[pool["ndim"] == problem.ndim]
-    foreign = dataclasses.replace(cutlass.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
+    foreign = dataclasses.replace(CutlassKernel.parse(of_rank["kernel"].iloc[0]), swizzle=1, stages=16).name
     kernels = of_rank["candidate"].tolist()
     (tmp_path / "K.txt").write_text("\n".join([*kernels, f"{foreign}.cuh"]))
     (tmp_path / "P.csv").write_text(

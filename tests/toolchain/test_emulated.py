@@ -24,7 +24,7 @@ from tileseer.core.errors import UserError
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import emit as emission
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.registration import header_file
+from tileseer.kernels.registry import header_file
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_kernels import supported

@@ -24,7 +24,7 @@ from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile import emit as emission
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.registration import header_file
+from tileseer.kernels.registry import header_file
 from tileseer.measure.harness import abi
 
 ROOT = Path(__file__).parents[2]

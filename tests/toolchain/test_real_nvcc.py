@@ -24,7 +24,7 @@ from tileseer.core.errors import UserError
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass import emit
-from tileseer.kernels.cutlass.kernel import frame, parse, shared_bytes
+from tileseer.kernels.cutlass.kernel import CutlassKernel, shared_bytes
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.support import check_support
 from tileseer.measure.harness import abi
@@ -34,6 +34,7 @@ from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
+parse, frame = CutlassKernel.parse, CutlassKernel.frame
 SETTINGS = CompileSettings(toolchain="nvcc", timeout_seconds=900)
 NAMES = (
     "cutlass_conv_fwd_bf16_nhwc_2d_optimized_64x64x32_2x2x1_16x8x16_s4_swz1_vec4_4_4",

@@ -1,9 +1,9 @@
 # Stage 2: enumerate the kernels and deal them to chunks.
 from tileseer.kernels import rule_sets
 
-RULE_TABLES = rule_sets.files(SETTINGS.configs.rule_set, Path(RULE_SETS))
+RULE_TABLES = rule_sets.rule_set_files(SETTINGS.configs.rule_set, Path(RULE_SETS))
 try:
-    INSTANCES = rule_sets.instances(
+    INSTANCES = rule_sets.digest_instances(
         SETTINGS.configs.rule_set, Path(RULE_SETS), SETTINGS.ck.root
     )
 except UserError as error:

@@ -11,8 +11,21 @@ def main(
     rejected: refused combinations (TSV)
     tables: folder of the named rule sets (config/rule_sets)
     """
-    from tileseer.kernels import configs as stage
+    from tileseer.config.compile import CkSettings
+    from tileseer.config.inputs import ConfigsSettings
+    from tileseer.core import parquet
+    from tileseer.core.atomic import write_text
+    from tileseer.gpus.arch import ArchSpecs
+    from tileseer.kernels import kernel_table
+    from tileseer.kernels.enumeration import rejected_text
+    from tileseer.kernels.rule_sets import RuleSet
     from tileseer.problems.operation import Operation
 
-    wanted = Operation.parse(operation)
-    return stage.enumerate_kernels(arch, wanted, arch_specs, tables, kernels, rejected, plan, settings)
+    configs = ConfigsSettings.of(settings, "configs")
+    rule_set = RuleSet(configs.rule_set, tables, CkSettings.of(settings, "ck").root, ArchSpecs.load(arch_specs))
+    enumeration = rule_set.enumerate_kernels(arch, Operation.parse(operation), configs)
+    rows = kernel_table.tabulate_kernels(enumeration.kernels, enumeration.split_k, configs.chunks)
+    parquet.write_table(rows, kernels)
+    write_text(rejected, rejected_text(enumeration.rejected))
+    write_text(plan, kernel_table.plan_text(rows), sealed=True)
+    return f"{len(enumeration.kernels)} kernels, {len(enumeration.rejected)} combinations refused"

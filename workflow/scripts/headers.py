@@ -14,7 +14,7 @@ def main(
     from tileseer.kernels.emission import EMITTERS
     from tileseer.kernels.registry import entry, of_arch
 
-    kernels = kernel_table.kernels(kernel_table.read_chunk(configs, chunk))
+    kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs, chunk))
     emitter = entry(EMITTERS, of_arch(arch))(templates, api, level)
     bundles.write_bundle(bundle, emitter.files(kernels, arch))
     return f"the sources of {len(kernels)} kernels are written"

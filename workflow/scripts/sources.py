@@ -15,7 +15,7 @@ def main(
     from tileseer.kernels.emission import EMITTERS
     from tileseer.kernels.registry import entry, of_arch
 
-    kernels = kernel_table.kernels(kernel_table.read(configs))
+    kernels = kernel_table.kernels_of_rows(kernel_table.read_kernel_table(configs))
     collections = entry(EMITTERS, of_arch(arch))(templates, api, level).collection_files(kernels, arch)
     bundle.unpack_bundles(bundles, folder)
     for name, text in collections.items():

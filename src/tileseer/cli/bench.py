@@ -18,7 +18,7 @@ from tileseer.kernels import names
 from tileseer.kernels.candidates import label
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.registry import of_arch
-from tileseer.kernels.sweeps import read_sweep
+from tileseer.kernels.rule_sets import read_sweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.library_check import supporting
 from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
@@ -96,7 +96,7 @@ def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
 def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tuple[list[Kernel], int]:
     """The kernels to measure, and their split-K."""
     if args.candidate:
-        named = names.read(args.candidate, args.arch, operation, problem.ndim)
+        named = names.read_kernel_name(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
     family = of_arch(args.arch)
     sweep = read_sweep(find(args.config / "rule_sets" / family.rule_set), args.arch)
@@ -110,7 +110,7 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
 
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     loaded = libraries(str(args.driver.absolute()), [str(path.absolute()) for path in args.module])
-    wanted, split_k = names.launched(args.candidate or "")
+    wanted, split_k = names.split_launch(args.candidate or "")
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
     with Supervisor(loaded[0]) as supervisor:
         told = supervisor.device()

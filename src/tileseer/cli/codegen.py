@@ -13,7 +13,6 @@ from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import kernel_filter, rule_sets
 from tileseer.kernels.ck_tile.flags import check_flags
 from tileseer.kernels.ck_tile.upstream import counts, emitted_folder, request
 from tileseer.kernels.ck_tile.upstream.named import (
@@ -27,7 +26,9 @@ from tileseer.kernels.ck_tile.upstream.named import (
 )
 from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.kernels.emission import EMITTERS
+from tileseer.kernels.enumeration import parse_kernel_filter
 from tileseer.kernels.registry import CK_TILE, entry, of_arch
+from tileseer.kernels.rule_sets import RuleSet
 
 DEFAULT_NDIMS = (2, 3)
 DEFAULT_RULE_SET = "default"
@@ -156,12 +157,12 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
         kernels = _single(args, fields, specs, arch)
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
-        kernels = rule_sets.listed(name, folder, args.ck_root, specs, arch, *_request(args))
+        kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *_request(args))
     kernels = [kernel for kernel in kernels if kernel.passes_arch_filter or not args.arch_filtered]
     if args.filter is None:
         return kernels
     kinds = {type(kernel.kernel) for kernel in kernels} - set(KINDS)
-    condition = kernel_filter.parse_kernel_filter(args.filter, kinds or KINDS, "--filter")
+    condition = parse_kernel_filter(args.filter, kinds or KINDS, "--filter")
     return [kernel for kernel in kernels if condition.keeps(vars(kernel.kernel))]
 
 

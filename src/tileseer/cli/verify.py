@@ -130,15 +130,15 @@ def _pool(args: argparse.Namespace) -> list[str]:
     from tileseer.config.config import check
     from tileseer.config.operations import OPERATIONS
     from tileseer.gpus.arch import ArchSpecs
-    from tileseer.kernels import configs as stage
+    from tileseer.kernels.rule_sets import RuleSet
 
     path, folder = find(args.config / "config.yaml"), find(args.config / "rule_sets")
     config, specs = check(read_yaml(path), str(path)), ArchSpecs.load(find(args.config / "arch_specs.json"))
-    asked = config.configs.model_copy(update={"rule_set": str(find(Path(config.configs.rule_set)))})
+    rule_set = RuleSet(str(find(Path(config.configs.rule_set))), folder, config.ck.root, specs)
     names = []
     for word in config.operations or OPERATIONS:
-        found = stage.enumerated(args.arch, Operation.parse(word), specs, folder, asked, config.ck.root)
-        names += [kernel.name for kernel in found.kernels]
+        pool = rule_set.enumerate_kernels(args.arch, Operation.parse(word), config.configs)
+        names += [kernel.name for kernel in pool.kernels]
     return names
 
 

@@ -12,7 +12,7 @@ from tileseer.compile.base import CompileResult, CompileUnit, Resources, Toolcha
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registration import LACK, header_file
+from tileseer.kernels.registry import LACK, header_file
 
 MAX_VGPR_SPILLS = 128
 """Built kernels with more vector registers that go through memory are pruned: not measured, kept with the reason."""

@@ -36,8 +36,8 @@ def toolchain(
 
 def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
     """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
-    rows = kernel_table.read_chunk(configs, chunk)
-    units = build.units(kernel_table.kernels(rows), bundle.read_bundle(headers), arch, str(headers))
+    rows = kernel_table.read_kernel_table(configs, chunk)
+    units = build.units(kernel_table.kernels_of_rows(rows), bundle.read_bundle(headers), arch, str(headers))
     return build.build(units, rows["split_k"].to_pylist(), toolchain)
 
 

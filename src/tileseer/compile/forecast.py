@@ -7,8 +7,8 @@ from pathlib import Path
 from tileseer.compile.cost import estimate
 from tileseer.config.config import Config
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels import configs as stage
-from tileseer.kernels import plan
+from tileseer.kernels.kernel_table import chunk_of
+from tileseer.kernels.rule_sets import RuleSet
 from tileseer.problems.operation import Operation
 
 
@@ -21,11 +21,12 @@ def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) ->
     for job in jobs:
         chunks[job["arch"], job["operation"]].add(int(job["chunk"]))
     specs = ArchSpecs.load(Path(settings.arch_specs))
+    rule_set = RuleSet(settings.configs.rule_set, tables, settings.ck.root, specs)
     sizes: list[int] = []
     for (arch, operation), numbers in sorted(chunks.items()):
         variant = Operation.parse(operation)
-        kernels = stage.enumerated(arch, variant, specs, tables, settings.configs, settings.ck.root).kernels
-        held = Counter(plan.chunk_of(kernel.name, settings.configs.chunks) for kernel in kernels)
+        kernels = rule_set.enumerate_kernels(arch, variant, settings.configs).kernels
+        held = Counter(chunk_of(kernel.name, settings.configs.chunks) for kernel in kernels)
         sizes += [held[chunk] for chunk in numbers]
     units = sum(-(-size // settings.compile.batch) for size in sizes)
     return f"compile: at most {estimate(sum(sizes), units)}; what the cache holds is not compiled"

@@ -12,7 +12,7 @@ from tileseer.compile.batches import BatchToolchain
 from tileseer.compile.machine_code import KernelCode
 from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.build import device_source
-from tileseer.kernels.registration import header_file
+from tileseer.kernels.registry import header_file
 
 _WARNINGS = ("-Wno-undefined-func-template", "-Wno-float-equal")
 FLAGS = ("-O3", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-mllvm", "-enable-noalias-to-md-conversion=0", *_WARNINGS)

@@ -14,8 +14,7 @@ from tileseer.compile.compiler import Builder
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target as gpu_target
-from tileseer.kernels import registration
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import header_file, of_kernels, registration_source
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
 HIP = ("-x", "hip", "-DTILESEER_HIP", "-fuse-cuid=none", *hipcc.FLAGS)
@@ -33,11 +32,11 @@ def target(vendor: compiler.Vendor, arch: str) -> list[str]:
 
 def object_files(units: Sequence[CompileUnit]) -> dict[str, bytes]:
     """Files to compile to an object, by name."""
-    return {registration.header_file(unit.kernel): unit.header for unit in units} | {UNIT: _source(units)}
+    return {header_file(unit.kernel): unit.header for unit in units} | {UNIT: _source(units)}
 
 
 def _source(units: Sequence[CompileUnit]) -> bytes:
-    return registration.registration_source([unit.kernel for unit in units]).encode()
+    return registration_source([unit.kernel for unit in units]).encode()
 
 
 def whole_object(folder: Path, units: Sequence[CompileUnit]) -> bytes:

@@ -17,7 +17,7 @@ from tileseer.kernels.ck_tile.kernel import SPECIALIZATIONS, STREAMK
 from tileseer.kernels.ck_tile.lds import ALWAYS_DOUBLE_LDS
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
 from tileseer.kernels.gemm_kernel import SIZES
-from tileseer.kernels.support_rules import codes
+from tileseer.kernels.rules import codes
 
 _FLAGS = (
     "vec_a", "vec_b", "vec_c", "num_groups_to_merge", "double_smem_buffer", "two_stage", "split_image",

@@ -11,7 +11,7 @@ import pandas as pd
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import content_hash
 from tileseer.costmodel.coefficients import Coefficients, Deviation, Noise
-from tileseer.kernels.support_rules import codes
+from tileseer.kernels.rules import codes
 
 _DIMS = (
     "N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w",

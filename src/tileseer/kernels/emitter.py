@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jinja2
 
 from tileseer.core.templates import environment, mistakes_named
-from tileseer.kernels.registration import LACK
+from tileseer.kernels.registry import LACK
 
 
 class Emitter(ABC):

@@ -131,8 +131,3 @@ def _counts(kernel: Any) -> tuple[str, ...]:
 @cache
 def _grammar(kernel: Any) -> Grammar[Any]:
     return Grammar(kernel)
-
-
-def sizes(values: Sequence[int]) -> dict[str, int]:
-    """Tile, waves and warp tile, (m, n, k) each and one after another, by the names of their fields."""
-    return dict(zip(SIZES, values, strict=True))

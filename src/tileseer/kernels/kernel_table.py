@@ -1,62 +1,65 @@
-"""The table of kernels that the configs stage writes and the kernel stages read."""
+"""The table of kernels that the configs stage writes and the kernel stages read, and the plan of its chunks.
 
+A chunk is the unit of a job, the kernel that of a result.
+"""
+
+import hashlib
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tileseer.core import parquet
+from tileseer.core import draws, parquet
 from tileseer.kernels.gemm_kernel import Kernel, field_types
-from tileseer.kernels.plan import chunk_of
 from tileseer.kernels.registry import of_kernels
 
 _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
 
-def schema(kind: type[Kernel]) -> pa.Schema:
+def chunk_of(kernel: str, chunks: int) -> int:
+    """Chunk of a kernel by the hash of its name: one more kernel changes one chunk."""
+    return draws.of_name(kernel) % chunks
+
+
+def kernel_schema(kind: type[Kernel]) -> pa.Schema:
     """Columns for one family: name, every field of its kernels, the split-K values to measure, the chunk."""
     fields = [(field, _TYPES[name]) for field, name in field_types(kind).items()]
     own = [("split_k", pa.list_(pa.int32())), ("chunk", pa.int32())]
     return parquet.schema([("kernel", pa.string()), *fields, *own])
 
 
-def table(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
-    """One row a kernel, all of one family, in the given order; there is at least one."""
+def tabulate_kernels(kernels: Sequence[Kernel], split_k: list[int], chunks: int) -> pa.Table:
+    """One row a kernel, all of one family, in their order; there is at least one."""
+    schema = kernel_schema(type(kernels[0]))
+    fields = {name: [getattr(kernel, name) for kernel in kernels] for name in field_types(type(kernels[0]))}
     names = [kernel.name for kernel in kernels]
-    kind = type(kernels[0])
-    fields = {field: [getattr(kernel, field) for kernel in kernels] for field in field_types(kind)}
-    return pa.table(
-        {
-            "kernel": names,
-            **fields,
-            "split_k": [split_k] * len(kernels),
-            "chunk": [chunk_of(kernel, chunks) for kernel in names],
-        },
-        schema=schema(kind),
-    )
+    own = {"split_k": [split_k] * len(kernels), "chunk": [chunk_of(name, chunks) for name in names]}
+    return pa.table({"kernel": names, **fields, **own}, schema=schema)
 
 
-def planned(rows: pa.Table) -> list[tuple[int, str]]:
-    """For the plan: chunk of each row, and a text of all that later stages read of it."""
+def plan_text(rows: pa.Table) -> str:
+    """Text of the plan file: each chunk with the number of its kernels, and the digest of all that is read of them."""
+    chunks: dict[int, list[str]] = defaultdict(list)
     # The name says every field of the kernel.
-    columns = zip(rows["chunk"].to_pylist(), rows["kernel"].to_pylist(), rows["split_k"].to_pylist(), strict=True)
-    return [(chunk, f"{kernel} {split_k}") for chunk, kernel, split_k in columns]
+    for row in rows.select(["kernel", "split_k", "chunk"]).to_pylist():
+        chunks[row["chunk"]].append(f"{row['kernel']} {row['split_k']}")
+    lines = ["chunk\tkernels\tdigest\n"]
+    for chunk in sorted(chunks):
+        digest = hashlib.sha256("\n".join(sorted(chunks[chunk])).encode()).hexdigest()[:16]
+        lines.append(f"{chunk}\t{len(chunks[chunk])}\t{digest}\n")
+    return "".join(lines)
 
 
-def read(path: Path) -> pa.Table:
-    """The whole table."""
+def read_kernel_table(path: Path, chunk: int | None = None) -> pa.Table:
+    """The rows of one chunk, or all, in file order."""
     names = parquet.read_table(path, parquet.schema([("kernel", pa.string())]))["kernel"].to_pylist()
-    return parquet.read_table(path, schema(of_kernels(names).kernel))
+    rows = parquet.read_table(path, kernel_schema(of_kernels(names).kernel))
+    return rows if chunk is None else rows.filter(pc.equal(rows["chunk"], chunk))
 
 
-def read_chunk(path: Path, chunk: int) -> pa.Table:
-    """Rows of one chunk, in file order."""
-    rows = read(path)
-    return rows.filter(pc.equal(rows["chunk"], chunk))
-
-
-def kernels(rows: pa.Table) -> list[Kernel]:
+def kernels_of_rows(rows: pa.Table) -> list[Kernel]:
     """Kernels of a table, all of one family, in its order; a chunk may have none."""
     if not rows.num_rows:
         return []

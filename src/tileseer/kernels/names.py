@@ -1,7 +1,6 @@
 """Kernel names as users and other programs write them, completed to whole kernels."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tileseer.core.errors import UserError
@@ -9,19 +8,10 @@ from tileseer.kernels import registry
 from tileseer.kernels.ck_tile import names as ck_tile
 from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import COUNT
-from tileseer.kernels.miopen import names as miopen
 from tileseer.problems.operation import Operation
 
 _LAUNCH = re.compile(rf"(?P<name>.+)@splitk(?P<split_k>{COUNT})", re.ASCII)
 
-COMPLETIONS: dict[str, Callable[[str, str], tuple[Kernel, str]]] = {
-    "ck_tile": ck_tile.completed,
-    "miopen": miopen.completed,
-}
-"""(name, arch) to the kernel that a name of any scheme stands for, and what the name leaves open, as words.
-
-A family without an entry has one scheme, that of its kernels' own names.
-"""
 CHANNEL_MULTIPLE = "channel_multiple"
 """Word of ``Named.assumed``."""
 
@@ -44,27 +34,31 @@ class Named:
         return int(words.get(CHANNEL_MULTIPLE, 1))
 
 
-def launched(text: str) -> tuple[str, int]:
+def split_launch(text: str) -> tuple[str, int]:
     """Name of a candidate's kernel, and its split-K: 1 without ``@splitkN``."""
     launch = _LAUNCH.fullmatch(text)
     return (launch["name"], int(launch["split_k"])) if launch else (text, 1)
 
 
-def read(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
+def read_kernel_name(text: str, arch: str, operation: Operation | None = None, ndim: int = 2) -> Named:
     """Kernel that ``text`` stands for on ``arch``, with ``@splitkN`` for a split reduction; ``UserError`` if none.
 
     The ending of a header, source or library file is ignored. Where the ``operation`` and ``ndim`` of the problem are
     known, a name may leave them out, if the family has such names.
     """
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
-    name, split_k = launched(name)
+    name, split_k = split_launch(name)
     family = registry.of_arch(arch)
     if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
     kind = family.kernel
-    if operation is not None and kind.short and name in kind.choices[kind.short]:
+    if kind.short and name in kind.choices[kind.short]:
+        if operation is None:
+            example = kind("forward", "fp16", 2, **{kind.short: name}).name
+            raise UserError(
+                f"{kind.short} {name!r} may be of any direction and data type: give the problems columns direction and "
+                f"dtype, or write the whole name, for example {example}"
+            )
         name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name
-    if family.name in COMPLETIONS:
-        kernel, assumed = COMPLETIONS[family.name](name, arch)
-        return Named(text, kernel, split_k, assumed)
-    return Named(text, kind.parse(name), split_k, "")
+    kernel, assumed = ck_tile.completed(name, arch) if family is registry.CK_TILE else (kind.parse(name), "")
+    return Named(text, kernel, split_k, assumed)

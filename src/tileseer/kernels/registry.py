@@ -1,7 +1,7 @@
 """The kernel families: one row each. An arch and a kernel's name both tell the family.
 
 What a stage needs of a family beside its kernels is in a table of the subject: ``support.SUPPORT``,
-``emission.EMITTERS``, ``sweeps.SWEEPS``, ``names.COMPLETIONS``, ``costmodel.cost_models.COST_MODELS`` and
+``emission.EMITTERS``, ``rule_sets.SWEEPS``, ``costmodel.cost_models.COST_MODELS`` and
 ``costmodel.resources.RESOURCES``. So a stage depends on the subjects that it imports and on no other.
 """
 
@@ -20,6 +20,8 @@ from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.miopen.kernel import Solver
 
 Entry = TypeVar("Entry")
+LACK = ".lack"
+"""Suffix of a bundle's file for a kernel that has no header: it says why."""
 
 
 @dataclass(frozen=True)
@@ -113,3 +115,19 @@ def parse_kernels(names: Sequence[str]) -> list[Kernel]:
     """Kernels of names, all of one family."""
     parse = of_kernels(names).kernel.parse if len(names) else None
     return [parse(name) for name in names] if parse else []
+
+
+def header_file(kernel: Kernel) -> str:
+    """File name of a kernel's emitted header."""
+    return f"{kernel.name}{of_kernels([kernel.name]).header_suffix}"
+
+
+def registration_source(kernels: Sequence[Kernel]) -> str:
+    """C++ source that registers kernels of one family, in the order of ``kernels``."""
+    family = of_kernels([kernel.name for kernel in kernels])
+    includes = [*(header_file(kernel) for kernel in kernels), family.launcher]
+    lines = (
+        family.registration.format(name=k.name, variant=k.variant.upper(), ndim=k.ndim, dtype=k.dtype.upper())
+        for k in kernels
+    )
+    return "".join(f'#include "{path}"\n' for path in includes) + "\n" + "".join(f"{line}\n" for line in lines)

@@ -7,92 +7,109 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from tileseer.config.inputs import ConfigsSettings
 from tileseer.config.rule_set_names import BUILDER_SETS, RULE_SETS
 from tileseer.core.errors import UserError
 from tileseer.core.stage_store import digest
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import flags
+from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables, checkout, list_kernels
-from tileseer.kernels.enumeration import Enumeration, NoKernel, sift
-from tileseer.kernels.registry import CK_TILE, of_arch
+from tileseer.kernels.cutlass.sweep import CutlassSweep
+from tileseer.kernels.enumeration import Enumeration, NoKernel, Sweep, filter_kernels, sift
+from tileseer.kernels.registry import CK_TILE, entry, of_arch
 from tileseer.kernels.rules import BrokenRule
-from tileseer.kernels.sweeps import read_sweep
 from tileseer.problems.operation import Operation
 
 TABLES = ("builder.yaml", "default.yaml", "full.yaml")
 NOT_LEARNT = "kind"
 """What kernels that no model knows are refused under."""
+SWEEPS: dict[str, type[Sweep]] = {"ck_tile": CkTileSweep, "cutlass": CutlassSweep}
+"""The form of the rule-set files of each family whose kernels are made here."""
 
 
-def files(rule_set: str, folder: Path) -> list[str]:
+def read_sweep(path: Path, arch: str) -> Sweep:
+    """A rule-set file for the kernels of an arch."""
+    return entry(SWEEPS, of_arch(arch)).read_file(path)
+
+
+def rule_set_files(name: str, folder: Path) -> list[str]:
     """The tables that a rule set is read from; ``folder``: config/rule_sets."""
-    return [(folder / name).as_posix() for name in TABLES] if rule_set in RULE_SETS else [rule_set]
+    return [(folder / table).as_posix() for table in TABLES] if name in RULE_SETS else [name]
 
 
-def instances(rule_set: str, folder: Path, ck_root: str | None) -> dict[str, str]:
+def digest_instances(name: str, folder: Path, ck_root: str | None) -> dict[str, str]:
     """Digest of the files of a checkout that ``profiler`` and ``tests`` are read from; nothing for other sets."""
-    if rule_set not in BUILDER_SETS:
+    if name not in BUILDER_SETS:
         return {}
-
-    top = checkout(rule_set, ck_root) / RuleTables.load(folder).builder.files.folder
+    top = checkout(name, ck_root) / RuleTables.load(folder).builder.files.folder
     if not top.is_dir():
-        raise UserError(f"ck.root: there is no folder {top}, which the rule set {rule_set} is read from")
+        raise UserError(f"ck.root: there is no folder {top}, which the rule set {name} is read from")
     return {"instances": digest(top)}
 
 
-def listed(
-    rule_set: str, folder: Path, ck_root: str | None, specs: ArchSpecs, arch: str,
-    variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str],
-) -> list[ListedKernel]:  # fmt: skip
-    """Every kernel of a set for one request, flagged ones too: of a named set in the reference's order."""
-    if rule_set in RULE_SETS:
-        if of_arch(arch) is not CK_TILE:
-            raise UserError(
-                f"{rule_set} is a set of {CK_TILE.name} kernels, which {arch} does not run; name a file, such as "
-                f"config/rule_sets/{of_arch(arch).rule_set or CK_TILE.rule_set}"
-            )
+@dataclass(frozen=True)
+class RuleSet:
+    """A rule set by its name or path, and what it is read with."""
 
-        return Enumerator(specs, RuleTables.load(folder), ck_root).enumerate(rule_set, arch, variants, ndims, dtypes)
-    return _of_file(Path(rule_set), specs, arch, variants, ndims, dtypes)
+    name: str
+    tables: Path
+    """config/rule_sets."""
+    ck_root: str | None
+    specs: ArchSpecs
 
+    def list_kernels(
+        self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> list[ListedKernel]:
+        """Every kernel for one request, flagged ones too: of a named set in the reference's order."""
+        family = of_arch(arch)
+        if self.name in RULE_SETS:
+            if family is not CK_TILE:
+                raise UserError(
+                    f"{self.name} is a set of {CK_TILE.name} kernels, which {arch} does not run; name a file, such as "
+                    f"config/rule_sets/{family.rule_set or CK_TILE.rule_set}"
+                )
+            enumerator = Enumerator(self.specs, RuleTables.load(self.tables), self.ck_root)
+            return enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
+        if not Path(self.name).is_file():
+            raise UserError(f"unknown rule set {self.name!r}; use one of {', '.join(RULE_SETS)}, or the path of a file")
+        self.specs.arch(arch)
+        sweep = read_sweep(Path(self.name), arch)
+        kernels: list[Any] = []
+        for variant, dtype in product(variants, (name for name in dtypes if name in family.kernel.choices["dtype"])):
+            # A file need not have every direction and data type.
+            with suppress(NoKernel):
+                kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [flags.ALL]).kernels
+        return list_kernels(kernels, arch, self.specs) if family is CK_TILE else [ListedKernel(one) for one in kernels]
 
-def _of_file(
-    path: Path, specs: ArchSpecs, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
-) -> list[ListedKernel]:
+    def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration[Any]:
+        """The legal kernels for one operation that the settings keep, and the refused ones with the reason."""
+        try:
+            enumeration = self._enumerate(arch, operation, settings.ndims, settings.include_flagged)
+        except UserError as error:
+            # A fault of the table names its file already.
+            raise UserError(str(error) if self.name in str(error) else f"{self.name}: {error}") from None
+        return filter_kernels(enumeration, settings.filter, "configs.filter") if settings.filter else enumeration
 
-    if not path.is_file():
-        raise UserError(f"unknown rule set {str(path)!r}; use one of {', '.join(RULE_SETS)}, or the path of a file")
-    kernel = of_arch(arch).kernel
-    specs.arch(arch)
-    sweep = read_sweep(path, arch)
-    found: list[Any] = []
-    for variant, dtype in product(variants, (name for name in dtypes if name in kernel.choices["dtype"])):
-        # A file need not have every direction and data type.
-        with suppress(NoKernel):
-            found += sweep.enumerate(specs, arch, Operation(variant, dtype), ndims, [flags.ALL]).kernels
-    return list_kernels(found, arch, specs) if of_arch(arch) is CK_TILE else [ListedKernel(one) for one in found]
+    def _enumerate(
+        self, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str]
+    ) -> Enumeration[Any]:
+        if self.name not in RULE_SETS:
+            return read_sweep(Path(self.name), arch).enumerate(self.specs, arch, operation, ndims, included)
+        flags.check_flags(included)
+        items = self.list_kernels(arch, [operation.variant], ndims, [operation.dtype])
+        by_kernel: dict[Any, ListedKernel] = {item.kernel.built_as: item for item in items}
 
+        def refusals(item: ListedKernel) -> list[BrokenRule]:
+            if not isinstance(item.kernel, CK_TILE.kernel):
+                reason = f"no model knows {item.kernel.kind} kernels; `tileseer codegen` emits them"
+                return [BrokenRule(NOT_LEARNT, reason)]
+            return [flag for flag in item.flags if not flags.is_included(flag.name, included)]
 
-def enumeration(
-    rule_set: str, folder: Path, ck_root: str | None, specs: ArchSpecs, arch: str,
-    operation: Operation, ndims: Sequence[int], included: Collection[str],
-) -> Enumeration[Any]:  # fmt: skip
-    """The legal kernels of a set for one operation, and the refused ones with the reason."""
-    if rule_set not in RULE_SETS:
-        return read_sweep(Path(rule_set), arch).enumerate(specs, arch, operation, ndims, included)
-    flags.check_flags(included)
-    items = listed(rule_set, folder, ck_root, specs, arch, [operation.variant], ndims, [operation.dtype])
-    by_kernel: dict[Any, ListedKernel] = {item.kernel.built_as: item for item in items}
-
-    def refusals(item: ListedKernel) -> list[BrokenRule]:
-        if not isinstance(item.kernel, CK_TILE.kernel):
-            reason = f"no model knows {item.kernel.kind} kernels; `tileseer codegen` emits them"
-            return [BrokenRule(NOT_LEARNT, reason)]
-        return [flag for flag in item.flags if not flags.is_included(flag.name, included)]
-
-    broken = map(refusals, by_kernel.values())
-    return sift(list(by_kernel), broken, [1], f"on {arch} for {operation}")
+        broken = map(refusals, by_kernel.values())
+        return sift(list(by_kernel), broken, [1], f"on {arch} for {operation}")

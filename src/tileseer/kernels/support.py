@@ -5,12 +5,17 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
-from tileseer.kernels.cudnn.support import CUDNN_SUPPORT
-from tileseer.kernels.cutlass.support import CUTLASS_SUPPORT
+from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
 from tileseer.kernels.miopen.support import MIOPEN_SUPPORT
 from tileseer.kernels.registry import of_kernels
-from tileseer.kernels.support_rules import SupportRules
+from tileseer.kernels.rules import OPERATION, SupportRules
 
+CUDNN_SUPPORT = SupportRules(
+    (OPERATION,),
+    lambda candidates, wave_size: pd.DataFrame(index=candidates.index),
+    lambda dims, variant, element_size: {"G": dims["G"]},
+)
+"""cuDNN itself says which plans can run a problem; the rule only compares what a plan is written for."""
 SUPPORT: dict[str, SupportRules] = {
     "ck_tile": CK_TILE_SUPPORT,
     "cutlass": CUTLASS_SUPPORT,

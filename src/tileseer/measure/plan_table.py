@@ -18,7 +18,7 @@ from tileseer.core.progress import Progress
 from tileseer.core.stage_store import Unfinished
 from tileseer.kernels.cudnn.kernel import PREFIX, Plan
 from tileseer.kernels.grammar import SPELLED
-from tileseer.kernels.plan import chunk_of
+from tileseer.kernels.kernel_table import chunk_of
 from tileseer.measure import devices, support_table
 from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.session import Session

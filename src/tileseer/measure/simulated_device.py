@@ -42,7 +42,7 @@ IDENTITY = (
     "tileseer.kernels.candidates",
     "tileseer.kernels.ck_tile.support",
     "tileseer.kernels.cutlass.kernel",
-    "tileseer.kernels.support_rules",
+    "tileseer.kernels.rules",
     "tileseer.measure.simulated_device",
     "tileseer.problems.implicit_gemm",
 )

@@ -22,8 +22,8 @@ import numpy as np
 from tileseer.costmodel.formula import Formula
 from tileseer.costmodel.timing import PROBLEM_TERMS
 from tileseer.kernels.registry import Family, of_kernels
+from tileseer.kernels.rules import signature
 from tileseer.kernels.support import SUPPORT
-from tileseer.kernels.support_rules import signature
 from tileseer.learn import trees
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.features.table import Columns

@@ -113,14 +113,14 @@ def _csv_kernels(path: Path, table: pd.DataFrame) -> pd.Series:
 def read_kernels(
     path: Path, listed: pd.Series, arch: str, operation: Operation | None = None, ndim: int = 2
 ) -> dict[str, Named]:
-    """Kernel of each distinct name, without depthwise kernels; see ``names.read``.
+    """Kernel of each distinct name, without depthwise kernels; see ``names.read_kernel_name``.
 
     ``UserError`` names file and line of the first name that is unknown.
     """
     kernels: dict[str, Named] = {}
     for line, name in listed.drop_duplicates().items():
         try:
-            kernels[name] = names.read(name, arch, operation, ndim)
+            kernels[name] = names.read_kernel_name(name, arch, operation, ndim)
         except UserError as error:
             raise UserError(f"{path}, line {line}: {error}") from error
     scored = of_arch(arch).kernel

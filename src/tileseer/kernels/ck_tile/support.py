@@ -5,8 +5,7 @@ import pandas as pd
 
 from tileseer.kernels.candidates import capped_vectors
 from tileseer.kernels.ck_tile.lds import double_lds
-from tileseer.kernels.rules import Columns, Rule
-from tileseer.kernels.support_rules import OPERATION, SupportRules, vectors_divide_runs
+from tileseer.kernels.rules import OPERATION, Columns, Rule, SupportRules, vectors_divide_runs
 from tileseer.problems import implicit_gemm
 
 LARGEST_TENSOR = 2**31

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.kernels.cudnn.engines import ENGINES
-from tileseer.kernels.gemm_kernel import Kernel, field_types
+from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import Part
 
 PREFIX = "cudnn_conv_"
@@ -56,8 +56,3 @@ class Plan(Kernel):
     def pipeline(self) -> str:
         """The engine."""
         return f"eng{self.engine}"
-
-
-KERNEL = Plan
-FIELDS = tuple(field_types(Plan))
-parse, frame = Plan.parse, Plan.frame

@@ -10,7 +10,7 @@ from typing import Any
 from tileseer.core.errors import UserError
 from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.emitter import Emitter
-from tileseer.kernels.registration import registration_source
+from tileseer.kernels.registry import registration_source
 
 ELEMENTS = {"fp16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t"}
 LAYOUTS = {2: "cutlass::layout::TensorNHWC", 3: "cutlass::layout::TensorNDHWC"}

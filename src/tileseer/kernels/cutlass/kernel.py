@@ -100,11 +100,6 @@ class CutlassKernel(gemm.GemmKernel):
         return m, n, k
 
 
-KERNEL = CutlassKernel
-FIELDS = tuple(gemm.field_types(CutlassKernel))
-parse, frame = CutlassKernel.parse, CutlassKernel.frame
-
-
 def shared_bytes(columns: Any) -> Any:
     """Shared memory of the operand buffers of all stages, bytes; elements have two. ``columns``: fields of kernels."""
     return (columns["tile_m"] + columns["tile_n"]) * columns["tile_k"] * 2 * columns["stages"]

@@ -10,17 +10,8 @@ from tileseer.config.operations import Variant
 from tileseer.core.tables import StrictModel
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass.kernel import CutlassKernel
-from tileseer.kernels.cutlass.legality import LEGALITY, legality_columns
-from tileseer.kernels.enumeration import (
-    Count,
-    DirectionRows,
-    Enumeration,
-    Sweep,
-    Triple,
-    rows_of,
-    sift,
-)
-from tileseer.kernels.gemm_kernel import sizes
+from tileseer.kernels.cutlass.rules import LEGALITY, legality_columns
+from tileseer.kernels.enumeration import Count, DirectionRows, Enumeration, Sweep, Triple, rows_of, sift
 from tileseer.kernels.rules import broken_rules
 from tileseer.problems.operation import Operation
 
@@ -85,15 +76,13 @@ def _combinations(
 ) -> Iterator[CutlassKernel]:
     for option in rows.options:
         tiles = [row for group in option.tiles for row in sweep.tiles[group]]
-        wanted = [ndim for ndim in option.ndims if ndim in ndims]
-        choices = product(
-            wanted, tiles, option.iterators, option.swizzles, option.vectors, option.strides, option.group_modes
-        )
-        for ndim, tile, iterator, swizzle, vectors, strides, group_mode in choices:
+        dimensionalities = [ndim for ndim in option.ndims if ndim in ndims]
+        choices = product(option.swizzles, option.vectors, option.strides, option.group_modes)
+        for ndim, tile, iterator, (swizzle, vectors, *forms) in product(
+            dimensionalities, tiles, option.iterators, list(choices)
+        ):
+            sizes = (*tile.tile, *tile.warps, *sweep.instruction)
             for stages in tile.stages:
-                m, n, k = vectors
                 yield CutlassKernel(
-                    operation.variant, operation.dtype, ndim, iterator,
-                    **sizes([*tile.tile, *tile.warps, *sweep.instruction]), stages=stages, swizzle=swizzle,
-                    vec_a=m, vec_b=n, vec_c=k, strides=strides, group_mode=group_mode,
-                )  # fmt: skip
+                    operation.variant, operation.dtype, ndim, iterator, *sizes, stages, swizzle, *vectors, *forms
+                )

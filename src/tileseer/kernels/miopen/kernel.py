@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.kernels.gemm_kernel import Kernel, field_types
+from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.grammar import Part
 from tileseer.kernels.miopen.solvers import SOLVERS, Facts
 
@@ -45,8 +45,3 @@ class Solver(Kernel):
     def pipeline(self) -> str:
         """The algorithm."""
         return self.facts.algorithm
-
-
-KERNEL = Solver
-FIELDS = tuple(field_types(Solver))
-parse, frame = Solver.parse, Solver.frame

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.kernels.rules import Columns, Rule
-from tileseer.kernels.support_rules import OPERATION, SupportRules
+from tileseer.kernels.rules import OPERATION, Columns, Rule, SupportRules
 
 # p: problem columns [P, 1]; k: columns of kernel classes [1, Q].
 RULES: tuple[Rule, ...] = (

@@ -1,10 +1,85 @@
-"""Which CUTLASS kernels can run which problems: what ``can_implement`` of the templates refuses, in columns."""
+"""Which CUTLASS kernels are legal on an arch, and which problems they can run.
+
+Support rules say in columns what ``can_implement`` of the templates refuses.
+"""
+
+from collections.abc import Sequence
 
 import numpy as np
 
-from tileseer.kernels.rules import Columns, Rule
-from tileseer.kernels.support_rules import OPERATION, SupportRules, vectors_divide_runs
+from tileseer.gpus.arch import ArchSpecs
+from tileseer.kernels.cutlass.kernel import INSTRUCTION, CutlassKernel, shared_bytes
+from tileseer.kernels.rules import (
+    OPERATION,
+    THREADS_FIT,
+    TILE_DIVIDES,
+    Columns,
+    Rule,
+    SupportRules,
+    kernel_columns,
+    vectors_divide_runs,
+)
 from tileseer.problems import implicit_gemm
+
+
+def legality_columns(kernels: Sequence[CutlassKernel], arch: str, specs: ArchSpecs) -> dict[str, np.ndarray]:
+    """What the rules read of Q kernels, [Q] each."""
+    columns = kernel_columns(kernels, arch, specs)
+    columns["shared_bytes"] = shared_bytes(columns)
+    columns["has_instruction"] = columns["has_warp_tile"] & [kernel.warp_tile == INSTRUCTION for kernel in kernels]
+    return columns
+
+
+def _gradient_has_form(problem: Columns, k: Columns) -> np.ndarray:
+    unity = (k["iterator"] == "optimized") & (k["strides"] == "unity")
+    strided = (k["iterator"] == "analytic") & (k["strides"] == "strided")
+    return (k["variant"] != "bwd_data") | (k["ndim"] != 3) | unity | strided
+
+
+LEGALITY = (
+    Rule(
+        "instruction_on_arch",
+        f"({{warp_tile_m}}, {{warp_tile_n}}, {{warp_tile_k}}) is no {{dtype}} matrix instruction of CUTLASS 2.x on "
+        f"{{arch}}, which is {INSTRUCTION}",
+        lambda p, k: k["has_instruction"],
+    ),
+    TILE_DIVIDES,
+    THREADS_FIT,
+    Rule(
+        "shared_memory_fits",
+        "{shared_bytes} bytes of shared memory; {arch} has {lds}",
+        lambda p, k: k["shared_bytes"] <= k["lds"],
+    ),
+    # An asynchronous copy moves 4, 8 or 16 bytes.
+    Rule(
+        "copies_are_asynchronous",
+        "{stages} stages need loads of 2 elements or more, not {vec_a} and {vec_b}",
+        lambda p, k: (k["stages"] <= 2) | (np.minimum(k["vec_a"], k["vec_b"]) >= 2),
+    ),
+    Rule(
+        "volumes_load_fully",
+        "3D kernels load 8 elements at a time, not {vec_a} and {vec_b}",
+        lambda p, k: (k["ndim"] != 3) | ((k["vec_a"] == 8) & (k["vec_b"] == 8)),
+    ),
+    Rule(
+        "gradient_has_form",
+        "the 3D input gradient has no {iterator} iterator for strides {strides}",
+        _gradient_has_form,
+    ),
+    Rule(
+        "groups_have_form",
+        "groups exist for the 2D forward direction only, and the optimized iterator computes one group per block; "
+        "this is {ndim}D {variant} with the iterator {iterator} and {group_mode} groups",
+        lambda p, k: (
+            (k["group_mode"] == "none")
+            | (
+                (k["variant"] == "forward")
+                & (k["ndim"] == 2)
+                & ((k["iterator"] != "optimized") | (k["group_mode"] != "multiple"))
+            )
+        ),
+    ),
+)
 
 LARGEST_TENSOR = 2**31
 """Bytes that a tensor stays below: the templates count offsets in 32 bits."""
@@ -31,7 +106,7 @@ def slices_have_work(problem: Columns, kernel: Columns) -> np.ndarray:
 
 
 # p: problem columns [P, 1]; k: columns of kernel classes [1, Q].
-RULES: tuple[Rule, ...] = (
+SUPPORT_RULES: tuple[Rule, ...] = (
     OPERATION,
     Rule("vector", "a vector width does not divide the channels of A, B or C", vectors_divide_runs),
     Rule("groups", "groups need a kernel with a group mode, and such a kernel needs groups",
@@ -64,7 +139,9 @@ def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | fl
     return columns
 
 
-CUTLASS_SUPPORT = SupportRules(RULES, lambda candidates, wave_size: candidates[list(_FIELDS)].copy(), _read_of_problems)
+CUTLASS_SUPPORT = SupportRules(
+    SUPPORT_RULES, lambda candidates, wave_size: candidates[list(_FIELDS)].copy(), _read_of_problems
+)
 
 
 def _largest(columns: Columns, *names: str) -> np.ndarray:
