@@ -83,7 +83,6 @@ def test_the_page_has_the_json_of_every_call():
 CHEAP = {
     "cache stats": "cache stats --folder {tmp}/cache",
     "cache gc": "cache gc --folder {tmp}/cache",
-    "cache verify": "cache verify --folder {tmp}/cache",
     "doctor": "doctor",
     "bench": "bench --quick --kernels 1",
     "explain config": "explain config --variant forward --dtype bf16 --tile-k 24 --arch gfx950",

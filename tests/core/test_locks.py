@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.core.locks import device_locks, hold_first_free, hold_lock, holder_of, try_lock
+from tileseer.core.locks import device_locks, hold_first_free, holder_of, try_lock
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from tileseer.core.locks import hold_lock
-with hold_lock(Path(sys.argv[1]), timeout_s=60, description="toy"):
+from tileseer.core.locks import hold_first_free
+with hold_first_free({"toy": Path(sys.argv[1])}, timeout_s=60):
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
 """
@@ -50,7 +50,7 @@ def held_elsewhere(path, **environment):
 
 
 def hold(path, timeout_s=0.3):
-    return hold_lock(path, timeout_s=timeout_s, description="toy")
+    return hold_first_free({"toy": path}, timeout_s=timeout_s)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def path(tmp_path):
 
 def test_a_free_lock_is_taken_at_once_and_left_clean(path):
     for _ in range(2):
-        with hold(path) as waited_s:
+        with hold(path) as (_, waited_s):
             assert waited_s < 1
             assert re.match(rf"process {os.getpid()} of user {os.getuid()} on {HOST} since \d", holder_of(path))
             assert try_lock(path) is None
@@ -87,7 +87,7 @@ def test_the_lock_of_a_killed_owner_is_taken_over_with_a_message(path, capfd):
 def test_a_waiting_process_goes_on_when_the_owner_is_done(path):
     process = start_holder(path, 1)
     start = time.monotonic()
-    with hold(path, 30) as waited_s:
+    with hold(path, 30) as (_, waited_s):
         assert 0.2 < waited_s <= time.monotonic() - start
     process.wait()
 
@@ -145,7 +145,7 @@ def try_elsewhere(path, environment):
 import sys; from pathlib import Path; from tileseer.core.locks import *; from tileseer.core.errors import *
 @reports_user_errors
 def main():
-    with hold_lock(Path(sys.argv[1]), timeout_s=0.3, description="toy"): print("got it")
+    with hold_first_free({"toy": Path(sys.argv[1])}, timeout_s=0.3): print("got it")
 sys.exit(main())
 """
     command = [sys.executable, "-c", code, str(path)]

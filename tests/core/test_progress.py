@@ -1,7 +1,5 @@
 """Progress of long work as plain lines."""
 
-import io
-
 import pytest
 
 from tileseer.core import progress
@@ -17,7 +15,7 @@ def clock(monkeypatch):
 
 
 def test_a_line_has_pairs_rate_rest_failures_and_the_best(clock):
-    with Progress("gfx950", 1000, "pairs", stream=io.StringIO()) as shown:
+    with Progress("gfx950", 1000, "pairs") as shown:
         clock[0] = 50.0
         shown.add(200, failed=3, best="812.5 TFLOPS")
         assert shown.text() == "200 of 1,000 pairs, 4 a second, 0:03:20 left, 3 failed, best 812.5 TFLOPS"
@@ -26,50 +24,48 @@ def test_a_line_has_pairs_rate_rest_failures_and_the_best(clock):
 
 
 def test_slow_things_are_told_by_how_long_one_takes(clock):
-    shown = Progress("compile", 4, "kernels", stream=io.StringIO())
+    shown = Progress("compile", 4, "kernels")
     clock[0] = 60.0
     shown.add(2)
     assert shown.text() == "2 of 4 kernels, 30 s each, 60 s left, 0 failed"
 
 
-def test_a_log_gets_a_line_now_and_then(clock):
-    log = io.StringIO()
-    with Progress("gfx950", 40, "pairs", stream=log) as shown:
+def test_a_log_gets_a_line_now_and_then(clock, capfd):
+    with Progress("gfx950", 40, "pairs") as shown:
         for seconds in (1.0, 2.0, progress.LINE_EVERY_S + 2.5, progress.LINE_EVERY_S + 3.0):
             clock[0] = seconds
             shown.add(10)
-    assert log.getvalue() == "gfx950: 30 of 40 pairs, 4 a second, 2 s left, 0 failed\n"
+    assert capfd.readouterr().err == "gfx950: 30 of 40 pairs, 4 a second, 2 s left, 0 failed\n"
 
 
-def test_work_within_work_is_not_counted(clock):
-    log = io.StringIO()
-    with Progress("train", 40, "trees", stream=log) as shown, Progress("inner", 5, "parts", stream=log) as inner:
+def test_work_within_work_is_not_counted(clock, capfd):
+    with Progress("train", 40, "trees") as shown, Progress("inner", 5, "parts") as inner:
         clock[0] = 10.0
         inner.add(5)
         shown.add(10)
-    assert log.getvalue() == "train: 10 of 40 trees, 1 a second, 30 s left, 0 failed\n"
+    assert capfd.readouterr().err == "train: 10 of 40 trees, 1 a second, 30 s left, 0 failed\n"
 
 
 @pytest.mark.parametrize(("spent", "over"), [(1.0, False), (2.0, True)])
 def test_a_budget_ends(spent, over, clock):
-    shown = Progress("gfx950", 10, "pairs", budget_s=2.0, stream=io.StringIO())
+    shown = Progress("gfx950", 10, "pairs", budget_s=2.0)
     clock[0] = spent
     shown.add()
     assert shown.is_spent is over and "of the budget left" in shown.text()
 
 
 def test_what_is_charged_to_the_budget_is_not_what_a_person_waits(clock):
-    shown = Progress("gfx950", 100, "pairs", budget_s=60.0, stream=io.StringIO())
+    shown = Progress("gfx950", 100, "pairs", budget_s=60.0)
     clock[0] = 5.0
     shown.add(50, charged_s=20.0)
     assert shown.text() == "50 of 100 pairs, 10 a second, 5 s left, 40 s of the budget left, 0 failed"
 
 
 def test_a_batch_is_no_larger_than_what_the_budget_pays_for():
-    shown = Progress("sm_90", 1000, "pairs", budget_s=10.0, stream=io.StringIO())
+    shown = Progress("sm_90", 1000, "pairs", budget_s=10.0)
     assert shown.affordable(256) == 8
     shown.add(8, charged_s=2.0)
     assert shown.affordable(256) == 32 and shown.affordable(20) == 20
     shown.add(32, charged_s=8.0)
     assert shown.affordable(256) == 1
-    assert Progress("sm_90", 1000, "pairs", stream=io.StringIO()).affordable(256) == 256
+    assert Progress("sm_90", 1000, "pairs").affordable(256) == 256

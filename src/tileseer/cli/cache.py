@@ -1,4 +1,4 @@
-"""``tileseer cache``: count, shrink or check the shared cache."""
+"""``tileseer cache``: count or shrink the shared cache."""
 
 import argparse
 import os
@@ -16,7 +16,6 @@ CONFIG = Path("config/config.yaml")
 EXAMPLES = (
     "tileseer cache stats",
     "tileseer cache gc --max-gib 10",
-    "tileseer cache verify --repair --json",
 )
 
 
@@ -30,8 +29,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "gc", parents=[common], help="remove the entries unused for longest, and partial ones of killed writers"
     )
     gc.add_argument("--max-gib", type=_size, metavar="GIB", help="leave at most this (default: cache.max_gib)")
-    verify = actions.add_parser("verify", parents=[common], help="check every entry; exit status 1 if one is damaged")
-    verify.add_argument("--repair", action="store_true", help="remove damaged entries; they are made again when needed")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if args.folder and not os.path.isdir(args.folder):
         raise UserError(f"--folder: {args.folder} is no folder; name one, or leave it out")
     cache = open_cache(folder, settings.max_gib)
-    return {"stats": _stats, "gc": _gc, "verify": _verify}[args.action](cache, args)
+    return {"stats": _stats, "gc": _gc}[args.action](cache, args)
 
 
 def _stats(cache: Cache, args: argparse.Namespace) -> int:
@@ -57,15 +54,6 @@ def _gc(cache: Cache, args: argparse.Namespace) -> int:
         f"{result.entries:,} entries ({_mib(result.bytes)}) are left"
     )
     return options.answer(args, result._asdict(), [text])
-
-
-def _verify(cache: Cache, args: argparse.Namespace) -> int:
-    faults = cache.verify(args.repair)
-    lines = [f"{path}: {fault}{'; removed' if args.repair else ''}" for path, fault in faults.items()]
-    hint = "; remove them with --repair" if faults and not args.repair else ""
-    damaged = {str(path): fault for path, fault in faults.items()}
-    content = {"damaged": damaged, "removed": args.repair}
-    return options.answer(args, content, [*lines, f"{len(faults):,} damaged entries{hint}"], bool(faults))
 
 
 def _mib(size: int) -> str:

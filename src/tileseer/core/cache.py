@@ -21,7 +21,6 @@ index is not safe on a network disk.
 
 import fcntl
 import hashlib
-import math
 import os
 import re
 import sys
@@ -38,7 +37,6 @@ from tileseer.core.shared_file import not_plain, open_plain, open_shared
 KEY = re.compile(r"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"\.[0-9a-f]{64}\.\w+\.tmp")
 """Name of an entry that is being written (``tileseer.core.atomic``)."""
-_DAMAGED = "its content does not match the hash in its first line"
 _MAGIC = "tileseer-cache-1"
 _LONGEST_LINE = 200
 _KEPT_SHARE = 0.9
@@ -112,14 +110,17 @@ class Cache:
         if not self._max_bytes:
             return None
         try:
-            content = _content(path, key, self._max_bytes)
+            content = self._content(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             _warn(path, error)
             return None
         if content is None:
-            print(f"cache: {path}: {_DAMAGED}; it is removed and made again", file=sys.stderr)
+            print(
+                f"cache: {path}: its content does not match the hash in its first line; it is removed and made again",
+                file=sys.stderr,
+            )
             _unlink(path)
             return None
         # The entry of another user, or gone by now: its age only decides how soon it is collected.
@@ -134,7 +135,7 @@ class Cache:
         reason is printed on stderr.
         """
         path = self._path(key)
-        whole = _line(key, len(content), hashlib.sha256(content).hexdigest()) + content
+        whole = _line(key, content) + content
         if len(whole) > self._max_bytes:
             return False
         if not replace and self.get(key) is not None:
@@ -202,26 +203,21 @@ class Cache:
                 removed_bytes += size
         return Collected(removed, removed_bytes, len(entries) - removed, left - removed_bytes)
 
-    def verify(self, repair: bool = False) -> dict[Path, str]:
-        """Check every entry against its own hash; return what is wrong by path. ``repair`` removes those files."""
-        faults = {}
-        for path, _ in self._scan(KEY):
-            try:
-                fault = "" if _content(path, path.name) is not None else _DAMAGED
-            except FileNotFoundError:
-                continue  # Another process has collected it since.
-            except OSError as error:
-                fault = f"cannot be read: {error.strerror}"
-            if fault:
-                faults[path] = fault
-                if repair:
-                    _unlink(path)
-        return faults
-
     def _path(self, key: str) -> Path:
         if not KEY.fullmatch(key):
             raise ValueError(f"a cache key has 64 hex digits, not {key!r}")
         return self._entries / key[:2] / key
+
+    def _content(self, path: Path) -> bytes | None:
+        """Content of an entry; None if it is damaged or larger than the bound. What is returned fits its hash."""
+        with open(open_plain(path), "rb") as stream:
+            first = stream.readline(_LONGEST_LINE)
+            size = os.fstat(stream.fileno()).st_size - len(first)
+            # Its size first: a forged one may be larger than the memory.
+            if size > self._max_bytes:
+                return None
+            content = stream.read(size)
+        return content if first == _line(path.name, content) else None
 
     def _make_folders(self, folder: Path) -> None:
         """Make the folders of an entry; they take the permissions of the cache, which its owner chose."""
@@ -259,21 +255,8 @@ def _warn(path: Path, error: OSError) -> None:
     print(f"cache: {error.filename or path}: {error.strerror}; going on without it", file=sys.stderr)
 
 
-def _line(key: str, size: int, digest: str) -> bytes:
-    return f"{_MAGIC} {key} {size} {digest}\n".encode()
-
-
-def _content(path: Path, key: str, most: float = math.inf) -> bytes | None:
-    """Content of an entry; None if it is damaged or larger than ``most``. What is returned fits its hash."""
-    with open(open_plain(path), "rb") as stream:
-        first = stream.readline(_LONGEST_LINE)
-        size = os.fstat(stream.fileno()).st_size - len(first)
-        # Its size first: a forged one may be larger than the memory.
-        if size > most or not first.startswith(_line(key, size, "").rstrip(b"\n")):
-            return None
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        stream.seek(len(first))
-        return stream.read(size) if first == _line(key, size, digest) else None
+def _line(key: str, content: bytes) -> bytes:
+    return f"{_MAGIC} {key} {len(content)} {hashlib.sha256(content).hexdigest()}\n".encode()
 
 
 def _claim(handle: int, key: str, wait: bool) -> bool:

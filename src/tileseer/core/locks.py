@@ -2,7 +2,7 @@
 
 ::
 
-    with hold_lock(path, timeout_s=60, description="this folder"):   # waits, and says for whom
+    with hold_first_free({"GPU 0": path}, timeout_s=60) as (device, waited_s):   # waits, and says for whom
         ...
     lock = try_lock(path)       # does not wait; None if another process has it, else lock.close() or ``with lock:``
     holder_of(path)             # "process 12 of user 1000 on nodeA since ...", or "" if nobody has it
@@ -93,18 +93,11 @@ def _try_marker(path: Path) -> ExitStack | None:
 
 
 @contextmanager
-def hold_lock(path: Path, *, timeout_s: float, description: str) -> Iterator[float]:
-    """Hold the lock of a file; yield the seconds waited for it. ``UserError`` after ``timeout_s``.
-
-    ``description`` is what the messages say is locked, such as "GPU 0".
-    """
-    with hold_first_free({description: path}, timeout_s=timeout_s) as (_, waited_s):
-        yield waited_s
-
-
-@contextmanager
 def hold_first_free(paths: Mapping[str, Path], *, timeout_s: float) -> Iterator[tuple[str, float]]:
-    """Hold the first free lock of several; yield its description, the key in ``paths``, and the seconds waited."""
+    """Hold the first free lock of several; yield its description, the key in ``paths``, and the seconds waited.
+
+    ``UserError`` after ``timeout_s``.
+    """
 
     def first_free() -> tuple[str, ExitStack] | None:
         locks = ((description, try_lock(path)) for description, path in paths.items())
@@ -146,11 +139,9 @@ def holder_of(path: Path) -> str:
 
 
 def _described_holder(path: Path) -> str:
-    note = _note(path)
-    if note and not _is_of_another_machine(note):
-        return note[1]
-    if not (holder := holder_of(path)):
-        return "a process that left no note"
+    note, holder = _note(path), holder_of(path)
+    if not holder or (note and not _is_of_another_machine(note)):
+        return holder or "a process that left no note"
     return f"{holder} (if that process has ended, delete {path if note else _marker_of(path)})"
 
 

@@ -7,7 +7,7 @@ the view of a run shows. Work inside of work that is already counted is not coun
 import sys
 import time
 from datetime import timedelta
-from typing import ClassVar, Self, TextIO
+from typing import ClassVar, Self
 
 FIRST = 8
 """Things that are done under a budget before the time of one is known."""
@@ -20,15 +20,12 @@ class Progress:
 
     _outermost: ClassVar["Progress | None"] = None
 
-    def __init__(
-        self, title: str, total: int, unit: str, budget_s: float | None = None, stream: TextIO | None = None
-    ) -> None:
+    def __init__(self, title: str, total: int, unit: str, budget_s: float | None = None) -> None:
         self.done = 0
         self.failed = 0
         self._title, self._total, self._unit, self._budget_s = title, total, unit, budget_s
         self._best = ""
         self._spent_s = 0.0
-        self._stream = sys.stderr if stream is None else stream
         self._begin = self._last = self._line = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -53,7 +50,7 @@ class Progress:
         self._best = best or self._best
         if Progress._outermost is self and now - self._line >= LINE_EVERY_S:
             self._line = now
-            print(f"{self._title}: {self.text()}", file=self._stream, flush=True)
+            print(f"{self._title}: {self.text()}", file=sys.stderr, flush=True)
 
     def affordable(self, most: int) -> int:
         """Number of further things, at least one, that the rest of the budget pays for at the rate so far."""
@@ -74,18 +71,17 @@ class Progress:
         elapsed = self._last - self._begin
         if elapsed > 0 and self.done:
             rate = self.done / elapsed
-            words += [rate_text(rate), f"{duration((self._total - self.done) / rate)} left"]
+            words += [_rate_text(rate), f"{_duration((self._total - self.done) / rate)} left"]
         if self._budget_s is not None:
-            words.append(f"{duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
+            words.append(f"{_duration(max(0.0, self._budget_s - self._spent_s))} of the budget left")
         words.append(f"{self.failed:,} failed")
         return ", ".join([*words, *([f"best {self._best}"] if self._best else [])])
 
 
-def rate_text(rate: float) -> str:
-    """Things a second, or how long one takes."""
+def _rate_text(rate: float) -> str:
     return f"{rate:,.0f} a second" if rate >= 1 else f"{1 / rate:,.0f} s each"
 
 
-def duration(seconds: float) -> str:
-    """Seconds, or from 100 of them hours, minutes and seconds."""
+def _duration(seconds: float) -> str:
+    # From 100 seconds with hours and minutes.
     return f"{seconds:.0f} s" if seconds < 100 else str(timedelta(seconds=round(seconds)))

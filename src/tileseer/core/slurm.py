@@ -23,6 +23,8 @@ OPTIONS = {
     "constraint": "constraint",
 }
 """Resources of Snakemake, by the option of sbatch that they become."""
+PARTITIONS = ("sinfo", "--noheader", "--format=%R")
+ACCOUNTS = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", "format=account")
 _LATER = "down, drained or reserved"
 """What sbatch would take and start when the nodes are back."""
 _HELP = "change slurm_partition, slurm_account and the others in the config.yaml of the profile (docs/cluster.md)"
@@ -50,20 +52,19 @@ def refuse_jobs(jobs: Iterable[ClusterJob], user: str, *, real_gpu: bool) -> Non
     submissions: dict[str, dict[str, Mapping[str, Any]]] = {}
     for job in jobs:
         submissions.setdefault(job.group or job.rule, {})[job.rule] = job.resources
-    rules_of: dict[tuple[str, ...], set[str]] = {}
-    faults = []
+    faults, rules_of = [], dict[tuple[str, ...], set[str]]()
     for rules in submissions.values():
-        for rule, resources in sorted(rules.items()):
-            if "gpu" in resources and (fault := _gpu_fault(resources, real_gpu)):
-                faults.append(f"{rule}: {fault}")
+        own = {rule: _gpu_fault(resources, real_gpu) for rule, resources in rules.items()}
+        faults += [f"{rule}: {fault}" for rule, fault in own.items() if fault]
         rules_of.setdefault(_words([*rules.values()]), set()).update(rules)
-    for words, asking in rules_of.items():
-        answer = _ask("sbatch", "--test-only", "--output=/dev/null", *words, "--wrap=true")
+    for words, named in rules_of.items():
+        answer = _run("sbatch", "--test-only", "--output=/dev/null", *words, "--wrap=true")
         if answer.returncode and _LATER not in answer.stderr:
             reason = " ".join(answer.stderr.replace("sbatch: error: ", "").split())
-            faults.append(f"{', '.join(sorted(asking))}: sbatch {' '.join(words)}: {reason}")
+            faults.append(f"{', '.join(sorted(named))}: sbatch {' '.join(words)}: {reason}")
     if faults:
-        lists = {"partitions": words_of("sinfo", "--noheader", "--format=%R"), "your accounts": accounts(user)}
+        questions = {"partitions": PARTITIONS, "your accounts": (*ACCOUNTS, f"user={user}")}
+        lists = {what: words_of(*question) for what, question in questions.items()}
         available = [f"{what}: {', '.join(sorted(set(names)))}" for what, names in lists.items() if names]
         raise UserError("\n  ".join(["the cluster refuses jobs; " + _HELP, *dict.fromkeys(faults), *available]))
 
@@ -72,41 +73,34 @@ def _words(rules: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Options of sbatch for rules that run one after another in one job: their times add up, the rest is the most."""
     words = []
     for name, option in OPTIONS.items():
-        values = [resources[name] for resources in rules if resources.get(name)]
-        if values:
-            together = sum if name == "runtime" else max
-            words.append(f"--{option}={values[0] if len(set(values)) == 1 and name != 'runtime' else together(values)}")
+        if values := [resources[name] for resources in rules if resources.get(name)]:
+            words.append(f"--{option}={sum(values) if name == 'runtime' else max(values)}")
     extra = dict.fromkeys(str(resources.get("slurm_extra", "")) for resources in rules)
     return (*words, *(word for text in extra for word in shlex.split(text)))
 
 
 def _gpu_fault(resources: Mapping[str, Any], real_gpu: bool) -> str:
+    """What is wrong with how a job that measures asks for its GPU; empty if nothing is."""
     values = {name: resources.get(name) for name in ("gres", "gpu")}
     requests = [f"{name}: {value}" for name, value in values.items() if value and "gpu" in f"{name}{value}"]
-    if len(requests) > 1:
+    if "gpu" in resources and len(requests) > 1:
         return f"{' and '.join(requests)} both ask for GPUs; keep the one that the site takes"
-    if real_gpu and not requests:
+    if "gpu" in resources and real_gpu and not requests:
         return "it measures on a GPU and asks for none; set gres: gpu:1 or gpu: 1"
     return ""
 
 
-def _ask(*command: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
+def _run(*command: str, timeout_s: float = TIMEOUT_S) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"no answer within {timeout_s:.0f} s")
 
 
-def accounts(user: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
-    """Accounts that a user's jobs may be billed to; None where the cluster keeps none."""
-    command = ("sacctmgr", "--noheader", "--parsable2", "show", "associations", f"user={user}", "format=account")
-    return words_of(*command, timeout_s=timeout_s)
-
-
 def words_of(*command: str, timeout_s: float = TIMEOUT_S) -> list[str] | None:
     """Words that a program prints; None if it is missing, fails or hangs."""
     try:
-        done = _ask(*command, timeout_s=timeout_s)
+        done = _run(*command, timeout_s=timeout_s)
     except OSError:
         return None
     return None if done.returncode else done.stdout.split()

@@ -20,7 +20,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import NamedTuple
 
 from tileseer.core import seal
 from tileseer.core.atomic import naming
@@ -86,20 +86,19 @@ class StageStore:
         return content if content is not None and hashlib.sha256(content).hexdigest() == made else None
 
 
-class _Entry:
+class _Entry(NamedTuple):
     """An entry of the store: others may write to the cache, so every field is checked."""
 
-    def __init__(self, content: Any) -> None:
-        self.outputs: dict[str, list[tuple[str, str, bool]]] = {
-            name: [_checked_file(*file) for file in files] for name, files in content["outputs"].items()
-        }
-        self.journals = [(int(size), str(made)) for size, made in content["journals"]]
+    outputs: dict[str, list[tuple[str, str, bool]]]
+    journals: list[tuple[int, str]]
 
     @classmethod
     def parse(cls, entry: bytes | None) -> "_Entry | None":
         """The entry; None if there is none, or it has another form."""
         try:
-            return None if entry is None else cls(json.loads(entry))
+            content = json.loads(entry or b"")
+            outputs = {name: [_checked_file(*file) for file in files] for name, files in content["outputs"].items()}
+            return cls(outputs, [(int(size), str(made)) for size, made in content["journals"]])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
 
