@@ -48,8 +48,8 @@ def main() -> None:
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
     tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
-    level = ck_api.detect(API, tree)
-    api, emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
+    level = ck_api.detect_level(API, tree)
+    api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     kinds = read_yaml(args.matrix)["kernels"]
     kernels = [parse(stem) for kind, stem in kinds.items() if kind.startswith(args.kinds)]
     kernels = [kernel for kernel in kernels if not api.lack(kernel, args.arch)][: args.count]
@@ -58,7 +58,8 @@ def main() -> None:
     figures: dict[str, Any] = json.loads(args.record.read_text()) if args.record and args.record.exists() else {}
     for unit in units[: args.alone]:
         if unit.kernel.name not in figures:
-            figures[unit.kernel.name] = _reference(unit, emitter.unit(unit.kernel), found, tree, settings)
+            text = emitter.kernel_files(unit.kernel, args.arch)[f"{unit.kernel.name}.cpp"]
+            figures[unit.kernel.name] = _reference(unit, text, found, tree, settings)
             if _ends(args, figures):
                 return
     if "ours" not in figures:

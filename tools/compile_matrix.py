@@ -37,7 +37,7 @@ from tileseer.core.errors import UserError, reports_user_errors
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile.api import OWN_VECTORS, Lack, word
+from tileseer.kernels.ck_tile.api import OWN_VECTORS, Lack, field_word
 from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
@@ -108,7 +108,7 @@ class Case:
 
     def words(self) -> dict[str, Any]:
         """Its value of each of ``FIELDS``."""
-        return {field: self.arch if field == "arch" else word(self.kernel, field) for field in FIELDS}
+        return {field: self.arch if field == "arch" else field_word(self.kernel, field) for field in FIELDS}
 
     def combination(self) -> tuple[object, ...]:
         """Its value of every field but tile and waves."""
@@ -140,7 +140,7 @@ class Pools:
     """The kernels of the rule sets, of each text one: those of the default pool, and those of named sets."""
 
     def __init__(self, level: str) -> None:
-        self.api, self.emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
+        self.api, self.emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
         self._specs = ArchSpecs.load("config/arch_specs.json")
 
     def cases(self, *rule_sets: str) -> list[Case]:
@@ -381,11 +381,11 @@ def _pairs(cases: Iterable[Case]) -> set[tuple[Any, ...]]:
 
 
 def _left_out(row: Lack, cases: list[Case], arch: str) -> str:
-    return str(sum(case.arch == arch and row.holds_on(arch, case.kernel) for case in cases))
+    return str(sum(case.arch == arch and row.holds(case.kernel, arch) for case in cases))
 
 
 def _lacked(rows: list[Lack], case: Case) -> bool:
-    return any(row.holds_on(case.arch, case.kernel) for row in rows)
+    return any(row.holds(case.kernel, case.arch) for row in rows)
 
 
 @reports_user_errors

@@ -113,8 +113,8 @@ def main(argv: list[str] | None = None) -> None:
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
     tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
-    level = ck_api.detect(API, tree)
-    api, emitter = ck_api.load(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
+    level = ck_api.detect_level(API, tree)
+    api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)
     library = HostCompiler(found, HeaderTree(tree / "include"), settings, store, Path("workflow/native"))
     gpu = next(row for row in hardware.read_products("config/hardware.yaml").values() if row.arch == args.arch)

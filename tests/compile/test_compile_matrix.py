@@ -31,7 +31,7 @@ def verdicts(tool):
 
 @pytest.fixture(scope="module")
 def table():
-    return api.load(ROOT / "config/ck_api.yaml", LEVEL)
+    return api.read_api(ROOT / "config/ck_api.yaml", LEVEL)
 
 
 def test_the_table_says_of_every_kernel_what_the_compiler_said(verdicts, table):
@@ -48,7 +48,7 @@ def test_random_kernels_of_full_that_no_rule_leaves_out_compile(tool, table):
     drawn = tool.read_verdicts(ROOT / tool.DRAWN.format(level=LEVEL))
     assert Counter(case.arch for case in drawn) == dict.fromkeys(tool.ARCHS, 20)
     assert not any(drawn.values())
-    assert not [case for case in drawn for row in table.not_compiled if row.holds_on(case.arch, case.kernel)]
+    assert not [case for case in drawn for row in table.not_compiled if row.holds(case.kernel, case.arch)]
 
 
 def test_a_draw_depends_on_seed_and_name_alone(tool, verdicts):
@@ -96,12 +96,12 @@ def test_build_tables_of_a_pool_are_added_up(tool, verdicts, tmp_path):
 )
 def test_vectors_of_transposed_tensors_that_ck_tile_would_choose_itself(name, own):
     kernel = KernelConfig.parse(f"grouped_conv_{name}")
-    assert api.word(kernel, api.OWN_VECTORS) == own
-    assert api.word(api.with_own_vectors(kernel), api.OWN_VECTORS)
+    assert api.field_word(kernel, api.OWN_VECTORS) == own
+    assert api.field_word(api.with_own_vectors(kernel), api.OWN_VECTORS)
 
 
 def test_the_newest_level_lacks_nothing_that_was_not_compiled():
-    assert not api.load(ROOT / "config/ck_api.yaml").not_compiled
+    assert not api.read_api(ROOT / "config/ck_api.yaml").not_compiled
 
 
 TRUTH = (

@@ -370,7 +370,7 @@ def test_a_wrong_tree_is_named(tmp_path):
 
 @pytest.mark.parametrize("level", ck_api.LEVELS)
 def test_the_level_is_seen_in_the_tree(tmp_path, level):
-    mark = ck_api.load(API, level).detect
+    mark = ck_api.read_api(API, level).detect
     path = tmp_path / "include" / mark.header
     path.parent.mkdir(parents=True)
     path.write_text(f"struct {mark.contains};")

@@ -31,7 +31,7 @@ TABLES = {
     "config/arch_specs.json": ArchSpecs.load,
     "config/hardware.yaml": hardware.read_products,
     "config/simulated_device.yaml": load_coefficients,
-    "config/ck_api.yaml": ck_api.load,
+    "config/ck_api.yaml": ck_api.read_api,
     "config/rule_sets/sweep.yaml": CkTileSweep.read_file,
     "config/problems/training.yaml": lambda path: problem_sets.generate_problems(
         path, Operation.parse("forward_bf16"), (2,), 1
@@ -85,7 +85,7 @@ def test_a_misspelt_level_of_the_api_is_named(tmp_path):
     path = tmp_path / "ck_api.yaml"
     path.write_text((ROOT / "config/ck_api.yaml").read_text().replace("\nlevel:", "\nlevem:"))
     with pytest.raises(UserError, match=r"ck_api\.yaml: no API level"):
-        ck_api.load(path)
+        ck_api.read_api(path)
 
 
 @pytest.fixture(scope="module")

@@ -289,7 +289,7 @@ def test_wrong_requests_are_named(change, told):
         ("full", lambda t: t["variants"]["forward"]["tiles"][0].update(tile="16x0x64"), "write sizes as 16x64x64"),
         ("full", lambda t: t["variants"]["forward"]["tiles"][0]["half"].update(pipelines=["m"]), "'m': write PIPELINE"),
         ("default", lambda t: t["tiles"][0].update(not_with=["fast"]), "tiles.0.not_with.0"),
-        ("builder", lambda t: t["versions"].update(v1="fast"), "versions.v1"),
+        ("builder", lambda t: t["pipelines"].update(v1="fast"), "pipelines.v1"),
     ],
 )
 def test_mistakes_in_the_tables_are_named(tmp_path, file, edit, told):

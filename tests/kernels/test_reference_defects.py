@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference.md").read_text()
 SPECS = ArchSpecs.load(ROOT / "config/arch_specs.json")
 ENUMERATOR = Enumerator(SPECS, RuleTables.load(ROOT / "config/rule_sets"))
-API = ck_api.load(ROOT / "config/ck_api.yaml")
+API = ck_api.read_api(ROOT / "config/ck_api.yaml")
 
 
 def rows():
@@ -42,7 +42,7 @@ def test_the_filter_of_the_reference_decides_nothing():
 def test_no_two_kernels_share_a_registry_key(arch):
     items = ENUMERATOR.enumerate("full", arch, VARIANTS, [2, 3], DTYPES)
     keys = {
-        tuple((registry_key.of_depthwise if isinstance(k, DepthwiseConfig) else registry_key.of_gemm)(k, API).items())
+        tuple((registry_key.depthwise_key if isinstance(k, DepthwiseConfig) else registry_key.gemm_key)(k, API).items())
         for k in (item.kernel.built_as for item in items)
     }
     assert len(keys) == len(items) == 14048

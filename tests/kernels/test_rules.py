@@ -63,7 +63,7 @@ def test_every_tile_that_an_arch_has_waves_for_is_offered_at_each_level_in_each_
     assert len(pool.kernels) == count
     assert {row.rule for row in pool.rejected} == {"waves_on_arch"}
     for level in api.LEVELS:
-        table = api.load(ROOT / "config/ck_api.yaml", level)
+        table = api.read_api(ROOT / "config/ck_api.yaml", level)
         assert not [kernel for kernel in pool.kernels if table.lack(kernel, arch)]
     waves = [tuple(wave) for wave in SPECS.arch(arch).waves]
     tiles = CkTileSweep.read_file(SWEEP).tiles
@@ -80,7 +80,7 @@ def test_an_arch_that_transposes_in_registers_has_vectors_of_its_own():
             of_tiles = {(*row.tile, *row.vectors) for row in tiles if arch in row.only_on or not row.only_on}
             as_tiles = all((*kernel.tile, *kernel.vectors) in of_tiles for kernel in kernels)
             assert as_tiles == (arch == "gfx950" or operation == "forward_bf16")
-            assert arch == "gfx950" or all(api.word(kernel, api.OWN_VECTORS) for kernel in kernels)
+            assert arch == "gfx950" or all(api.field_word(kernel, api.OWN_VECTORS) for kernel in kernels)
 
 
 def test_a_rule_set_without_a_legal_kernel_is_an_error():

@@ -200,7 +200,7 @@ def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_p
             raise
         pytest.skip(str(error))
     out = tmp_path / "out"
-    level = ck_api.detect(ROOT / "config/ck_api.yaml", LIBRARIES["hipcc"].find(None))
+    level = ck_api.detect_level(ROOT / "config/ck_api.yaml", LIBRARIES["hipcc"].find(None))
     assert ship(results, "--max-kernels", "4", "--ck-api", level, "--output", out) == 0
     names = (out / "kernels.txt").read_text().split()
     units = [f"kernels/{name}.cpp" for name in names]

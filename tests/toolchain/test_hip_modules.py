@@ -68,7 +68,7 @@ def machine():
     """Compiler, headers of the CK tree and its API level."""
     try:
         tree = tree_of("hipcc", {"ck": None})
-        return compiler.find(SETTINGS), tree, ck_api.detect(API, tree.include.parent)
+        return compiler.find(SETTINGS), tree, ck_api.detect_level(API, tree.include.parent)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

@@ -52,7 +52,7 @@ def machine():
     """Compiler, tree and API level of this machine."""
     try:
         tree = LIBRARIES["hipcc"].find(None)
-        return compiler.find(SETTINGS), tree_of("hipcc", {"ck": None}), ck_api.detect(API, tree)
+        return compiler.find(SETTINGS), tree_of("hipcc", {"ck": None}), ck_api.detect_level(API, tree)
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

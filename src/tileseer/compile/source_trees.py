@@ -51,7 +51,7 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
     if settings.api != "auto":
         return settings.api
     if compiles or settings.root:
-        return ck_api.detect(table, LIBRARIES["hipcc"].find(settings.root))
+        return ck_api.detect_level(table, LIBRARIES["hipcc"].find(settings.root))
     return ck_api.NEWEST
 
 

@@ -1,5 +1,6 @@
 """The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -140,7 +141,7 @@ def with_own_vectors(kernel: KernelConfig) -> KernelConfig:
     return replace(kernel, **changes)
 
 
-def word(kernel: KernelConfig, field: str) -> str | int | bool:
+def field_word(kernel: KernelConfig, field: str) -> str | int | bool:
     """Value of a field as tables write it; ``tile``, ``wave`` and ``warp_tile`` as 16x16x32."""
     if field == OWN_VECTORS:
         return kernel == with_own_vectors(kernel)
@@ -163,13 +164,10 @@ class Lack(StrictModel):
             raise ValueError(f"kernel: a kernel has no field {sorted(unknown)}")
         return self
 
-    def holds(self, kernel: KernelConfig) -> bool:
-        """Whether the kernel is one of these, whatever the arch."""
-        return all(word(kernel, field) in values for field, values in self.kernel.items())
-
-    def holds_on(self, arch: str, kernel: KernelConfig) -> bool:
-        """Whether the kernel is one of these on an arch."""
-        return (not self.arch or arch in self.arch) and self.holds(kernel)
+    def holds(self, kernel: KernelConfig, arch: str = "") -> bool:
+        """Whether the kernel is one of these on an arch; without one: on some arch."""
+        on_arch = not (arch and self.arch) or arch in self.arch
+        return on_arch and all(field_word(kernel, field) in values for field, values in self.kernel.items())
 
 
 class Detection(StrictModel):
@@ -230,25 +228,26 @@ class CkApi(StrictModel):
 
     def lack(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
         """Why this level lacks the kernel on an arch, or an empty string."""
-        if (reason := self.not_built(kernel, arch)) or isinstance(kernel, DepthwiseConfig):
-            return reason
-        return next((f"its results are wrong: {row.reason}" for row in self.wrong if row.holds_on(arch, kernel)), "")
+        return self.not_built(kernel, arch) or _reason("its results are wrong: ", self.wrong, kernel, arch)
 
     def not_built(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
         """Why the kernel cannot be compiled for an arch, or an empty string."""
-        if (reason := self.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
-            return reason
-        rows = (row for row in self.not_compiled if row.holds_on(arch, kernel))
-        return next((f"it does not compile: {row.reason}" for row in rows), "")
+        return self.no_form(kernel) or _reason("it does not compile: ", self.not_compiled, kernel, arch)
 
     def no_form(self, kernel: KernelConfig | DepthwiseConfig) -> str:
         """Why this level has no form for the kernel, or an empty string."""
-        if isinstance(kernel, DepthwiseConfig):
-            return "" if self.depthwise else f"the level {self.level} of the CK Tile API has no depthwise kernel"
-        return next((lack.reason for lack in self.lacks if lack.holds(kernel)), "")
+        if isinstance(kernel, DepthwiseConfig) and not self.depthwise:
+            return f"the level {self.level} of the CK Tile API has no depthwise kernel"
+        return _reason("", self.lacks, kernel)
 
 
-def load(path: str | Path, level: str = NEWEST) -> CkApi:
+def _reason(verdict: str, rows: Iterable[Lack], kernel: KernelConfig | DepthwiseConfig, arch: str = "") -> str:
+    if isinstance(kernel, DepthwiseConfig):
+        return ""
+    return next((f"{verdict}{row.reason}" for row in rows if row.holds(kernel, arch)), "")
+
+
+def read_api(path: str | Path, level: str = NEWEST) -> CkApi:
     """Read and check the table for one level of the API; a ``UserError`` names file, field, value and reason."""
     content = read_yaml(Path(path))
     older = content.pop("older", None) if isinstance(content, dict) else None
@@ -268,23 +267,23 @@ def _merged(base: Any, changes: Any) -> Any:
     return base | {key: _merged(base.get(key), value) for key, value in changes.items()}
 
 
-def detect(table: str | Path, root: Path) -> str:
+def detect_level(table: str | Path, root: Path) -> str:
     """API level of the CK tree ``root``, the newest that fits.
 
     A ``UserError`` says what a tree of CK Tile has that this folder lacks.
     """
     include = root / "include"
     for level in LEVELS:
-        mark = load(table, level).detect
+        mark = read_api(table, level).detect
         try:
             text = (include / mark.header).read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue
         if mark.contains in text:
             return level
-    wanted = load(table, LEVELS[-1]).detect.header
+    missing = read_api(table, LEVELS[-1]).detect.header
     raise UserError(
-        f"{root}: this is no Composable Kernel tree of a known level: include/{wanted} is missing or of another API; "
+        f"{root}: this is no Composable Kernel tree of a known level: include/{missing} is missing or of another API; "
         f"set ck.root to the top folder of a tree, such as `make toolchain` brings, or ck.api to one of "
         f"{', '.join(LEVELS)}"
     )

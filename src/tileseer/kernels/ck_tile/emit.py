@@ -34,15 +34,12 @@ REGISTERED_NDIMS = (2, 3)
 """Dimensionalities that the dispatcher's backend can build a convolution for; other kernels have no wrapper."""
 
 _ARCH = re.compile(r"gfx[0-9a-f]{3,4}", re.ASCII)
-_FLAGS = (
-    "double_smem_buffer", "explicit_gemm", "streamk_persistent", "split_image", "pad_m", "pad_n", "pad_k",
-)  # fmt: skip
 _COMMON_LEAVES = ("name", "arch")
 _GEMM_LEAVES = (*SIZES, "vec_a", "vec_b", "vec_c", "num_wave_groups", "num_groups_to_merge", "blocks_per_cu")
 """What a template only prints of an implicit-GEMM kernel; its other fields make the form of its text."""
 _GEMM_FORM = (*(field for field in field_types(KernelConfig) if field not in _GEMM_LEAVES), "merges_groups")
 _DEPTHWISE_LEAVES = (*(field for field in field_types(DepthwiseConfig) if field != "dtype"), "pad")
-UNIT_TEMPLATE, WRAPPER_TEMPLATE = "kernel.cpp.j2", "dispatcher_wrapper.hpp.j2"
+FURTHER_TEMPLATES = ("kernel.cpp.j2", "dispatcher_wrapper.hpp.j2")
 _DEPTHWISE_FORM = ("variant", "dtype", "ndim", "block")
 
 
@@ -56,7 +53,7 @@ class CkTileEmitter(Emitter):
 
     def __init__(self, templates: Path, api: Path, level: str = "") -> None:
         super().__init__(templates, api, level)
-        self._api = ck_api.load(api, level or ck_api.NEWEST)
+        self._api = ck_api.read_api(api, level or ck_api.NEWEST)
         self._skeletons: dict[tuple[str, tuple[object, ...]], Skeleton] = {}
         if not (names := [path.name for path in self.template_files(templates)]):
             raise UserError(f"{templates}: no C++ templates ({self.pattern}) here; give the folder workflow/templates")
@@ -66,45 +63,32 @@ class CkTileEmitter(Emitter):
     @staticmethod
     def entries(names: Sequence[str], api: Path, arch: str) -> list[dict[str, Any]]:
         """How a dispatcher finds each kernel: header, wrapper, and the key's values as registration fills them in."""
-        table = ck_api.load(api)
+        table = ck_api.read_api(api)
         return [
             {
                 "kernel": name,
                 "header": f"{name}.hpp",
-                "wrapper": f"{WRAPPERS}/dispatcher_wrapper_{name}.hpp",
-                "registry_key": registry_key.values(registry_key.of_gemm(KernelConfig.parse(name), table), arch),
+                "wrapper": _wrapper_path(name),
+                "registry_key": registry_key.gemm_key(KernelConfig.parse(name), table) | {"arch": arch},
             }
             for name in names
         ]
 
     def header(self, kernel: Kernel, arch: str) -> str:
         """The kernel's header for ``arch`` (gfx...)."""
-        return self._filled(_KINDS[kernel.kind].header, kernel, _values(kernel, _checked(arch)))
-
-    def unit(self, kernel: Kernel) -> str:
-        """The compilation unit of the kernel's header."""
-        return self._filled(UNIT_TEMPLATE, kernel, _values(kernel, ""))
-
-    def wrapper(self, kernel: Kernel, arch: str) -> str:
-        """The header that makes the kernel's entry in the dispatcher's registry; 2D and 3D only."""
-        if not is_registered(kernel):
-            raise UserError(f"{kernel.name}: the dispatcher's backend has no {kernel.ndim}D convolution to register")
-        return self._filled(WRAPPER_TEMPLATE, kernel, _values(kernel, _checked(arch)))
+        return self._filled(_KINDS[kernel.kind].header, kernel, arch)
 
     def paths(self, kernel: Kernel) -> list[str]:
         """The files of one kernel: header, unit and, for 2D and 3D, the dispatcher's wrapper."""
-        stem = kernel.name
-        wrapper = [f"{WRAPPERS}/dispatcher_wrapper_{stem}.hpp"] if is_registered(kernel) else []
-        return [f"{stem}.hpp", f"{stem}.cpp", *wrapper]
+        wrapper = [_wrapper_path(kernel.name)] if is_registered(kernel) else []
+        return [f"{kernel.name}.hpp", f"{kernel.name}.cpp", *wrapper]
 
     def kernel_files(self, kernel: Kernel, arch: str) -> dict[str, str]:
         """Path to text of the files of one kernel; see ``paths``."""
-        values = _values(kernel, _checked(arch))
-        templates = [_KINDS[kernel.kind].header, UNIT_TEMPLATE]
-        if is_registered(kernel):
-            templates.append(WRAPPER_TEMPLATE)
-        texts = [self._filled(template, kernel, values) for template in templates]
-        return dict(zip(self.paths(kernel), texts, strict=True))
+        paths = self.paths(kernel)
+        templates = (_KINDS[kernel.kind].header, *FURTHER_TEMPLATES)[: len(paths)]
+        texts = [self._filled(template, kernel, arch) for template in templates]
+        return dict(zip(paths, texts, strict=True))
 
     def collection_files(self, kernels: Sequence[Kernel], arch: str, chunk_size: int = 0) -> dict[str, str]:
         """The files that name many kernels: relative path to text, sorted.
@@ -153,27 +137,23 @@ class CkTileEmitter(Emitter):
         texts[f"register_all_grouped_conv_{row.short}_kernels.cpp"] = self._render("register_variant.cpp.j2", **common)
         return texts
 
-    def _filled(self, template: str, kernel: Kernel, values: list[str]) -> str:
+    def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
         """Text of the kernel's form with the kernel's values."""
         kind = _KINDS[kernel.kind]
-        key = (template, _FORM_OF[kernel.kind](kernel))
-        skeleton = self._skeletons.get(key)
-        if skeleton is None:
+        key = (template, attrgetter(*kind.form)(kernel))
+        if key not in self._skeletons:
+            if fault := form_fault(kernel, self._api):
+                raise UserError(f"{kernel.name}: {fault}")
             text = self._render(template, **self._form_context(kernel, kind))
-            skeleton = self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
+            self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
         # What depends on the form alone was checked when the skeleton was made.
-        fault = self._api.no_form(kernel) or kind.size_fault(kernel)
-        if fault:
+        if fault := self._api.no_form(kernel) or _size_fault(kernel):
             raise UserError(f"{kernel.name}: {fault}")
-        return skeleton.filled(values)
+        return self._skeletons[key].filled([kernel.name, _checked(arch), *map(str, attrgetter(*kind.leaves)(kernel))])
 
     def _form_context(self, kernel: Kernel, kind: _Kind) -> dict[str, object]:
-        fault = form_fault(kernel, self._api)
-        if fault:
-            raise UserError(f"{kernel.name}: {fault}")
-        shown = SimpleNamespace(**{leaf: Leaf(leaf) for leaf in kind.leaves})
-        for field in kind.form:
-            setattr(shown, field, getattr(kernel, field))
+        values = {field: getattr(kernel, field) for field in kind.form}
+        shown = SimpleNamespace(**values, **{leaf: Leaf(leaf) for leaf in kind.leaves})
         return {
             **{leaf: Leaf(leaf) for leaf in _COMMON_LEAVES},
             "k": shown,
@@ -181,7 +161,8 @@ class CkTileEmitter(Emitter):
             "variant": self._api.variants[kernel.variant],
             "cpp_type": self._api.dtypes[kernel.dtype],
             "registration_includes": self._api.includes.registration,
-            **kind.context(kernel, shown, self._api),
+            "key": registry_key.key_text(kind.key(shown, self._api)),
+            **kind.context(kernel, self._api),
         }
 
 
@@ -190,26 +171,23 @@ def is_registered(one: Kernel) -> bool:
     return one.ndim in REGISTERED_NDIMS
 
 
-def _values(one: Kernel, arch: str) -> list[str]:
-    return [one.name, arch, *map(str, _VALUES_OF[one.kind](one))]
+def _wrapper_path(name: str) -> str:
+    return f"{WRAPPERS}/dispatcher_wrapper_{name}.hpp"
 
 
-def _depthwise_context(kernel: DepthwiseConfig, shown: Any, api: CkApi) -> dict[str, object]:
-    return {
-        "depthwise": api.depthwise,
-        "key": registry_key.of_depthwise(shown, api),
-        "includes": [*api.includes.depthwise, api.variants[kernel.variant].kernel_header],
-    }
+def _depthwise_context(kernel: DepthwiseConfig, api: CkApi) -> dict[str, object]:
+    header = api.variants[kernel.variant].kernel_header
+    return {"depthwise": api.depthwise, "includes": [*api.includes.depthwise, header]}
 
 
-def _gemm_context(kernel: KernelConfig, shown: Any, api: CkApi) -> dict[str, object]:
+def _gemm_context(kernel: KernelConfig, api: CkApi) -> dict[str, object]:
     variant = api.variants[kernel.variant]
     pipeline = api.pipelines[kernel.pipeline]
     instances = api.loop == "type"
     streamk = kernel.streamk != "none"
-    flags = {field: getattr(kernel, field) for field in _FLAGS}
     conv_pipeline = f"{pipeline.pipeline}<{', '.join(['PipelineProblem', *pipeline.arguments])}>"
-    flags |= {"cshuffle": kernel.epilogue == "cshuffle", "streamk": streamk}
+    special = api.includes.two_stage if kernel.two_stage else []
+    special = api.includes.streamk if streamk else special
     return {
         "pipeline": pipeline,
         "layout": api.layouts[kernel.ndim],
@@ -220,9 +198,7 @@ def _gemm_context(kernel: KernelConfig, shown: Any, api: CkApi) -> dict[str, obj
         "instances": instances,
         "conv_pipeline": f"tileseer::{pipeline.adapter}<{conv_pipeline}>" if pipeline.adapter else conv_pipeline,
         "dispatches_tail": pipeline.tail != "fixed" and (instances or not (streamk or kernel.two_stage)),
-        "flag": {field: "true" if value else "false" for field, value in flags.items()},
-        "key": registry_key.of_gemm(shown, api),
-        "includes": _kernel_includes(kernel, api),
+        "includes": [*api.includes.kernel, variant.kernel_header, *special],
     }
 
 
@@ -231,12 +207,6 @@ def _checked(arch: str) -> str:
     if not _ARCH.fullmatch(arch):
         raise UserError(f"arch {arch!r} is no GPU target of the form gfx950")
     return arch
-
-
-def _kernel_includes(kernel: KernelConfig, api: CkApi) -> list[str]:
-    special = api.includes.two_stage if kernel.two_stage else []
-    special = api.includes.streamk if kernel.streamk != "none" else special
-    return [*api.includes.kernel, api.variants[kernel.variant].kernel_header, *special]
 
 
 def _fault(kernel: KernelConfig, api: CkApi) -> str:
@@ -260,12 +230,14 @@ def _fault(kernel: KernelConfig, api: CkApi) -> str:
 
 def form_fault(one: Kernel, api: CkApi) -> str:
     """Why the templates have no form for the kernel at this level of the API, or an empty string."""
-    kind = _KINDS[one.kind]
-    return api.no_form(one) or kind.fault(one, api) or kind.size_fault(one)
+    fault = _fault(one, api) if isinstance(one, KernelConfig) else ""
+    return api.no_form(one) or fault or _size_fault(one)
 
 
-def _size_fault(k: KernelConfig) -> str:
+def _size_fault(k: Kernel) -> str:
     """Why there is no form for the kernel's numbers, or an empty string."""
+    if isinstance(k, DepthwiseConfig):
+        return ""
     if k.explicit_gemm and k.num_groups_to_merge != 1:
         return f"explicit_gemm takes one group a block, num_groups_to_merge is {k.num_groups_to_merge}"
     if k.epilogue == "default" and k.num_wave_groups != 1:
@@ -280,15 +252,14 @@ class _Kind:
     header: str
     leaves: tuple[str, ...]
     form: tuple[str, ...]
-    context: Callable[[Any, Any, CkApi], dict[str, object]]
-    """(kernel, its form with leaves for numbers, API) to what the templates of the kind read."""
-    fault: Callable[[Any, CkApi], str] = lambda kernel, api: ""
-    size_fault: Callable[[Any], str] = lambda kernel: ""
+    key: Callable[[Any, CkApi], registry_key.Key]
+    context: Callable[[Any, CkApi], dict[str, object]]
+    """(kernel, API) to what the templates of the kind read."""
 
 
 _KINDS = {
-    KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, _gemm_context, _fault, _size_fault),
-    DepthwiseConfig.kind: _Kind("depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, _depthwise_context),
+    KernelConfig.kind: _Kind("kernel.hpp.j2", _GEMM_LEAVES, _GEMM_FORM, registry_key.gemm_key, _gemm_context),
+    DepthwiseConfig.kind: _Kind(
+        "depthwise.hpp.j2", _DEPTHWISE_LEAVES, _DEPTHWISE_FORM, registry_key.depthwise_key, _depthwise_context
+    ),
 }
-_VALUES_OF = {name: attrgetter(*kind.leaves) for name, kind in _KINDS.items()}
-_FORM_OF = {name: attrgetter(*kind.form) for name, kind in _KINDS.items()}

@@ -3,82 +3,95 @@
 It is made of the kernel, never of its name, and no two kernels share one.
 """
 
+from typing import Any
+
 from tileseer.kernels.ck_tile.api import CkApi
 from tileseer.kernels.ck_tile.depthwise import LAYOUT, DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.gemm_kernel import SIZES
 
-ARCH_ARGUMENT = "gfx_arch"
-"""What the factory of a kernel calls its argument."""
 DEPTHWISE_BLOCKS_PER_CU = 2
+_SIZES = tuple(size.replace("warp_tile", "warp") for size in SIZES)
+_VECTORS = ("vector_size_a", "vector_size_b", "vector_size_c")
 
-Key = dict[str, str]
+Key = dict[str, Any]
 
 
-def of_gemm(k: KernelConfig, api: CkApi) -> Key:
-    """Field to C++ expression for an implicit-GEMM kernel."""
+class Expression(str):
+    """C++ that stands in a key as it is; any other text is a literal."""
+
+    __slots__ = ()
+
+
+ARCH_ARGUMENT = Expression("gfx_arch")
+"""What the factory of a kernel calls its argument."""
+
+
+def gemm_key(k: KernelConfig, api: CkApi) -> Key:
+    """Field to value for an implicit-GEMM kernel."""
     return {
-        **_common(k.dtype, api.layouts[k.ndim].label, k.ndim, api.variants[k.variant].operation),
-        "tile_m": f"{k.tile_m}", "tile_n": f"{k.tile_n}", "tile_k": f"{k.tile_k}",
-        "wave_m": f"{k.wave_m}", "wave_n": f"{k.wave_n}", "wave_k": f"{k.wave_k}",
-        "warp_m": f"{k.warp_tile_m}", "warp_n": f"{k.warp_tile_n}", "warp_k": f"{k.warp_tile_k}",
-        "pipeline": _text(k.pipeline), "scheduler": _text(k.scheduler), "epilogue": _text(k.epilogue),
-        "vector_size_a": f"{k.vec_a}", "vector_size_b": f"{k.vec_b}", "vector_size_c": f"{k.vec_c}",
-        "block_per_cu": f"{k.blocks_per_cu}", "num_wave_groups": f"{k.num_wave_groups}",
-        "num_groups_to_merge": f"{k.num_groups_to_merge}", "specialization": _text(_specialization(k)),
-        "large_tensor": _flag(k.split_image), "streamk_enabled": _flag(k.streamk != "none"),
-        "streamk_reduction": _text(k.streamk), "streamk_persistent": _flag(k.streamk_persistent),
+        **_operation(k, api.layouts[k.ndim].label, api),
+        **dict(zip(_SIZES, (getattr(k, size) for size in SIZES), strict=True)),
+        "pipeline": k.pipeline,
+        "scheduler": k.scheduler,
+        "epilogue": k.epilogue,
+        **dict(zip(_VECTORS, (k.vec_a, k.vec_b, k.vec_c), strict=True)),
+        "block_per_cu": k.blocks_per_cu,
+        "num_wave_groups": k.num_wave_groups,
+        "num_groups_to_merge": k.num_groups_to_merge,
+        "specialization": _specialization(k),
+        "large_tensor": k.split_image,
+        "streamk_enabled": k.streamk != "none",
+        "streamk_reduction": k.streamk,
+        "streamk_persistent": k.streamk_persistent,
         "arch": ARCH_ARGUMENT,
-    }  # fmt: skip
+    }
 
 
-def of_depthwise(k: DepthwiseConfig, api: CkApi) -> Key:
+def depthwise_key(k: DepthwiseConfig, api: CkApi) -> Key:
     """The same for a depthwise kernel; its sizes take the GEMM's places (docs/kernels.md)."""
+    sizes = (k.tile_h, k.tile_w, k.filter_size, k.stride_h, k.stride_w, 0, k.pad, k.pad, k.batches)
     return {
-        **_common(k.dtype, LAYOUT, k.ndim, api.variants[k.variant].operation),
-        "tile_m": f"{k.tile_h}", "tile_n": f"{k.tile_w}", "tile_k": f"{k.filter_size}",
-        "wave_m": f"{k.stride_h}", "wave_n": f"{k.stride_w}", "wave_k": "0",
-        "warp_m": f"{k.pad}", "warp_n": f"{k.pad}", "warp_k": f"{k.batches}",
-        "pipeline": _text("depthwise"), "scheduler": _text("none"), "epilogue": _text("none"),
-        "vector_size_a": f"{k.vec_in}", "vector_size_b": f"{k.vec_in}", "vector_size_c": f"{k.vec_out}",
-        "block_per_cu": f"{DEPTHWISE_BLOCKS_PER_CU}", "num_wave_groups": "1", "num_groups_to_merge": "1",
-        "specialization": _text(f"sub{k.sub_h}x{k.sub_w}"), "large_tensor": _flag(False),
-        "streamk_enabled": _flag(False), "streamk_reduction": _text("none"), "streamk_persistent": _flag(False),
+        **_operation(k, LAYOUT, api),
+        **dict(zip(_SIZES, sizes, strict=True)),
+        "pipeline": "depthwise",
+        "scheduler": "none",
+        "epilogue": "none",
+        **dict(zip(_VECTORS, (k.vec_in, k.vec_in, k.vec_out), strict=True)),
+        "block_per_cu": DEPTHWISE_BLOCKS_PER_CU,
+        "num_wave_groups": 1,
+        "num_groups_to_merge": 1,
+        "specialization": f"sub{k.sub_h}x{k.sub_w}",
+        "large_tensor": False,
+        "streamk_enabled": False,
+        "streamk_reduction": "none",
+        "streamk_persistent": False,
         "arch": ARCH_ARGUMENT,
-    }  # fmt: skip
+    }
 
 
-def values(key: Key, arch: str) -> dict[str, str | int | bool]:
-    """What the C++ literals of a key say: numbers, flags, texts, names of enumerators, and the arch."""
-    return {field: arch if text == ARCH_ARGUMENT else _value(text) for field, text in key.items()}
+def key_text(key: Key) -> dict[str, str]:
+    """Field to C++ expression."""
+    return {field: f'"{value}"' if type(value) is str else _plain(value) for field, value in key.items()}
 
 
-def _value(text: str) -> str | int | bool:
-    if text in ("true", "false"):
-        return text == "true"
-    return int(text) if text.isdigit() else text.strip('"')
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _common(dtype: str, layout: str, ndim: int, operation: str) -> Key:
-    return {
-        "dtype_in": _text(dtype), "dtype_wei": _text(dtype), "dtype_out": _text(dtype), "layout": _text(layout),
-        "ndim_spatial": f"{ndim}", "op": f"GroupedConvOp::{operation}",
-    }  # fmt: skip
+def _operation(k: KernelConfig | DepthwiseConfig, layout: str, api: CkApi) -> Key:
+    operation = Expression(f"GroupedConvOp::{api.variants[k.variant].operation}")
+    tensors = dict.fromkeys(("dtype_in", "dtype_wei", "dtype_out"), k.dtype)
+    return tensors | {"layout": layout, "ndim_spatial": k.ndim, "op": operation}
 
 
 def _specialization(k: KernelConfig) -> str:
     """The specialization with, behind a plus sign each, the options that the key has no field for."""
-    extras = (
-        ("+2stage", k.two_stage),
-        ("+explicit_gemm", k.explicit_gemm),
-        ("+dsb", k.double_smem_buffer),
-        ("+pad" + "".join(str(int(pad)) for pad in (k.pad_m, k.pad_n, k.pad_k)), not (k.pad_m and k.pad_n and k.pad_k)),
-    )
-    return k.specialization + "".join(text for text, present in extras if present)
-
-
-def _text(value: str) -> str:
-    return f'"{value}"'
-
-
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
+    pads = "".join(str(int(pad)) for pad in (k.pad_m, k.pad_n, k.pad_k))
+    extras = {
+        "+2stage": k.two_stage,
+        "+explicit_gemm": k.explicit_gemm,
+        "+dsb": k.double_smem_buffer,
+        f"+pad{pads}": pads != "111",
+    }
+    return k.specialization + "".join(text for text, present in extras.items() if present)

@@ -17,7 +17,7 @@ from tileseer.kernels.ck_tile import flags
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.kernels.ck_tile.upstream import reference_filter
-from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules, Line, read_lines
+from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules, Line, Name, read_lines
 from tileseer.kernels.ck_tile.upstream.full_set import Cell
 from tileseer.kernels.ck_tile.upstream.named_tables import CLASS_OF
 from tileseer.kernels.ck_tile.upstream.reference_filter import without_broken
@@ -99,7 +99,8 @@ def _kernel_of(line: Line, pipeline: str, cell: Cell, rules: BuilderRules, specs
     if not shape:
         return None
     words = cell.variant, cell.dtype, rules.files.layouts[cell.ndim], cell.ndim, pipeline, EPILOGUE, scheduler
-    return KernelConfig(*words, *tile, *shape, *line.sizes("vectors"), **options)
+    sizes: list[Any] = [*tile, *shape, *line.sizes("vectors")]
+    return KernelConfig(*words, *sizes, **options)
 
 
 def _shape(line: Line, tile: Sequence[int], cell: Cell, rules: BuilderRules, specs: ArchSpecs) -> tuple[int, ...]:
@@ -156,7 +157,7 @@ def _native_line(kernel: KernelConfig, arch: str, rules: BuilderRules, specs: Ar
         place: text.format(ndim=kernel.ndim, dtype=kernel.dtype, d="D" * deep, z="Z" * deep)
         for place, text in rules.written.items()
     }
-    words: dict[str, Sequence[object]] = {
+    words: dict[Name, Sequence[object]] = {
         "specialization": [_word_of(kernel.specialization, rules.specializations)],
         "pipeline": [_word_of(kernel.pipeline, {k: v for k, v in rules.pipelines.items() if k not in rules.lossy})],
         "scheduler": [kernel.scheduler.capitalize()],

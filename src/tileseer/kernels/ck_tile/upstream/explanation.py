@@ -42,7 +42,7 @@ def explain(
         skipped = "the reference's filter does not look at depthwise kernels"
         verdicts = [_verdict(LEGAL, flags.DEPTHWISE_FAULT, found[0].reason if found else "")]
         verdicts.append(RuleVerdict(ARCH_FILTER, "not_looked_at", True, skipped))
-    names = api.load(api_table, level)
+    names = api.read_api(api_table, level)
     form = emit.form_fault(kernel, names)
     fault = form or names.lack(kernel, arch)
     verdicts.append(RuleVerdict(EMISSION, "has_a_form", not form, form))
