@@ -51,8 +51,6 @@ RESNET = dict(zip(DIMS, (128, 192, 256, 1, 1, 71, 71, 1, 3, 3, 1, 2, 2, 0, 1, 1,
         ("ckProfiler grouped_conv_fwd 2 1 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1", ("forward", "bf16")),
         ("ckProfiler grouped_conv_bwd_weight 5 2 1 1 0 1 2 1 128 256 192 3 3 71 71 2 2 1 1 1 1 1 1 4",
          ("bwd_weight", "bf16")),
-        ("cudnn dgrad bf16 n=128 c=192 h=71 w=71 k=256 r=3 s=3 pad_h=1 pad_w=1 stride_h=2 stride_w=2",
-         ("bwd_data", "bf16")),
     ],
 )  # fmt: skip
 def test_lines_that_others_write_are_read(line, operation):
@@ -64,13 +62,12 @@ def test_lines_that_others_write_are_read(line, operation):
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("conv2d -n 8", "a line of 'conv2d': use one of miopendriver, ckprofiler, cudnn"),
+        ("conv2d -n 8", "a line of 'conv2d': use one of miopendriver, ckprofiler"),
         ("MIOpenDriver convint8 -n 8", "MIOpenDriver 'convint8': use one of conv, convfp16, convbfp16"),
         ("MIOpenDriver conv -n eight", "-n 'eight': this is no whole number"),
         ("MIOpenDriver conv -n 8 -c", "-c has no value"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 128", "10 numbers fit no 2D or 3D convolution"),
         ("ckProfiler grouped_conv_fwd 1 1 0 1 1 0 1 2 1 8 8 8 3 3 9 9 2 2 1 1 1 1 1 2", "pad_w is 1 on the left and 2"),
-        ("cudnn fprop bf16 q=3", "cudnn 'q'"),
     ],
 )
 def test_what_is_wrong_with_a_line_is_told(line, told):

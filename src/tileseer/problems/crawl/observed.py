@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
@@ -60,17 +61,9 @@ class Observed:
             image = tuple((i - 1) * s - 2 * p + d * (f - 1) + o + 1 for i, f, s, p, d, o in axes)
         # A filter extent of 1 reads the same pixels whatever its dilation: one problem, one key.
         dilation = tuple(d if f > 1 else 1 for d, f in zip(self.dilation, self.filter, strict=True))
-        values = {"N": self.batch, "C": channels, "K": filters, "G": self.groups}
-        for names, extents, absent in (
-            (("Di", "Hi", "Wi"), image, 1),
-            (("Z", "Y", "X"), self.filter, 1),
-            (("stride_d", "stride_h", "stride_w"), self.stride, 1),
-            (("pad_d", "pad_h", "pad_w"), self.pad, 0),
-            (("dilation_d", "dilation_h", "dilation_w"), dilation, 1),
-        ):
-            full = (absent,) * (3 - len(extents)) + tuple(extents)
-            values.update(zip(names, full, strict=True))
-        return tuple(values[name] for name in DIMS)
+        axes = ((image, 1), (self.filter, 1), (self.stride, 1), (self.pad, 0), (dilation, 1))
+        full = ((absent,) * (3 - len(extents)) + extents for extents, absent in axes)
+        return (self.batch, channels, filters, self.groups, *chain.from_iterable(full))
 
     def fault(self) -> str:
         """Why this cannot stand in the table, or an empty string."""
@@ -90,16 +83,18 @@ class Observed:
 
 def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
     """Distinct layers of a run in order of execution, and how many were left out for which reason."""
-    layers: dict[tuple[object, ...], Layer] = {}
+    occurrences: Counter[tuple[tuple[int, ...], tuple[str, ...], str]] = Counter()
+    first: dict[object, str] = {}
     left_out: Counter[str] = Counter()
     for conv in observed:
         if fault := conv.fault():
             left_out[fault] += 1
             continue
-        layer = Layer(
-            network, run, conv.layer, conv.dims(), directions=conv.directions, layout=LAYOUTS[len(conv.image)]
-        )
-        key = (layer.dims, layer.directions, layer.layout)
-        before = layers.get(key)
-        layers[key] = replace(before, occurrences=before.occurrences + 1) if before else layer
-    return list(layers.values()), left_out
+        kind = conv.dims(), conv.directions, LAYOUTS[len(conv.image)]
+        occurrences[kind] += 1
+        first.setdefault(kind, conv.layer)
+    layers = [
+        Layer(network, run, first[dims, directions, layout], dims, count, directions, layout)
+        for (dims, directions, layout), count in occurrences.items()
+    ]
+    return layers, left_out
