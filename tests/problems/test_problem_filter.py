@@ -25,9 +25,8 @@ def settings(tmp_path, monkeypatch):
 
 
 def collect(settings, text):
-    return training_set.collect_problems(
-        ProblemsSettings(**settings, filter=text), Operation("forward", "bf16"), (2, 3)
-    )
+    every = ProblemsSettings(**settings, filter=text, validation_problems=0)
+    return training_set.choose_problems(every, Operation("forward", "bf16"), (2, 3))
 
 
 def test_training_and_validation_keep_what_the_expression_holds_for(settings):
@@ -54,5 +53,4 @@ def test_too_few_problems_to_judge_on_are_told_with_the_way_out(settings):
     few = ProblemsSettings(**settings)
     with pytest.raises(UserError, match=r"fewer than the 300 that problems\.validation_problems: 800 needs; .* to 0"):
         training_set.choose_problems(few, Operation("forward", "bf16"), (2, 3))
-    whole = few.model_copy(update={"validation_problems": 0})
-    assert len(training_set.choose_problems(whole, Operation("forward", "bf16"), (2, 3)).validation) == 3
+    assert len(collect(settings, "").validation) == 3

@@ -1,6 +1,7 @@
 import pytest
 import yaml
 
+from tileseer.config.inputs import ProblemsSettings
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.problems import layers, problem_sets, problem_table
@@ -82,6 +83,10 @@ def layer(network="net", run="infer", name="layer", split="test", occurrences=1,
     return layers.Layer(network, run, name, tuple(dims[n] for n in DIMS), occurrences, directions, "", split, network)
 
 
+def sample_runs(table, size):
+    return problem_sets.sample_runs(table, ProblemsSettings(validation_problems=size), FORWARD, (2,))
+
+
 def test_whole_runs_of_the_split_are_sampled_in_turn_over_families_up_to_the_size():
     table = [
         layer(f"net{n}", f"run{r}", C=8 * (n + 1), Hi=r + 1, Wi=w + 1)
@@ -90,18 +95,16 @@ def test_whole_runs_of_the_split_are_sampled_in_turn_over_families_up_to_the_siz
         for w in range(2)
     ]
     table.append(layer("net0", "run0", split="train", C=999))
-    runs = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    runs = sample_runs(table, 0)
     assert len(runs) == 9  # net0's run0 is not whole
-    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 10, 1)
-    assert not few  # each run is more than a tenth of ten problems
-    few = problem_sets.sample_runs(table, "test", FORWARD, (2,), 20, 1)
+    assert not sample_runs(table, 10)  # each run is more than a tenth of ten problems
     assert len({run.network for run in runs[:5]}) == 5
-    assert few == runs
+    assert sample_runs(table, 20) == runs
 
 
 def test_runs_of_another_direction_are_not_sampled():
     table = [layer(directions=("forward",)), layer("other", directions=("bwd_data",), C=2)]
-    (run,) = problem_sets.sample_runs(table, "test", FORWARD, (2,), 0, 1)
+    (run,) = sample_runs(table, 0)
     assert run.network == "net"
 
 
@@ -109,11 +112,10 @@ def test_sampled_train_layers_come_from_every_family_and_never_twice_at_two_batc
     table = [
         layer(f"net{n}", split="train", N=batch, C=8 * c) for n in range(3) for c in range(n, 9) for batch in (1, 8)
     ]
-    table.append(layer("held out", C=512))
-    chosen = problem_sets.sample_layers(table, "train", FORWARD, 6, 1)
+    chosen = problem_sets.sample_layers(table, FORWARD, 6, 1)
     assert len({one.family for one in chosen}) == len(chosen) == 6
     assert {one.network for one in chosen} == {"net0", "net1", "net2"}
-    assert chosen == problem_sets.sample_layers(table[::-1], "train", FORWARD, 6, 1)
+    assert chosen == problem_sets.sample_layers(table[::-1], FORWARD, 6, 1)
 
 
 def test_a_validation_problem_is_not_trained_on_at_any_batch_size(tmp_path):

@@ -85,7 +85,7 @@ def test_the_page_and_its_figures_are_of_these_tables(table, networks, tmp_path)
 def test_the_default_settings_choose_large_and_disjoint_sets(monkeypatch, variant):
     monkeypatch.chdir(PROBLEMS.parents[1])
     operation = Operation(variant, "bf16")
-    chosen = training_set.collect_problems(ProblemsSettings(), operation, (2, 3))
+    chosen = training_set.choose_problems(ProblemsSettings(), operation, (2, 3))
     sides = (chosen.training, chosen.validation)
     for what in ("key", "layer_family"):
         trained, judged = ({getattr(entry.problem, what) for entry in side} for side in sides)

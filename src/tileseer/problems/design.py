@@ -18,12 +18,11 @@ import numpy as np
 from tileseer.core.errors import UserError
 from tileseer.problems.layers import Layer
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, problem_within
 
 PERCENTILES = (5, 95)
 MAX_GFLOP = 1500.0
-MAX_TENSOR_BYTES = 1900 * 2**20
-BF16_BYTES = 2
+MAX_TENSOR_MIB = 1900.0
 LEAST_LAYERS = 3
 """Kinds of fewer layers are the oddities of one network: they span no space."""
 ODD_SHARE = 0.15
@@ -159,12 +158,8 @@ def _problem(kind: LayerKind, values: dict[str, float], odd: bool, operation: Op
     full.update(zip(("Z", "Y", "X"), kind.filter, strict=True))
     for name, values_of_axes in (("stride", kind.stride), ("pad", kind.pad), ("dilation", kind.dilation)):
         full.update(zip((f"{name}_{axis}" for axis in "dhw"), values_of_axes, strict=True))
-    try:
-        problem = Problem.from_dims(operation.variant, operation.dtype, **full)
-    except UserError:
-        return None
-    too_large = problem.flop > MAX_GFLOP * 1e9 or problem.largest_tensor * BF16_BYTES > MAX_TENSOR_BYTES
-    return None if too_large or problem.ndim != (3 if kind.deep else 2) else problem
+    problem = problem_within(operation, full, MAX_GFLOP, MAX_TENSOR_MIB)
+    return problem if problem is not None and problem.ndim == (3 if kind.deep else 2) else None
 
 
 def _channels(value: float, odd: bool) -> int:
@@ -178,15 +173,13 @@ def distances(problems: Sequence[Problem], training: Sequence[Problem]) -> np.nd
     The distance is Euclidean over log2 of the ``AXES``: 1 is a factor of two along one of them. Problems of a kind
     that is missing from training are infinitely far.
     """
-    by_kind: dict[LayerKind, list[list[int]]] = defaultdict(list)
+    trained: dict[LayerKind, list[tuple[int, ...]]] = defaultdict(list)
     for problem in training:
-        dims = [getattr(problem, name) for name in DIMS]
-        by_kind[kind_of(dims)].append(dims)
-    known = {kind: coordinates(np.array(dims)) for kind, dims in by_kind.items()}
+        trained[kind_of(problem.dims)].append(problem.dims)
+    points = {kind: coordinates(np.array(dims)) for kind, dims in trained.items()}
     nearest = np.full(len(problems), np.inf)
-    for place, problem in enumerate(problems):
-        dims = [getattr(problem, name) for name in DIMS]
-        points = known.get(kind_of(dims))
-        if points is not None:
-            nearest[place] = np.sqrt(((points - coordinates(np.array([dims]))) ** 2).sum(axis=1)).min()
+    for place, dims in enumerate(problem.dims for problem in problems):
+        if (kind := kind_of(dims)) in points:
+            steps = points[kind] - coordinates(np.array([dims]))
+            nearest[place] = np.sqrt((steps**2).sum(axis=1)).min()
     return nearest

@@ -7,25 +7,27 @@ A table without them means: a family of its own, one run, all directions, once.
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+import pandas as pd
+
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, shown
-from tileseer.core.yaml_files import read_utf8
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem_csv import check_problems, read_csv, require, whole_numbers
 
 SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
 LAYOUTS = ("", "NCL", "NCHW", "NCDHW")
 """Tensor layout in the network, empty where it is not known; NCL is a 1D convolution, written as 2D with Hi = 1."""
 REQUIRED = ("network", "layer", *DIMS)
-OPTIONAL = {
-    "family": "", "run": "", "layout": "", "directions": "+".join(VARIANTS), "occurrences": "1", "split": "test",
-}  # fmt: skip
+OPTIONAL = dict.fromkeys(("family", "run", "layout"), "")
+OPTIONAL |= {"directions": "+".join(VARIANTS), "occurrences": "1", "split": "test"}
 """Columns that a table may lack, and what it then means."""
 FORMULA = ("=", "+", "-", "@")
 COLUMNS = ("network", "family", "run", "layer", "layout", "directions", "occurrences", "split", *DIMS)
@@ -76,10 +78,11 @@ class NetworkRun:
     network: str
     run: str
     layers: tuple[Layer, ...]
-    flop: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "flop", sum(layer.flop for layer in self.layers))
+    @cached_property
+    def flop(self) -> int:
+        """FLOP of all layers."""
+        return sum(layer.flop for layer in self.layers)
 
     def share(self, layer: Layer) -> float:
         """Share of the run's FLOP that the occurrences of ``layer`` have, 0 to 1."""
@@ -90,18 +93,17 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """CSV text with line feeds; a text that a spreadsheet would take for a formula gets a ' in front."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    plain = (
-        [f"'{cell}" if str(cell).startswith(FORMULA) and type(cell) is str else cell for cell in row] for row in rows
-    )
-    writer.writerows([columns, *plain])
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow([f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell for cell in row])
     return buffer.getvalue()
 
 
 def layers_csv(layers: Iterable[Layer]) -> str:
     """A table as CSV text, in order."""
-    first = "network", "network_family", "run", "layer", "layout"
     rows = (
-        (*(getattr(e, name) for name in first), "+".join(e.directions), e.occurrences, e.split, *e.dims) for e in layers
+        (e.network, e.network_family, e.run, e.layer, e.layout, "+".join(e.directions), e.occurrences, e.split, *e.dims)
+        for e in layers
     )
     return csv_text(COLUMNS, rows)
 
@@ -117,89 +119,47 @@ class Network(NamedTuple):
 
 def read_layers(path: Path) -> list[Layer]:
     """Read a table; a ``UserError`` names the line of the first row that is no valid convolution."""
-    return [_layer(fields, where) for where, fields in _rows(path)]
+    table = _read_texts(path)
+    for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
+        words = ", ".join(word or "empty" for word in allowed)
+        require(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
+    directions = table["directions"].str.split("+").map(tuple)
+    known = directions.map(set(VARIANTS).issuperset)
+    require(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
+    dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
+    check_problems(path, dims, "forward", "bf16")
+    occurrences = whole_numbers(path, table["occurrences"], least=1).tolist()
+    rows = dims.itertuples(index=False, name=None)
+    names, rest = (table["network"], table["run"], table["layer"]), (table["layout"], table["split"], table["family"])
+    return [Layer(*values) for values in zip(*names, rows, occurrences, directions, *rest, strict=True)]
 
 
 def read_networks(path: Path) -> dict[str, Network]:
-    """The networks of a table, whose convolutions are not looked at: an eighth of the time of ``read_layers``."""
-    networks: dict[str, Network] = {}
-    for _, fields in _rows(path):
-        name = fields["network"]
-        trains = fields["split"] == "train" or (name in networks and networks[name].trains)
-        networks[name] = Network(fields["family"] or name, trains)
-    return networks
+    """The networks of a table, whose convolutions are not looked at."""
+    table = _read_texts(path)
+    family = table["family"].where(table["family"] != "", table["network"])
+    networks = table.assign(family=family, trains=table["split"] == "train").groupby("network", sort=False)
+    rows = networks.agg({"family": "last", "trains": "any"}).itertuples()
+    return {str(row.Index): Network(row.family, bool(row.trains)) for row in rows}
 
 
-def _rows(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """File and line of each row, and its fields."""
-    rows = csv.reader(io.StringIO(read_utf8(path)), strict=True)
-    try:
-        header = next(rows, [])
-        _check_columns(header, path)
-        for row in rows:
-            where = f"{path}: line {rows.line_num}"
-            if len(row) != len(header):
-                raise UserError(f"{where}: {len(row)} fields, but {len(header)} are needed")
-            yield where, OPTIONAL | dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        raise UserError(f"{path}: line {max(rows.line_num, 1)}: {error}") from error
-
-
-def _check_columns(header: Sequence[str], path: Path) -> None:
-    missing = [name for name in REQUIRED if name not in header]
-    unknown = [name for name in header if name not in (*REQUIRED, *OPTIONAL)]
-    if missing:
-        fault = f"{missing[0]!r} is missing"
-    elif unknown:
-        fault = f"{shown(unknown[0])} is not one of them"
-    elif len(set(header)) < len(header):
-        fault = "one is repeated"
-    else:
-        return
-    raise UserError(
-        f"{path}: line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
-        "in any order"
-    )
-
-
-def _layer(fields: Mapping[str, str], where: str) -> Layer:
-    if not fields["network"] or not fields["layer"]:
-        raise UserError(f"{where}: network and layer must be named")
-    directions = tuple(fields["directions"].split("+"))
-    if wrong := [direction for direction in directions if direction not in VARIANTS]:
-        raise UserError(f"{where}: directions has {shown(wrong[0])}; it must be some of {', '.join(VARIANTS)} with +")
-    for name, text in fields.items():
-        if not text.isprintable():
-            raise UserError(
-                f"{where}: {name} is {shown(text)}, which has characters that cannot be printed; remove them"
-            )
-    for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
-        if fields[name] not in allowed:
-            words = ", ".join(word or "empty" for word in allowed)
-            raise UserError(f"{where}: {name} is {shown(fields[name])}; it must be one of {words}")
-    layer = Layer(
-        network=fields["network"],
-        run=fields["run"],
-        layer=fields["layer"],
-        dims=tuple(_number(name, fields[name], where) for name in DIMS),
-        occurrences=_number("occurrences", fields["occurrences"], where, least=1),
-        directions=directions,
-        layout=fields["layout"],
-        split=fields["split"],
-        network_family=fields["family"],
-    )
-    try:
-        _ = layer.problem
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-    return layer
-
-
-def _number(name: str, text: str, where: str, least: int = 0) -> int:
-    # No longer text is a number that fits, and Python refuses to read a very long one.
-    if not (text.isascii() and text.isdigit() and len(text) <= 10) or not least <= int(text) <= INT32_MAX:
-        raise UserError(f"{where}: {name} is {shown(text)}; it must be a whole number from {least} to {INT32_MAX}")
-    return int(text)
+def _read_texts(path: Path) -> pd.DataFrame:
+    """The table as text, with all columns."""
+    table = read_csv(path)
+    fault = next((f"{name!r} is missing" for name in REQUIRED if name not in table), "")
+    fault = fault or next((f"{shown(name)} is not one of them" for name in table if name not in COLUMNS), "")
+    if fault:
+        raise UserError(
+            f"{path}, line 1: {fault}; the columns must be {','.join(REQUIRED)}, and may be {','.join(OPTIONAL)}, "
+            "in any order"
+        )
+    table = table.assign(**{name: text for name, text in OPTIONAL.items() if name not in table})
+    for name in (name for name in COLUMNS if name not in DIMS):
+        printable = table[name].map(str.isprintable)
+        require(path, table[name], printable, "it has characters that cannot be printed; remove them")
+    for name in ("network", "layer"):
+        require(path, table[name], table[name] != "", "network and layer must be named")
+    return table
 
 
 def runs_of(layers: Iterable[Layer], direction: str) -> list[NetworkRun]:

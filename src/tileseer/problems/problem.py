@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import TYPE_CHECKING, Self
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.problems.operation import Operation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,6 +83,11 @@ class Problem:
         return ""
 
     @property
+    def dims(self) -> tuple[int, ...]:
+        """The 19 dimensions in the order of ``DIMS``."""
+        return astuple(self)[3:]
+
+    @property
     def output(self) -> tuple[int, int, int]:
         """Output extents (Do, Ho, Wo): floor((i + 2 p - dilation (f - 1) - 1) / stride) + 1 per axis."""
         axes = (
@@ -113,7 +119,7 @@ class Problem:
     @property
     def layer_family(self) -> str:
         """Key of the same layer at any batch size: neighbours of one family are no unseen problems."""
-        text = ",".join(str(value) for field, value in zip(FIELDS, astuple(self), strict=True) if field != "N")
+        text = ",".join(str(value) for value in (*astuple(self)[:3], *self.dims[1:]))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @classmethod
@@ -128,6 +134,18 @@ class Problem:
         full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
         depth = (full["Di"], full["Z"], full["stride_d"], full["dilation_d"], full["pad_d"])
         return cls(variant=variant, dtype=dtype, ndim=2 if depth == (1, 1, 1, 1, 0) else 3, **full)
+
+
+def problem_within(
+    operation: Operation, dims: Mapping[str, int], max_gflop: float, max_tensor_mib: float
+) -> Problem | None:
+    """The problem, unless it is no convolution, or beyond limits of work and of a tensor at two bytes an element."""
+    try:
+        problem = Problem.from_dims(operation.variant, operation.dtype, **dims)
+    except UserError:
+        return None
+    too_large = problem.flop > max_gflop * 1e9 or 2 * problem.largest_tensor > max_tensor_mib * 2**20
+    return None if too_large else problem
 
 
 FIELDS = tuple(field.name for field in fields(Problem))

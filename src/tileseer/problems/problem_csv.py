@@ -1,4 +1,4 @@
-"""Problems from a CSV with the reference's columns."""
+"""CSV tables with problems: what is read of each row is whole numbers, and each mistake has its line."""
 
 from pathlib import Path
 
@@ -20,13 +20,15 @@ FIRST_LINE = 2
 def read_csv(path: Path) -> pd.DataFrame:
     """A CSV as text columns; ``UserError`` if it is missing, empty or no table."""
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True).fillna("")
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
         why = " ".join(str(error).rpartition("C error: ")[2].split())
         raise UserError(f"{path}: is no CSV file with a header: {why}") from error
     table.columns = [str(name).strip().lstrip("\ufeff") for name in table.columns]
+    if not isinstance(table.index, pd.RangeIndex):
+        raise UserError(f"{path}: line {FIRST_LINE} has more fields than the header")
     if not len(table):
         raise UserError(f"{path}: there is no row below the header")
     return table
@@ -46,7 +48,8 @@ def dims_of_rows(path: Path, table: pd.DataFrame) -> tuple[pd.DataFrame, list[st
     if absent:
         said = ", ".join(f"{name}={DEFAULTS[name]}" for name in absent)
         remarks.append(f"{path}: columns that are absent have their defaults: {said}")
-    dims = pd.DataFrame({name: _numbers(path, table, name) for name in DIMS})
+    texts = table.assign(**dict.fromkeys(absent, "")).replace({name: {"": str(DEFAULTS[name])} for name in DEFAULTS})
+    dims = pd.DataFrame({name: whole_numbers(path, texts[name]) for name in DIMS})
     flat = (dims["Di"] == 1) & (dims["Z"] == 1)
     odd = flat & pd.concat([dims[name] != value for name, value in FLAT.items()], axis=1).any(axis=1)
     if odd.any():
@@ -68,21 +71,19 @@ def check_problems(path: Path, dims: pd.DataFrame, variant: str, dtype: str) -> 
             raise UserError(f"{path}, line {line + FIRST_LINE}: {error}") from error
 
 
-def _numbers(path: Path, table: pd.DataFrame, name: str) -> np.ndarray:
-    if name not in table:
-        return np.full(len(table), DEFAULTS[name], np.int64)
-    texts = table[name].str.strip()
-    if name in DEFAULTS:
-        texts = texts.where(texts != "", str(DEFAULTS[name]))
+def whole_numbers(path: Path, texts: pd.Series, least: int = 0) -> np.ndarray:
+    """A column of a CSV as int64; ``UserError`` for the first that is no whole number from ``least`` on."""
+    range_ = f"it must be a whole number from {least} to {INT32_MAX}"
+    texts = texts.str.strip()
     # pandas writes integer columns with gaps as 8.0.
-    whole = texts.str.fullmatch(r"\d{1,10}(\.0*)?")
-    if not whole.all():
-        row = int(np.argmin(whole.to_numpy()))
-        raise UserError(
-            f"{path}, line {row + FIRST_LINE}: {name} is {shown(texts.iloc[row])}; it must be a whole number"
-        )
-    values = texts.str.partition(".")[0].astype(np.int64).to_numpy()
-    if (values > INT32_MAX).any():
-        row = int(np.argmax(values > INT32_MAX))
-        raise UserError(f"{path}, line {row + FIRST_LINE}: {name} is {values[row]}; at most {INT32_MAX}")
-    return values
+    require(path, texts, texts.str.fullmatch(r"[0-9]{1,10}(\.0*)?"), range_)
+    numbers = texts.astype(np.float64).astype(np.int64)
+    require(path, texts, numbers.between(least, INT32_MAX), range_)
+    return numbers.to_numpy()
+
+
+def require(path: Path, texts: pd.Series, right: pd.Series, otherwise: str) -> None:
+    """Raise ``UserError`` with file, line, column and value for the first text that is not ``right``."""
+    if not right.all():
+        row = int(np.argmin(right.to_numpy()))
+        raise UserError(f"{path}, line {row + FIRST_LINE}: {texts.name} is {shown(texts.iloc[row])}; {otherwise}")

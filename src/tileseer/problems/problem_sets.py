@@ -22,14 +22,14 @@ from typing import Any, TypeVar
 
 from pydantic import Field
 
+from tileseer.config.inputs import ProblemsSettings
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel, read_yaml_table
 from tileseer.problems.layers import Layer, NetworkRun, runs_of
 from tileseer.problems.operation import Operation
-from tileseer.problems.problem import DIMS, INT32_MAX, Problem
+from tileseer.problems.problem import DIMS, INT32_MAX, Problem, problem_within
 from tileseer.problems.problem_table import ProblemEntry
 
-_AXES = (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))
 _DERIVED = ("C/G", "K/G")
 T = TypeVar("T")
 
@@ -87,9 +87,8 @@ def _draw(
         stream = random.Random(hashlib.sha256(f"{seed}:{section.name}".encode()).hexdigest())
         numbers = stream.sample(range(size), size)
     # Lazily: of a large product few are looked at.
-    possible = (_problem(_combination(axes, number), section, operation, where) for number in numbers)
-    most_flop, most_bytes = limits.max_gflop * 1e9, limits.max_tensor_mib * 2**20
-    valid = (p for p in possible if p is not None and p.flop <= most_flop and 2 * p.largest_tensor <= most_bytes)
+    possible = (_problem(_combination(axes, number), section, limits, operation) for number in numbers)
+    valid = (problem for problem in possible if problem is not None)
     drawn = list(itertools.islice(valid, section.count))
     if section.count is not None and len(drawn) < section.count:
         raise UserError(f"{where}: count is {section.count}, but only {len(drawn)} combinations are valid")
@@ -121,24 +120,18 @@ def _axis(key: str, values: list[Any], where: str) -> list[dict[str, int]]:
     return axis
 
 
-def _problem(dims: dict[str, int], section: GeneratorSection, operation: Operation, where: str) -> Problem | None:
-    """The problem, or None where the filter does not fit into the image or G does not divide."""
+def _problem(
+    dims: dict[str, int], section: GeneratorSection, limits: GeneratorLimits, operation: Operation
+) -> Problem | None:
+    """The problem, or None where G does not divide, the filter does not fit into the image, or it is too large."""
     full = {name: dims.get(name, 0 if name.startswith("pad") else 1) for name in DIMS}
     if section.depthwise:
         full["G"] = full["K"] = full["C"]
     full |= {name[0]: dims[name] * full["G"] for name in _DERIVED if name in dims}
-    if full["G"] < 1 or full["C"] % full["G"] or full["K"] % full["G"]:
-        return None
-    for image, extent, axis in _AXES:
-        reach = full[f"dilation_{axis}"] * (full[extent] - 1)
-        if section.pad == "same":
-            full[f"pad_{axis}"] = reach // 2
-        if full[image] + 2 * full[f"pad_{axis}"] < reach + 1:
-            return None
-    try:
-        return Problem.from_dims(operation.variant, operation.dtype, **full)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+    if section.pad == "same":
+        for extent, axis in zip("ZYX", "dhw", strict=True):
+            full[f"pad_{axis}"] = full[f"dilation_{axis}"] * (full[extent] - 1) // 2
+    return problem_within(operation, full, limits.max_gflop, limits.max_tensor_mib)
 
 
 def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Sequence[int]) -> list[ProblemEntry]:
@@ -152,9 +145,9 @@ def problems_of_layers(layers: Iterable[Layer], operation: Operation, ndims: Seq
     return list(entries.values())
 
 
-def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, size: int, seed: int) -> list[Layer]:
-    """About ``size`` layers of a split, dealt in turn over its network families, no two of one layer family."""
-    usable = [layer for layer in layers if layer.split == split and operation.variant in layer.directions]
+def sample_layers(layers: Iterable[Layer], operation: Operation, size: int, seed: int) -> list[Layer]:
+    """About ``size`` layers, dealt in turn over their network families, no two of one layer family."""
+    usable = [layer for layer in layers if operation.variant in layer.directions]
     usable.sort(key=lambda e: _order(seed, "layer", e.network, e.run, *map(str, e.dims)))
     chosen: dict[tuple[int, ...], Layer] = {}
     for layer in _in_turn([(layer.network_family or layer.network, layer) for layer in usable], seed):
@@ -165,18 +158,18 @@ def sample_layers(layers: Iterable[Layer], split: str, operation: Operation, siz
 
 
 def sample_runs(
-    layers: Iterable[Layer], split: str, operation: Operation, ndims: Sequence[int], size: int, seed: int
+    layers: Sequence[Layer], settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]
 ) -> list[NetworkRun]:
-    """Runs of networks of a split, in turn from each network family, up to ``size`` distinct problems.
+    """Runs of networks of the validation split, in turn from each network family, up to ``validation_problems``.
 
     Only whole runs are taken, those whose layers are all in the split: so the cost of a whole network is known.
-    A run that would go beyond ``size``, or take more than a tenth of it, is passed over. ``size`` 0 takes all.
+    A run that would go beyond that many distinct problems, or take more than a tenth, is passed over. 0 takes all.
     """
-    candidates = list(layers)
-    elsewhere = {(layer.network, layer.run) for layer in candidates if layer.split != split}
+    size, seed = settings.validation_problems, settings.seed
+    elsewhere = {(layer.network, layer.run) for layer in layers if layer.split != settings.validation_split}
     whole = [
         run
-        for run in runs_of(candidates, operation.variant)
+        for run in runs_of(layers, operation.variant)
         if (run.network, run.run) not in elsewhere and all(layer.problem.ndim in ndims for layer in run.layers)
     ]
     whole.sort(key=lambda run: _order(seed, "run", run.network, run.run))

@@ -1,6 +1,6 @@
 """The table of problems that the problems stage writes: training and validation, never overlapping."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 
 import pyarrow as pa
@@ -50,23 +50,25 @@ class ProblemEntry:
 
 def problem_table(training: Iterable[ProblemEntry], validation: Iterable[ProblemEntry]) -> pa.Table:
     """One row a problem, training first, each split in key order."""
-    rows = [
-        (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem))
-        for split, entries in zip(SPLITS, (training, validation), strict=True)
-        for e in sorted(entries, key=lambda entry: entry.problem.key)
-    ]
-    return _table(rows, SCHEMA)
+    return _table(
+        SCHEMA,
+        (
+            (e.problem.key, e.problem.layer_family, split, e.origin, e.layer, *astuple(e.problem))
+            for split, entries in zip(SPLITS, (training, validation), strict=True)
+            for e in sorted(entries, key=lambda entry: entry.problem.key)
+        ),
+    )
 
 
 def use_table(runs: Iterable[NetworkRun], operation: Operation, nearest: Mapping[str, float]) -> pa.Table:
     """One row a layer of each run; ``nearest`` gives the distance of each problem key."""
     layers = [(layer.problem_for(operation).key, run, layer) for run in runs for layer in run.layers]
-    rows = [
+    rows = (
         (key, run.network, run.run, layer.layer, layer.occurrences, run.share(layer), nearest[key])
         for key, run, layer in layers
-    ]
-    return _table(sorted(rows), USES)
+    )
+    return _table(USES, sorted(rows))
 
 
-def _table(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:
+def _table(schema: pa.Schema, rows: Iterable[tuple[object, ...]]) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)

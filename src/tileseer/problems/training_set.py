@@ -33,23 +33,11 @@ class ProblemSplit:
 
 
 def choose_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
-    """Choose the problems of ``operation``; a ``UserError`` if validation has too few."""
-    chosen = collect_problems(settings, operation, ndims)
-    if len(chosen.validation) < settings.min_validation:
-        raise UserError(
-            f"{settings.validation}: {len(chosen.validation)} problems for {operation}, fewer than the "
-            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
-            "layers, lower it, or set it to 0 for all that there are"
-        )
-    return chosen
-
-
-def collect_problems(settings: ProblemsSettings, operation: Operation, ndims: Sequence[int]) -> ProblemSplit:
     """Read the tables that ``settings`` name and choose the problems of ``operation``.
 
     Layers that a user lists under ``training`` are trained on, and validation gives them up; everything that is drawn
     gives way to validation. A run of which ``problems.filter`` leaves out a layer is no whole network any more, and not
-    among the runs.
+    among the runs. ``UserError`` if validation has too few.
     """
     tables = {name: layers.read_layers(Path(name)) for name in dict.fromkeys((settings.networks, settings.validation))}
     for name, table in tables.items():
@@ -61,29 +49,31 @@ def collect_problems(settings: ProblemsSettings, operation: Operation, ndims: Se
 
     own, generated = _listed(settings, operation, ndims)
     taken = {entry.problem.layer_family for entry in own}
-    chosen_runs = problem_sets.sample_runs(
-        tables[settings.validation], settings.validation_split, operation, ndims, settings.validation_problems,
-        settings.seed,
-    )  # fmt: skip
-    validation = [
-        entry
-        for entry in problem_sets.problems_of_layers([e for run in chosen_runs for e in run.layers], operation, ndims)
-        if entry.problem.layer_family not in taken and kept_by_filter(entry)
-    ]
+    runs = problem_sets.sample_runs(tables[settings.validation], settings, operation, ndims)
+    judged = problem_sets.problems_of_layers([layer for run in runs for layer in run.layers], operation, ndims)
+    validation = [e for e in judged if e.problem.layer_family not in taken and kept_by_filter(e)]
+    if len(validation) < settings.min_validation:
+        raise UserError(
+            f"{settings.validation}: {len(validation)} problems for {operation}, fewer than the "
+            f"{settings.min_validation} that problems.validation_problems: {settings.validation_problems} needs; add "
+            "layers, lower it, or set it to 0 for all that there are"
+        )
     kept = {entry.problem.key for entry in validation}
-    chosen_runs = [run for run in chosen_runs if all(e.problem_for(operation).key in kept for e in run.layers)]
     train = [layer for layer in tables[settings.networks] if layer.split == "train"]
     filling = design.draw_design(train, operation, ndims, settings.design, settings.seed)
-    some = problem_sets.sample_layers(train, "train", operation, settings.training_layers, settings.seed)
-    drawn = [
-        *(ProblemEntry(problem, "design", "") for problem in filling),
-        *problem_sets.problems_of_layers(some, operation, ndims),
-    ]
+    some = problem_sets.sample_layers(train, operation, settings.training_layers, settings.seed)
+    drawn = [ProblemEntry(problem, "design", "") for problem in filling]
+    drawn += problem_sets.problems_of_layers(some, operation, ndims)
     training = {entry.problem.key: entry for entry in (*own, *generated, *drawn) if kept_by_filter(entry)}
     rest = problem_sets.hold_out(list(training.values()), validation)
     near = design.distances([entry.problem for entry in validation], [entry.problem for entry in rest])
-    nearest = {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)}
-    return ProblemSplit(rest, validation, chosen_runs, len(training) - len(rest), nearest)
+    return ProblemSplit(
+        rest,
+        validation,
+        [run for run in runs if all(layer.problem_for(operation).key in kept for layer in run.layers)],
+        len(training) - len(rest),
+        {entry.problem.key: float(octaves) for entry, octaves in zip(validation, near, strict=True)},
+    )
 
 
 def _listed(
