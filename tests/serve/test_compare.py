@@ -9,7 +9,6 @@ from dataset_files import dataset
 from published_models import publish
 
 from tileseer.cli import main
-from tileseer.core import progress
 
 
 def slower(rows):
@@ -117,10 +116,3 @@ def test_models_that_pick_differently_end_with_1_or_3_and_show_where(tmp_path, c
     assert "no difference" not in said and "gain points" in said
     assert main.main(["compare", stump, whole, "--measured", times]) == 1
     assert main.main(["compare", whole, stump]) == 2
-
-
-def test_it_shows_what_it_does(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "LINE_EVERY_S", 0)
-    times = dataset(tmp_path / "a.parquet")
-    main.main(["compare", times, times])
-    assert "read: 1 of 2 datasets" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tileseer.core.errors import UserError
 from tileseer.learn import model_files, trees
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
 from tileseer.serve import cascade as cascades
 from tileseer.serve import header, packing, serving_files
 from tileseer.serve.cascade import Cascade
@@ -53,7 +53,11 @@ def model(selector):
 def cascade(selector, model):
     """The published model with its cuts, as serving has it before it is packed."""
     figures = documents.read_document(selector.folder / model_files.SERVING, Serving)
-    return Cascade.of(model, np.isin(np.arange(len(model.pool)), figures.finalists), tuple(figures.stages))
+    return Cascade(model, np.isin(np.arange(len(model.pool)), figures.finalists), tuple(figures.stages))
+
+
+def frame(model, shapes):
+    return problem_frame(problems_of_rows(model.spec.variant, model.spec.dtype, shapes))
 
 
 def selector_of(cascade):
@@ -97,7 +101,7 @@ def test_two_models_of_one_operation_live_in_one_process(cascade, model, tmp_pat
     libraries = []
     everything, nothing = np.ones(len(model.pool), bool), serving_files.KNOWN_PROBLEMS.empty_table()
     for name, grown in (("plain", model.text), ("twice", booster.model_to_string())):
-        served = Cascade.of(dataclasses.replace(model, text=grown), everything, cascade.cuts[-1:])
+        served = Cascade(dataclasses.replace(model, text=grown), everything, cascade.cuts[-1:])
         (tmp_path / f"{name}.hpp").write_text(header.render_header(TEMPLATE, served, everything, nothing, ORIGIN))
         command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-x", "c++", "-", "-o", tmp_path / f"{name}.so"]
         subprocess.run(command, input=SHARED.replace("HEADER", f"{tmp_path}/{name}.hpp"), text=True, check=True)
@@ -133,21 +137,19 @@ def test_a_batch_is_its_problems_one_by_one(selector):
 
 def test_picks_are_supported_and_their_score_is_the_model_s(selector, model, cascade):
     shapes = random_shapes(60, seed=2)
-    runs = cascade.supported(shapes)
+    runs = model.supported(frame(model, shapes))
     picks = selector.select(shapes, use_known=False)
     assert ((picks.candidate >= 0) == runs.any(axis=1)).all()
     has = np.flatnonzero(picks.candidate >= 0)
     assert runs[has, picks.candidate[has]].all()
-    matrix = cascade.features(shapes, has, picks.candidate[has])
-    assert picks.score[has].tolist() == model.booster.predict(matrix).tolist()
+    scores = model.score_pairs(frame(model, shapes), has, picks.candidate[has])
+    assert picks.score[has].tolist() == scores.tolist()
 
 
 def test_without_cuts_the_pick_is_the_best_finalist(model, cascade):
     shapes = random_shapes(60, seed=2)
-    entered = cascades.entering(cascade.supported(shapes), cascade.finalists)
-    problem, candidate = np.nonzero(entered)
-    score = np.full(entered.shape, -np.inf)
-    score[problem, candidate] = model.booster.predict(cascade.features(shapes, problem, candidate))
+    entered = cascades.entering(model.supported(frame(model, shapes)), cascade.finalists)
+    score = np.where(entered, model.predict(frame(model, shapes)), -np.inf)
     whole = selector_of(dataclasses.replace(cascade, cuts=()))
     has = entered.any(axis=1)
     picks = whole.select(shapes, use_known=False)
@@ -158,10 +160,10 @@ def test_cuts_narrow_and_wider_margins_walk_more_trees(model, cascade):
     margins = [cut.margin for cut in cascade.cuts]
     assert [cut.trees for cut in cascade.cuts] == [count for count in cascades.TREES if count < 12]
     assert all(margin / trees.UNIT == round(margin / trees.UNIT) >= 0 for margin in margins)
-    dims = samples.measured(model.spec.variant).problems[list(DIMS)].to_numpy(np.int64)
-    entered = cascades.entering(cascade.supported(dims), cascade.finalists)
-    dims, entered = dims[entered.any(axis=1)], entered[entered.any(axis=1)]
-    few, many = (cascades.cuts(cascade, dims, entered, walks, 1) for walks in (1, 10**6))
+    problems = samples.measured(model.spec.variant).problems
+    entered = cascades.entering(model.supported(problems), cascade.finalists)
+    problems, entered = problems[entered.any(axis=1)], entered[entered.any(axis=1)]
+    few, many = (cascades.cuts(model, problems, entered, walks, 1) for walks in (1, 10**6))
     assert all(a.margin < b.margin for a, b in zip(few, many, strict=True))
 
 
@@ -225,7 +227,7 @@ def test_a_model_of_the_reference_s_features_is_served_in_python_and_its_header_
     data = samples.measured("forward")
     settings = samples.SMALL.model_copy(update={"features": "reference"})
     model = samples.train(data, samples.product(), settings).model
-    cascade = Cascade.of(model, np.ones(len(model.pool), bool), ())
+    cascade = Cascade(model, np.ones(len(model.pool), bool), ())
     scores = model.predict(data.problems)
     picks = selector_of(cascade).select(data.problems[list(DIMS)].to_numpy(np.int64))
     has = np.isfinite(scores).any(axis=1)

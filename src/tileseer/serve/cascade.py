@@ -16,21 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from tileseer.costmodel.formula import Formula
-from tileseer.costmodel.timing import PROBLEM_TERMS
 from tileseer.kernels.registry import Family, of_kernels
-from tileseer.kernels.rules import signature
-from tileseer.kernels.support import SUPPORT
 from tileseer.learn import trees
-from tileseer.learn.features.features import Features, feature_set
-from tileseer.learn.features.table import Columns
-from tileseer.learn.model import Model
-from tileseer.problems.operation import ELEMENT_BYTES, Operation
-from tileseer.problems.problem import DIMS, Problem, problem_frame
-from tileseer.serve.selector import first_of, ndims
+from tileseer.learn.model import BLOCK, Model
+from tileseer.problems.problem import Problem, problem_frame
+from tileseer.serve.selector import first_of
 from tileseer.serve.serving_files import Cut
 
 TREES = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -41,8 +37,6 @@ NEAR = 0.15
 """Distance below the best final score up to which candidates count for the spread."""
 SPREADS = (2.0, 6.0)
 """The least and the largest margin: less would lose more than it saves, more would change no pick."""
-BLOCK = 1 << 15
-"""Pairs predicted at a time."""
 
 
 @dataclass(frozen=True)
@@ -50,85 +44,39 @@ class Cascade:
     """A model of Q candidates with its finalists and cuts."""
 
     model: Model
-    family: Family
     finalists: np.ndarray
     """bool [Q]"""
     cuts: tuple[Cut, ...]
-    candidates: Columns
-    """What the features read of the pool: ``Features.candidate_columns``."""
-    kernel_classes: Columns
-    classes: np.ndarray
-    """The classes that the support rules tell apart, and the class of each candidate."""
-    formula: Formula | None
-    """What scores start from."""
 
     @classmethod
-    def of(cls, model: Model, finalists: np.ndarray, cuts: tuple[Cut, ...]) -> Cascade:
-        """Prepare a model for its pool."""
-        family = of_kernels(model.pool["kernel"].tolist())
-        kernel, classes = SUPPORT[family.name].kernel_classes(model.pool, model.hardware)
-        columns = Features.of(model.spec.feature_set, model.hardware).candidate_columns(model.pool)
-        formula = None
-        if model.spec.formula is not None:
-            any_problem = problem_frame([Problem.from_dims(model.spec.variant, model.spec.dtype)])
-            formula = Formula(any_problem, model.pool, model.hardware, model.spec.formula)
-        return cls(model, family, finalists, cuts, columns, kernel, classes, formula)
+    def calibrated(
+        cls, model: Model, problems: pd.DataFrame, scores: np.ndarray, walks: float, threads: int
+    ) -> Cascade:
+        """Choose finalists and cuts on P training problems, of whose candidates ``walks`` trees are walked on the mean.
 
-    @classmethod
-    def calibrated(cls, model: Model, dims: np.ndarray, scores: np.ndarray, walks: float, threads: int) -> Cascade:
-        """Choose finalists and cuts on training problems, of whose candidates ``walks`` trees are walked on the mean.
-
-        ``dims`` [P, 19]; ``scores`` [P, Q] are the model's, -inf where a candidate cannot run.
+        ``scores`` [P, Q] are the model's, -inf where a candidate cannot run.
         """
         chosen = finalists(scores)
-        whole = cls.of(model, chosen, ())
-        return replace(whole, cuts=cuts(whole, dims, entering(np.isfinite(scores), chosen), walks, threads))
+        return cls(model, chosen, cuts(model, problems, entering(np.isfinite(scores), chosen), walks, threads))
+
+    @cached_property
+    def family(self) -> Family:
+        """The library of the kernels."""
+        return of_kernels(self.model.pool["kernel"].tolist())
 
     def of_rows(self, rows: np.ndarray) -> Cascade:
         """The same for some rows of the pool."""
         pool = self.model.pool.iloc[rows].reset_index(drop=True)
-        return Cascade.of(replace(self.model, pool=pool), self.finalists[rows], self.cuts)
+        return Cascade(replace(self.model, pool=pool), self.finalists[rows], self.cuts)
 
-    def supported(self, dims: np.ndarray) -> np.ndarray:
-        """Which candidates can run which problem, bool [n, Q]; ``dims``: int64 [n, 19], columns ``DIMS``."""
-        problem = self.rule_columns(by_name(dims))
-        return (SUPPORT[self.family.name].verdicts(problem, self.kernel_classes) == 0)[:, self.classes]
-
-    def rule_columns(self, columns: Columns) -> dict[str, np.ndarray]:
-        """Columns that the support rules read of problems, from their dimensions and ``ndim`` by name."""
-        variant, dtype = self.model.spec.variant, self.model.spec.dtype
-        problem = SUPPORT[self.family.name].read_of_problems(columns, variant, ELEMENT_BYTES[dtype])
-        return problem | {"signature": signature(variant, dtype, columns["ndim"])}
-
-    def problem_columns(self, columns: Columns) -> dict[str, np.ndarray]:
-        """Columns that the features read of problems, from their dimensions and ``ndim`` by name."""
+    @cached_property
+    def formula(self) -> Formula | None:
+        """What scores start from."""
         spec = self.model.spec
-        return feature_set(spec.feature_set).problem_columns(
-            columns, Operation.parse(spec.operation), self.model.hardware
-        )
-
-    def features(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """The features of pairs (rows of ``dims`` and of the pool), [pairs, F]."""
-        columns, spec = self.problem_columns(by_name(dims)), self.model.spec
-        features = Features.of(spec.feature_set, self.model.hardware, spec.feature_names)
-        return features.gather(columns, self.candidates, problem, candidate)
-
-    def start(self, dims: np.ndarray, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
-        """What the trees of pairs are added to, float64."""
-        if self.formula is None:
-            return np.zeros(len(problem))
-        columns = self.problem_columns(by_name(dims))
-        of_problem = {name: columns[name].astype(np.float32)[problem] for name in PROBLEM_TERMS}
-        return self.formula.score_of(of_problem, {name: v[candidate] for name, v in self.formula.kernel.items()})
-
-    def trees(self, matrix: np.ndarray, first: int, end: int, threads: int = 1) -> np.ndarray:
-        """The sum of the trees from ``first`` to before ``end`` for each row of features, float64."""
-        if end <= first:
-            return np.zeros(len(matrix))
-        booster = self.model.booster
-        return np.asarray(
-            booster.predict(matrix, start_iteration=first, num_iteration=end - first, num_threads=threads)
-        )
+        if spec.formula is None:
+            return None
+        any_problem = problem_frame([Problem.from_dims(spec.variant, spec.dtype)])
+        return Formula(any_problem, self.model.pool, self.model.hardware, spec.formula)
 
 
 def finalists(scores: np.ndarray) -> np.ndarray:
@@ -143,20 +91,26 @@ def entering(runs: np.ndarray, finalists: np.ndarray) -> np.ndarray:
     return np.where(narrowed.any(axis=1)[:, None], narrowed, runs)
 
 
-def cuts(cascade: Cascade, dims: np.ndarray, entered: np.ndarray, walks: float, threads: int) -> tuple[Cut, ...]:
-    """The cuts of a cascade, of whose trees the candidates of a problem walk ``walks`` on the mean.
+def cuts(model: Model, problems: pd.DataFrame, entered: np.ndarray, walks: float, threads: int) -> tuple[Cut, ...]:
+    """The cuts of a model, of whose trees the candidates of a problem walk ``walks`` on the mean.
 
-    ``dims`` [P, 19] are training problems, ``entered`` (bool [P, Q]) the candidates that are scored on them.
+    ``problems`` are P training problems, ``entered`` (bool [P, Q]) the candidates that are scored on them.
     """
     problem, candidate = np.nonzero(entered)
-    ends = [*(count for count in TREES if count < cascade.model.booster.num_trees()), cascade.model.booster.num_trees()]
+    ends = [*(count for count in TREES if count < model.booster.num_trees()), model.booster.num_trees()]
     sums = np.empty((len(ends), len(problem)))
+    columns = model.features.problem_columns(problems), model.features.candidate_columns(model.pool)
+    prior = model.spec.formula
+    formula = None if prior is None else Formula(problems, model.pool, model.hardware, prior)
     for start in range(0, len(problem), BLOCK):
         part = slice(start, start + BLOCK)
-        matrix, done = cascade.features(dims, problem[part], candidate[part]), 0
-        total = cascade.start(dims, problem[part], candidate[part])
+        pairs, done = (problem[part], candidate[part]), 0
+        matrix = model.features.gather(*columns, *pairs)
+        total = np.zeros(len(matrix)) if formula is None else formula.score(*pairs)
         for number, end in enumerate(ends):
-            total = sums[number, part] = total + cascade.trees(matrix, done, end, threads)
+            total = sums[number, part] = total + model.booster.predict(
+                matrix, start_iteration=done, num_iteration=end - done, num_threads=threads
+            )
             done = end
     spreads = [_spread(problem, sums[-1], partial) for partial in sums[:-1]]
     low, high = SPREADS
@@ -188,12 +142,6 @@ def _walks(problem: np.ndarray, sums: np.ndarray, ends: Sequence[int], margins: 
             problem, sums = problem[stays], sums[:, stays]
         done = end
     return float(total / problems)
-
-
-def by_name(dims: np.ndarray) -> dict[str, np.ndarray]:
-    """Int64 columns of ``dims`` [n, 19], and ``ndim``."""
-    columns = {name: dims[:, position] for position, name in enumerate(DIMS)}
-    return columns | {"ndim": ndims(dims)}
 
 
 def _best_of_problem(problem: np.ndarray, score: np.ndarray) -> np.ndarray:

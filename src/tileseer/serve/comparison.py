@@ -6,8 +6,7 @@ that are looked at, the share of false alarms among those called significant is 
 """
 
 import json
-import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tileseer.core.errors import UserError
-from tileseer.core.progress import Progress
 from tileseer.dataset import bootstrap, efficiency, provenance, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels import candidates
@@ -31,15 +29,10 @@ FALSE_DISCOVERIES = 0.05
 _COLUMNS = ("kernel", "split_k", "problem_key", "status", "latency_ms", "samples", "latency_cv", "network", "layer")
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Origin):
     """One of the two things that are compared."""
 
     path: str
-    arch: str
-    operation: str
-    device: str
-    device_kind: str
 
 
 @dataclass(frozen=True)
@@ -79,8 +72,8 @@ class Comparison:
         tables = {name: getattr(self, name) for name in ("problems", "candidates", "statuses")}
         return {
             "what": self.what,
-            "a": asdict(self.a),
-            "b": asdict(self.b),
+            "a": self.a.model_dump(),
+            "b": self.b.model_dump(),
             "figures": self.figures,
             **{name: json.loads(table.to_json(orient="records")) for name, table in tables.items()},
         }
@@ -88,11 +81,7 @@ class Comparison:
 
 def compare_datasets(path_a: Path, path_b: Path) -> Comparison:
     """Compare the times of the pairs that two datasets of one operation share."""
-    with Progress("read", 2, "datasets") as shown:
-        side_a, rows_a = _read(path_a)
-        shown.add()
-        side_b, rows_b = _read(path_b)
-        shown.add()
+    (side_a, rows_a), (side_b, rows_b) = _read_pairs(path_a), _read_pairs(path_b)
     if side_a.operation != side_b.operation:
         raise UserError(
             f"{path_a} is of {side_a.operation}, {path_b} of {side_b.operation}: compare datasets of one operation"
@@ -127,29 +116,20 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     """Compare the picks of two model directories on the validation problems of a dataset that timed both."""
     measurements = Dataset.read(measured)
     operation = measurements.operation
-    model_a, model_b = (Model.read(model_files.operation_folder(path, operation)) for path in (path_a, path_b))
-    with Progress("rank the kernels of", 2, "models") as shown:
-        scored_a = ranking.rank(model_a, measurements)
-        shown.add()
-        scored_b = ranking.rank(model_b, measurements)
-        shown.add()
-    got_a, got_b, chosen = scored_a.picked, scored_b.picked, scored_a.problems
+    models = [Model.read(model_files.operation_folder(path, operation)) for path in (path_a, path_b)]
+    scored = [ranking.rank(model, measurements) for model in models]
+    chosen, (got_a, got_b) = scored[0].problems, (one.picked for one in scored)
     names = measurements.candidates["candidate"].to_numpy()
-    pick_a, pick_b = (np.where(one.pool.any(axis=1), names[one.picks], "") for one in (scored_a, scored_b))
-    problems = pd.DataFrame(
-        {
-            "problem": [_dims_text(row) for row in chosen[list(DIMS)].itertuples(index=False)],
-            "network": chosen["network"].to_numpy(),
-            "layer": chosen["layer"].to_numpy(),
-            "efficiency_a": np.round(100 * got_a, 4),
-            "efficiency_b": np.round(100 * got_b, 4),
-            "gain_points": np.round(100 * (got_b - got_a), 4),
-            "pick_a": pick_a,
-            "pick_b": pick_b,
-            "problem_key": chosen["problem_key"].to_numpy(),
-        }
-    )
+    pick_a, pick_b = (np.where(one.pool.any(axis=1), names[one.picks], "") for one in scored)
     difference = got_b - got_a
+    problems = chosen[["network", "layer", "problem_key"]].assign(
+        problem=[_dims_text(row) for row in chosen[list(DIMS)].itertuples(index=False)],
+        efficiency_a=np.round(100 * got_a, 4),
+        efficiency_b=np.round(100 * got_b, 4),
+        gain_points=np.round(100 * difference, 4),
+        pick_a=pick_a,
+        pick_b=pick_b,
+    )
     low, high = bootstrap.of_mean(difference)
     figures = {
         "problems": len(problems),
@@ -165,45 +145,43 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         "device_kind": measurements.device_kind,
     }
     problems = problems.sort_values(["gain_points", "problem_key"], kind="stable", ignore_index=True)
-    return Comparison("models", _side(path_a, model_a.spec), _side(path_b, model_b.spec), figures, problems)
+    sides = [_side(path, model.spec) for path, model in zip((path_a, path_b), models, strict=True)]
+    return Comparison("models", *sides, figures, problems)
 
 
-def _read(path: Path) -> tuple[Side, pd.DataFrame]:
+def _read_pairs(path: Path) -> tuple[Side, pd.DataFrame]:
     """A dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
     table = schema.read_rows(path)
     made = provenance.of_table(table, path)
     # What was never run can not have become faster or slower.
     table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
     rows = table.select([*_COLUMNS, *DIMS]).to_pandas()
-    labels = [candidates.label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
+    rows["candidate"] = list(map(candidates.label, rows["kernel"], rows["split_k"]))
     samples = rows["samples"].to_numpy(np.float64)
     rows["error"] = np.where(samples > 1, rows["latency_cv"] / np.sqrt(np.maximum(samples, 1)), np.nan)
     distinct = rows.drop_duplicates("problem_key")
     texts = map(_dims_text, distinct[list(DIMS)].itertuples(index=False))
     rows["problem"] = rows["problem_key"].map(dict(zip(distinct["problem_key"], texts, strict=True)))
-    rows["candidate"] = labels
     rows = rows.astype(dict.fromkeys(("problem_key", "status", "network", "layer"), str))
     kept = ["candidate", "problem_key", "problem", "network", "layer", "status", "latency_ms", "error"]
     return _side(path, made), rows[kept]
 
 
 def _side(path: Path, made: FeatureSpec | provenance.DatasetProvenance) -> Side:
-    return Side(str(path), **dict(Origin.of(made)))
+    return Side(path=str(path), **dict(Origin.of(made)))
 
 
 def _significant(gain: pd.Series | np.ndarray, error: pd.Series | np.ndarray) -> np.ndarray:
     """Which gains (log of a ratio) their standard errors do not explain, bool [n]; unknown noise never."""
+    from scipy import stats  # Not above: it takes a second.
+
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.abs(np.asarray(gain)) / np.asarray(error)
-    # Two-sided, of a normal distribution.
-    p = np.array([math.erfc(value / math.sqrt(2)) for value in distance])
-    known = np.flatnonzero(np.isfinite(p))
-    order = known[np.argsort(p[known], kind="stable")]
-    passing = np.flatnonzero(p[order] <= FALSE_DISCOVERIES * np.arange(1, len(order) + 1) / max(len(order), 1))
-    result = np.zeros(len(p), bool)
-    if len(passing):
-        result[order[: passing[-1] + 1]] = True
-    return result
+    significant = np.isfinite(distance)
+    if significant.any():
+        two_sided = 2 * stats.norm.sf(distance[significant])
+        significant[significant] = stats.false_discovery_control(two_sided) <= FALSE_DISCOVERIES
+    return significant
 
 
 def _best_by_problem(timed: pd.DataFrame) -> pd.DataFrame:

@@ -10,16 +10,14 @@ import pyarrow as pa
 
 from tileseer.core.errors import UserError
 from tileseer.costmodel.scores import UNIT
-from tileseer.learn.features.features import feature_set
 from tileseer.learn.model_schema import Origin
 from tileseer.learn.trees import Tree
 from tileseer.problems.problem import DIMS
 from tileseer.serve.cascade import Cascade
 from tileseer.serve.forest import BITS, Forest
-from tileseer.serve.formulas import rule_values, start_value
+from tileseer.serve.model_values import Split, SplitTable, below, rule_values, start_value
 from tileseer.serve.program import Program
 from tileseer.serve.selector import ABOUT, DIMENSIONALITIES
-from tileseer.serve.splits import Split, SplitTable, below
 
 
 def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> dict[str, np.ndarray]:
@@ -35,7 +33,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
     table = SplitTable.of(ordered)
     if max(len(tree.leaf) for tree in table.trees) > BITS:
         raise UserError(f"serving: a tree has more than {BITS} leaves; train with fewer (model.overrides.num_leaves)")
-    dtype = feature_set(ordered.model.spec.feature_set).dtype
+    dtype = ordered.model.features.set.dtype
     number = {name: place for place, name in enumerate(table.features)}
     splits = table.splits(len(number), below if dtype == np.float32 else float)
     columns = [*(table.fixed.get(name) for name in table.features), *table.lists.values()]
@@ -44,7 +42,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
     moving = table.moving
     single, paired = ([name for name in moving if moving[name].paired is kind] for kind in (False, True))
     start = start_value(ordered)
-    rules, always = rule_values(ordered)
+    rules, always, classes = rule_values(ordered)
     programs = {
         "rules": Program.of(rules),
         "features": Program.of([*(moving[name] for name in (*single, *paired)), *([] if start is None else [start])]),
@@ -70,7 +68,7 @@ def selector_arrays(cascade: Cascade, pruned: np.ndarray, known: pa.Table, origi
         "row": order.astype(np.int32),
         "split_k": pool["split_k"].to_numpy()[order].astype(np.int32),
         "pruned": pruned[order],
-        "class": ordered.classes.astype(np.int32),
+        "class": classes.astype(np.int32),
         "always": always,
         "threshold": np.concatenate([np.empty(0, dtype), *thresholds]),
         "thresholds": np.array([len(values) for values in thresholds], np.int32),

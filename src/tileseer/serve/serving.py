@@ -117,7 +117,8 @@ class _Pool:
             raise UserError(
                 f"{self.measurements.operation}: no candidate can run a training problem; there is nothing to serve"
             )
-        return Cascade.calibrated(self.model, self.dims[training], self.scores[training], walks, self.threads)
+        problems = self.measurements.problems[training]
+        return Cascade.calibrated(self.model, problems, self.scores[training], walks, self.threads)
 
     def known_problems(self) -> pa.Table:
         """The problems on which a candidate ran, in the order of their dimensions.
