@@ -9,80 +9,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints, ValidationInfo, WrapValidator
+from pydantic import AfterValidator, Field, StringConstraints
 
-from tileseer.core.errors import UserError
-from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong, wrong_below
+from tileseer.core.errors import UserError, shown
+from tileseer.core.tables import StrictModel, distinct, expected, strict_json, validate_table, wrong
 from tileseer.core.yaml_files import read_utf8
 
 Value = TypeVar("Value")
 DEFAULT_LDS_ROW = "default"
 MAX_INTEGER = 2**31 - 1
-_Info = ValidationInfo[dict[str, Any]]
 LIST = Field(strict=False)
 """For a tuple, which is a list in JSON."""
 
 
-def _remembered(kind: str) -> AfterValidator:
-    """Validator that keeps names for ``_known``."""
-
-    def keep(names: Value, info: _Info) -> Value:
-        info.context[kind] = names
-        return names
-
-    return AfterValidator(keep)
-
-
-def _one_of(kind: str) -> WrapValidator:
-    """Validator of one of the names that an earlier field has; anything goes if that field was wrong."""
-
-    def check(value: Any, handler: Any, info: _Info) -> Any:
-        known = info.context.get(kind)
-        if known is not None and not (isinstance(value, str) and value in known):
-            raise wrong(f"should be one of {', '.join(known)}")
-        return handler(value)
-
-    return WrapValidator(check)
-
-
-def _three(what: str) -> BeforeValidator:
-    def check(value: Any) -> Any:
-        if not isinstance(value, list | tuple) or len(value) != 3:
-            raise wrong(f"should be {what}")
-        return value
-
-    return BeforeValidator(check)
-
-
 def _one_accumulator(pairs: tuple[Names, ...]) -> tuple[Names, ...]:
-    operands = [pair[:2] for pair in pairs]
-    for row, pair in enumerate(operands):
-        if operands.count(pair) > 1:
-            raise wrong_below(row, list(pairs[row]), "should be one accumulator for each pair of A and B")
+    if len({pair[:2] for pair in pairs}) < len(pairs):
+        raise wrong("should be one accumulator for each pair of A and B")
     return pairs
 
 
-def _tile_keys(table: Any, info: _Info) -> Any:
-    """Refuse a key of a warp-tile table that is not that of a legal pair."""
-    pairs = info.context.get("pairs")
-    if isinstance(table, dict) and pairs is not None:
-        legal = ["_".join(pair) for pair in pairs]
-        for key, tiles in table.items():
-            if key not in legal:
-                reason = f"should have the key {{a}}_{{b}}_{{accumulator}} of a legal pair: {', '.join(legal)}"
-                raise wrong_below(key, tiles, reason)
-    return table
-
-
-def _lds_rows(rows: dict[str, Value], info: _Info) -> dict[str, Value]:
-    allowed = (DEFAULT_LDS_ROW, *info.context.get("pipelines", rows))
-    for name, value in rows.items():
-        if name not in allowed:
-            raise wrong_below(name, value, f"should have a key that is one of {', '.join(allowed)}")
+def _has_default(rows: dict[str, Value]) -> dict[str, Value]:
     if DEFAULT_LDS_ROW not in rows:
         raise wrong(f"should be an object with a row {DEFAULT_LDS_ROW!r} for the pipelines without one")
     return rows
@@ -113,12 +63,8 @@ Triple = Annotated[
 """Sizes along (m, n, k) of the GEMM."""
 Names = tuple[str, str, str]
 _Triples = Annotated[tuple[Triple, ...], LIST, Field(min_length=1), AfterValidator(distinct)]
-_Tiles = Annotated[dict[str, _Triples], BeforeValidator(_tile_keys)]
+_Tiles = dict[str, _Triples]
 _Names = Annotated[tuple[_Name, ...], LIST, AfterValidator(distinct), _SORTED]
-_Dtype = Annotated[str, _one_of("dtypes")]
-_Pipeline = Annotated[str, _one_of("pipelines")]
-_Epilogue = Annotated[str, _one_of("epilogues")]
-_Scheduler = Annotated[str, _one_of("schedulers")]
 
 
 class DtypeInfo(StrictModel):
@@ -149,7 +95,7 @@ class ArchInfo(StrictModel):
     ``waves`` are waves a block (m, n, k); the keys of the warp-tile tables read ``{a}_{b}_{accumulator}``.
     """
 
-    family: Annotated[str, _one_of("families")]
+    family: str
     product: _Text
     wave_size: Annotated[Literal[32, 64], expected("a positive integer, one of 32, 64")]
     lds_kib: _Count
@@ -166,15 +112,12 @@ class ArchInfo(StrictModel):
 class TraitTable(StrictModel):
     """The names of the traits, and the (pipeline, epilogue, scheduler) that no kernel may combine."""
 
-    pipelines: Annotated[_Names, _remembered("pipelines")]
-    epilogues: Annotated[_Names, _remembered("epilogues")]
-    schedulers: Annotated[_Names, _remembered("schedulers")]
-    preshuffle_pipelines: Annotated[tuple[_Pipeline, ...], LIST, AfterValidator(distinct), _SORTED]
+    pipelines: _Names
+    epilogues: _Names
+    schedulers: _Names
+    preshuffle_pipelines: _Names
     excluded: Annotated[
-        tuple[
-            Annotated[tuple[_Pipeline, _Epilogue, _Scheduler], LIST, _three("a list [pipeline, epilogue, scheduler]")],
-            ...,
-        ],
+        tuple[Annotated[Names, LIST, expected("a list [pipeline, epilogue, scheduler]")], ...],
         LIST,
         AfterValidator(distinct),
         _SORTED,
@@ -184,33 +127,27 @@ class TraitTable(StrictModel):
 class LdsTable(StrictModel):
     """LDS a block may use, by pipeline: bytes, or the share of the arch's LDS; ``default`` for the others."""
 
-    limit_bytes: Annotated[dict[str, _Count], AfterValidator(_lds_rows)]
-    budget_fraction: Annotated[dict[str, _Share], AfterValidator(_lds_rows)]
+    limit_bytes: Annotated[dict[str, _Count], AfterValidator(_has_default)]
+    budget_fraction: Annotated[dict[str, _Share], AfterValidator(_has_default)]
 
 
 class ArchSpecs(StrictModel):
     """The whole table; its mappings are not to be changed. All look-ups raise ``UserError`` on unknown names."""
 
-    dtypes: Annotated[dict[_Name, DtypeInfo], _remembered("dtypes")]
+    dtypes: dict[_Name, DtypeInfo]
     dtype_pairs: Annotated[
-        tuple[Annotated[tuple[_Dtype, _Dtype, _Dtype], LIST, _three("a list [A, B, accumulator]")], ...],
+        tuple[Annotated[Names, LIST, expected("a list [A, B, accumulator]")], ...],
         LIST,
-        AfterValidator(distinct),
         AfterValidator(_one_accumulator),
         _SORTED,
-        _remembered("pairs"),
     ]
     """(A, B, accumulator), sorted."""
-    families: Annotated[dict[_Name, FamilyInfo], _remembered("families")]
+    families: dict[_Name, FamilyInfo]
     archs: dict[_Name, ArchInfo]
     traits: TraitTable
     lds: LdsTable
     operators: dict[_Name, OperatorLimits]
     _where: str = ""
-
-    def __eq__(self, other: object) -> bool:
-        """Whether both tables say the same, wherever they stand."""
-        return isinstance(other, ArchSpecs) and self.model_dump() == other.model_dump()
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -221,8 +158,28 @@ class ArchSpecs(StrictModel):
     def parse(cls, text: str, where: str) -> Self:
         """Read a table from its text; ``where`` names it in messages."""
         specs = validate_table(strict_json(text, where), cls, where)
+        for place, name, names in specs._references():
+            if name not in names:
+                raise UserError(f"{where}: {place}: should be one of {', '.join(names)}, but it is {shown(name)}")
         specs._where = where
         return specs
+
+    def _references(self) -> Iterator[tuple[str, str, Collection[str]]]:
+        """Each name that another table has to have: its place, the name, and the names of that table."""
+        traits, pairs = self.traits, ["_".join(pair) for pair in self.dtype_pairs]
+        yield from (("dtype_pairs", dtype, self.dtypes) for pair in self.dtype_pairs for dtype in pair)
+        for arch, info in self.archs.items():
+            yield f"archs.{arch}.family", info.family, self.families
+            yield from ((f"archs.{arch}.warp_tiles", key, pairs) for key in info.warp_tiles)
+            yield from ((f"archs.{arch}.preshuffle_warp_tiles", key, pairs) for key in info.preshuffle_warp_tiles)
+        yield from (("traits.preshuffle_pipelines", name, traits.pipelines) for name in traits.preshuffle_pipelines)
+        for pipeline, epilogue, scheduler in traits.excluded:
+            yield "traits.excluded", pipeline, traits.pipelines
+            yield "traits.excluded", epilogue, traits.epilogues
+            yield "traits.excluded", scheduler, traits.schedulers
+        rows = (DEFAULT_LDS_ROW, *traits.pipelines)
+        yield from (("lds.limit_bytes", name, rows) for name in self.lds.limit_bytes)
+        yield from (("lds.budget_fraction", name, rows) for name in self.lds.budget_fraction)
 
     def arch(self, arch: str) -> ArchInfo:
         """All that is known of one target."""
