@@ -18,7 +18,7 @@ import numpy as np
 
 from tileseer.config.model import TrainingParameters
 from tileseer.costmodel.coefficients import load_coefficients
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import active_choice as choice
@@ -114,7 +114,7 @@ def of_problems(values: np.ndarray) -> np.ndarray:
 
 def difference(values: np.ndarray, base: np.ndarray) -> str:
     """Mean difference in points with its interval."""
-    low, high = bootstrap.of_mean(values - base)
+    low, high = efficiency.interval_of_mean(values - base)
     return f"{100 * (values - base).mean():+.2f} ({low:.2f} to {high:.2f})"
 
 

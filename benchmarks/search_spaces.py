@@ -18,7 +18,7 @@ import numpy as np
 
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.learn import fit
 
 ROUNDS, TREES = 5, 150
@@ -39,7 +39,7 @@ def main() -> int:
             count = int(share * len(times))
             led = np.array([best(speed, rounds(parameters, speed, count, seed)) for seed in range(args.seeds)])
             drawn = np.array([best(speed, draw(len(times), count, seed)) for seed in range(args.seeds)])
-            low, high = bootstrap.of_mean(led - drawn)
+            low, high = efficiency.interval_of_mean(led - drawn)
             print(
                 f"{path.name}, {count} of {len(times)}: rounds {100 * led.mean():.2f} %, draw {100 * drawn.mean():.2f} "
                 f"%, difference {100 * (led - drawn).mean():+.2f} ({low:.2f} to {high:.2f})",

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from solvers import efficiency_of, fitted, label_of, matrix, table, weight_of
 
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.gpus.hardware import read_hardware
 from tileseer.problems.problem import DIMS
 
@@ -95,7 +95,7 @@ def _told(parts: list[np.ndarray] | None) -> str:
     if parts is None:
         return "–"
     values = np.concatenate(parts)
-    low, high = bootstrap.of_mean(values)
+    low, high = efficiency.interval_of_mean(values)
     median, p10 = np.percentile(100 * values, [50, 10])
     return f"{100 * values.mean():.2f} ({low:.2f} to {high:.2f}) / {median:.1f} / {p10:.1f}"
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.miopen.solvers import SOLVERS
-from tileseer.learn.features.miopen import MIOPEN
+from tileseer.learn.features.solver import MIOPEN
 from tileseer.learn.fit import FLOOR, NEAR_BEST
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS

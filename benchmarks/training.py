@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.config.model import TrainingParameters
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import model_files, ranking
@@ -56,7 +56,7 @@ def main() -> None:
     if args.other:
         old = picked(data, other(args.other, model))
         print(f"other: {figures(old)}")
-        print(f"this - other: {100 * (new - old).mean():+.2f} points {bootstrap.of_mean(new - old)}")
+        print(f"this - other: {100 * (new - old).mean():+.2f} points {efficiency.interval_of_mean(new - old)}")
 
 
 def picked(data: Dataset, model: Model) -> np.ndarray:

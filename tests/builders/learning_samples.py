@@ -88,16 +88,22 @@ def measured(variant="forward"):
     """All pairs of the small world with the simulated device's times."""
     problem_table = problems(variant)
     candidate_table = candidates(kernels(variant), (1, 4) if variant == "bwd_weight" else (1,))
+    return timed(problem_table, candidate_table, f"{variant}_bf16")
+
+
+def timed(problem_table, candidate_table, operation, gpu=None, arch="gfx950"):
+    """All pairs of the two tables with the simulated device's times."""
     pairs = np.indices((len(problem_table), len(candidate_table)), dtype=np.int32)
     rows, columns = (index.ravel() for index in pairs)
-    device = SimulatedDevice(product(), coefficients(), seed=1)
+    device = SimulatedDevice(gpu or product(), coefficients(), seed=1)
     times = device.measure(problem_table, candidate_table, rows, columns)
-    flops = implicit_gemm(problem_table, variant)["flops"].to_numpy()
+    flops = implicit_gemm(problem_table, problem_table["variant"].iloc[0])["flops"].to_numpy()
+    unknown = np.full(len(rows), np.nan)
     return Dataset(
-        arch="gfx950", operation=f"{variant}_bf16", device=device.name, device_kind=device.kind,
+        arch=arch, operation=str(operation), device=device.name, device_kind=device.kind,
         problems=problem_table, candidates=candidate_table, problem=rows, candidate=columns,
         status=times.status, latency_ms=times.latency_ms, tflops=flops[rows] / (times.latency_ms * 1e9),
-        sentinel=times.sentinel,
+        sentinel=times.sentinel, relative_error=unknown, rank=unknown,
     )  # fmt: skip
 
 
@@ -117,10 +123,10 @@ def table_of(tflops, split, *, ndim=None, networks=None, statuses=None):
     for (row, column), name in (statuses or {}).items():
         status[(rows == row) & (columns == column)] = STATUSES.index(name)
     speed = np.where(status == 0, tflops[rows, columns], np.nan)
-    base = measured()
+    base, unknown = measured(), np.full(len(rows), np.nan)
     return dataclasses.replace(
         base, problems=found, candidates=pool, problem=rows, candidate=columns, status=status,
-        tflops=speed, latency_ms=1 / speed,
+        tflops=speed, latency_ms=1 / speed, relative_error=unknown, sentinel=unknown, rank=unknown,
     )  # fmt: skip
 
 
@@ -135,6 +141,19 @@ def recipe(settings=SMALL, prior=None, threads=1):
 def of(data, settings=SMALL):
     """The samples that a model of ``data`` learns from."""
     return samples_of(data, recipe(settings))
+
+
+def ranked(model, problem_):
+    """Supported candidates of a problem as a selector gives them, best first, from the scores of a model."""
+    score = model.predict(problem.problem_frame([problem_]))[0]
+    order = np.argsort(-score, kind="stable")
+    order = order[np.isfinite(score[order])]
+    table = model.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
+    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    # On top of a formula the level is unknown: the pick stands for the best.
+    best = 0.0 if model.spec.formula is None else score.max()
+    efficiency = np.minimum(100 * np.exp(score[order] - best), 100.0)
+    return table.assign(score=score[order], predicted_efficiency=efficiency)
 
 
 def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None, recorded=()):

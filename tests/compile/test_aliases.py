@@ -89,7 +89,7 @@ def test_pairs_of_an_alias_are_those_of_its_stand_in():
 def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", "gfx950_mi355x")
     folder = samples.CONFIG / "recorded/gfx950_mi355x"
-    table = recording.dataset(folder, Operation.parse("forward_bf16"), device)
+    table = recording.recorded_dataset(folder, Operation.parse("forward_bf16"), device)
     rows = table.to_pandas().astype({"kernel": str, "alias_of": str})
     first, second = sorted(rows["kernel"].unique())[:2]
     own = rows[rows["kernel"] != second]

@@ -73,7 +73,7 @@ def test_every_name_is_one_of_thirteen_candidates_and_every_shape_is_there():
 
 
 def test_outliers_are_left_out_and_listed(lines, tmp_path):
-    told = recording.load(FOLDER).provenance
+    told = recording.read_recording(FOLDER).provenance
     left_out = [entry.split(" ") for entry in told["outliers left out"].split(", ")]
     assert len(left_out) == 4 and ["147", "32x64x128_compv3"] in left_out
     # Without these four lines the times are the same.
@@ -87,7 +87,7 @@ def test_outliers_are_left_out_and_listed(lines, tmp_path):
 def test_the_replayed_dataset_says_where_it_comes_from():
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     fitted = load_coefficients(ROOT / "config/simulated_device.yaml")
-    table = recording.dataset(FOLDER, Operation.parse("forward_bf16"), product, fitted)
+    table = recording.recorded_dataset(FOLDER, Operation.parse("forward_bf16"), product, fitted)
     told = json.loads(table.schema.metadata[b"tileseer"])
     assert told["device_kind"] == "recorded" and told["arch"] == "gfx950_mi355x"
     assert "10cdca2d64d1193f936e9bc2dca8338f17938e67" in told["recording"]["provenance"]["source"]
@@ -101,7 +101,7 @@ def test_the_formula_alone_picks_well():
     """It was made of other times; the aim for real rows that no model has seen is a mean of 98 and a P10 of 93."""
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     fitted = load_coefficients(ROOT / "config/simulated_device.yaml")
-    table = recording.dataset(FOLDER, Operation.parse("forward_bf16"), product, fitted)
+    table = recording.recorded_dataset(FOLDER, Operation.parse("forward_bf16"), product, fitted)
     data = Dataset.of_table(table, FOLDER)
     rows = np.flatnonzero(data.ok)
     says = Formula(data.problems, data.candidates, product, FormulaPrior(weight=1.0, coefficients=fitted))

@@ -6,26 +6,26 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.learn import explain, noise_floor, validation
 from tileseer.learn.validation import Context
 
 
 def test_an_interval_of_equal_values_is_a_point_and_of_others_holds_the_figure():
-    assert bootstrap.intervals(np.full(20, 0.5)) == {"mean": [50.0, 50.0], "median": [50.0, 50.0], "p10": [50.0, 50.0]}
+    assert efficiency.intervals(np.full(20, 0.5)) == {"mean": [50.0, 50.0], "median": [50.0, 50.0], "p10": [50.0, 50.0]}
     values = np.random.default_rng(0).random(400)
-    low, high = bootstrap.intervals(values)["mean"]
+    low, high = efficiency.intervals(values)["mean"]
     assert low < 100 * values.mean() < high
     # The standard error of a mean of 400 uniform values is 1.44 points; 95 % is 1.96 of it on either side.
     assert high - low == pytest.approx(2 * 1.96 * 1.44, rel=0.1)
-    assert bootstrap.intervals(values) == bootstrap.intervals(values)
+    assert efficiency.intervals(values) == efficiency.intervals(values)
 
 
 def test_the_block_of_resampling_does_not_change_what_is_drawn(monkeypatch):
     values = np.random.default_rng(0).random(50)
-    whole = bootstrap.intervals(values)
-    monkeypatch.setattr(bootstrap, "_BLOCK", 50 * 2000)
-    assert bootstrap.intervals(values) == whole
+    whole = efficiency.intervals(values)
+    monkeypatch.setattr(efficiency, "_BLOCK", 50 * 2000)
+    assert efficiency.intervals(values) == whole
 
 
 def test_without_noise_the_floor_is_perfect_and_nothing_is_corrected():

@@ -66,7 +66,7 @@ def test_features_say_engine_tile_and_slices():
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     """A part of the recording as measurements, and its file."""
-    table = recording.dataset(FOLDER, Operation.parse(OPERATION), H200)
+    table = recording.recorded_dataset(FOLDER, Operation.parse(OPERATION), H200)
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     path = tmp_path_factory.mktemp("cudnn") / "dataset.parquet"
     parquet.write_table(table.filter(numbers % 6 == 0), path)
@@ -90,7 +90,7 @@ def with_margin(model, margin):
 
 def test_a_dataset_has_what_the_library_offered(measured):
     pairs = parquet.read_table(FOLDER / OPERATION / "pairs.parquet")
-    table = recording.dataset(FOLDER, Operation.parse(OPERATION), H200)
+    table = recording.recorded_dataset(FOLDER, Operation.parse(OPERATION), H200)
     assert table.num_rows == pairs.num_rows and table["rank"].null_count == 0
     statuses = table.select(["kernel", "status"]).to_pandas().astype(str).groupby("kernel")["status"].agg(set)
     wrong = statuses[statuses.map(lambda found: "wrong_result" in found)]
@@ -151,7 +151,7 @@ def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
         scored = ranking.rank(with_margin(trained.model, margin), measured[0])
         kept.append(np.mean(scored.picks == own_choice.of(measured[0])[scored.rows]))
     assert kept[0] < kept[1] < kept[2] == 1
-    assert trained.model.spec.library == recording.load(FOLDER).library
+    assert trained.model.spec.library == recording.read_recording(FOLDER).library
 
 
 @pytest.fixture(scope="module")

@@ -252,7 +252,7 @@ def small_recording(folder: Path, drop: int = 0) -> Path:
 
 def test_a_replayed_dataset_has_the_recorded_times(tmp_path):
     operation = Operation.parse("forward_bf16")
-    table = recording.dataset(small_recording(tmp_path, drop=5), operation, H200)
+    table = recording.recorded_dataset(small_recording(tmp_path, drop=5), operation, H200)
     about = json.loads(table.schema.metadata[b"tileseer"])
     assert about["device_kind"] == "recorded" and about["device"] == "sm_90_h200"
     assert about["recording"]["provenance"]["gpu"].startswith("4 x NVIDIA H200")
@@ -278,11 +278,11 @@ def test_a_recorded_sentinel_is_in_the_dataset_and_an_old_recording_has_none(tmp
     pairs = pq.read_table(path)
     pairs = pairs.drop_columns([name for name in ("sentinel",) if name in pairs.column_names])
     pq.write_table(pairs, path)
-    without = recording.dataset(folder, operation, H200)["sentinel"]
+    without = recording.recorded_dataset(folder, operation, H200)["sentinel"]
     assert without.null_count == len(without)
     drift = 1 + np.arange(pairs.num_rows, dtype=np.float32) / pairs.num_rows
     pq.write_table(pairs.append_column("sentinel", pa.array(drift)), path)
-    rows = recording.dataset(folder, operation, H200)
+    rows = recording.recorded_dataset(folder, operation, H200)
     known = rows.filter(pc.is_valid(rows["sentinel"]))
     assert np.sort(known["sentinel"].to_numpy()) == pytest.approx(drift)
 
@@ -292,32 +292,32 @@ def test_the_noise_between_runs_of_a_recording_is_the_least_error_of_its_times(t
     about = json.loads((folder / "recording.json").read_text())
     about["between_runs"] = {"forward_bf16": {"relative": 0.0125, "pairs": 200, "source": "two machines"}}
     (folder / "recording.json").write_text(json.dumps(about))
-    parquet.write_table(recording.dataset(folder, operation, H200), tmp_path / "d.parquet")
+    parquet.write_table(recording.recorded_dataset(folder, operation, H200), tmp_path / "d.parquet")
     found = Dataset.read(tmp_path / "d.parquet")
     assert found.between_runs == 0.0125
     assert found.relative_error[found.status == 0].min() == 0.0125
     about["between_runs"]["forward_bf16"]["relative"] = 0
     (folder / "recording.json").write_text(json.dumps(about))
     with pytest.raises(UserError, match="relative"):
-        recording.load(folder)
+        recording.read_recording(folder)
 
 
 def test_what_is_wrong_with_a_recording_is_said(tmp_path):
     folder = small_recording(tmp_path)
     with pytest.raises(UserError, match="bwd_data_fp16 was not recorded"):
-        recording.dataset(folder, Operation.parse("bwd_data_fp16"), H200)
+        recording.recorded_dataset(folder, Operation.parse("bwd_data_fp16"), H200)
     other = hardware.read_hardware(ROOT / "config/hardware.yaml", "gfx950_mi355x")
     with pytest.raises(UserError, match=r"benchmark\.products gives gfx950_mi355x"):
-        recording.dataset(folder, Operation.parse("forward_bf16"), other)
+        recording.recorded_dataset(folder, Operation.parse("forward_bf16"), other)
     (folder / "recording.json").write_text("{")
     with pytest.raises(UserError, match="is not JSON"):
-        recording.load(folder)
+        recording.read_recording(folder)
     with pytest.raises(UserError, match="no such file"):
-        recording.load(tmp_path / "nowhere")
+        recording.read_recording(tmp_path / "nowhere")
 
 
 def test_the_simulated_device_times_every_pair_that_ran_and_is_no_blind_guess(tmp_path):
-    table = recording.dataset(RECORDED, Operation.parse("forward_bf16"), H200)
+    table = recording.recorded_dataset(RECORDED, Operation.parse("forward_bf16"), H200)
     keys = table["problem_key"].combine_chunks().cast(pa.string())
     parquet.write_table(table.filter(pc.starts_with(keys, "0")), tmp_path / "recorded.parquet")
     recorded = Dataset.read(tmp_path / "recorded.parquet")

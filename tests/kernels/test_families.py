@@ -12,7 +12,6 @@ from toy_family import TOY, register
 from tileseer.compile.base import CompileUnit
 from tileseer.compile.none import NoToolchain
 from tileseer.core.errors import UserError
-from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import candidates, kernel_table, registry
 from tileseer.kernels.emission import EMITTERS
@@ -21,8 +20,6 @@ from tileseer.kernels.names import read_kernel_name
 from tileseer.kernels.rule_sets import read_sweep
 from tileseer.kernels.support import check_support
 from tileseer.learn.features import features
-from tileseer.measure.simulated_device import SimulatedDevice
-from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem
 
@@ -78,15 +75,7 @@ def measured(found):
         pool[name] = [getattr(result.resources, name) for result in built]
     problems = samples.problems()
     problems = problems[problems["ndim"] == 2].reset_index(drop=True)
-    rows, columns = (index.ravel() for index in np.indices((len(problems), len(pool)), dtype=np.int32))
-    device = SimulatedDevice(PRODUCT, samples.coefficients(), seed=1)
-    times = device.measure(problems, pool, rows, columns)
-    flops = implicit_gemm(problems, "forward")["flops"].to_numpy()
-    return Dataset(
-        arch=ARCH, operation=str(OPERATION), device=device.name, device_kind=device.kind, problems=problems,
-        candidates=pool, problem=rows, candidate=columns, status=times.status, latency_ms=times.latency_ms,
-        tflops=flops[rows] / (times.latency_ms * 1e9), sentinel=times.sentinel,
-    )  # fmt: skip
+    return samples.timed(problems, pool, OPERATION, PRODUCT, ARCH)
 
 
 def test_it_is_built_asked_timed_learnt_and_ranked(found):
@@ -99,7 +88,7 @@ def test_it_is_built_asked_timed_learnt_and_ranked(found):
         assert np.isfinite(features.Features.of(chosen, PRODUCT).matrix(data.problems, data.candidates, *pairs)).any()
     settings = samples.SMALL.model_copy(update={"features": TOY.features})
     model = samples.train(data, PRODUCT, settings).model
-    ranked = model.rank(Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3))
+    ranked = samples.ranked(model, Problem.from_dims("forward", "bf16", N=4, C=64, K=64, Hi=28, Wi=28, Y=3, X=3))
     assert len(ranked) == len(set(ranked["kernel"])) > 3 and (ranked["score"].diff().dropna() <= 0).all()
     assert ranked["kernel"].str.startswith(TOY.prefix).all()
 

@@ -155,7 +155,7 @@ def test_the_import_is_a_recording_that_the_workflow_replays(tmp_path, capsys):
     assert (told["problems"], told["times"], told["refused"]) == (2, 4, {"no KEY=VALUES": 1})
     assert (folder / "refused.tsv").read_text().splitlines()[1].endswith("\t2\tno KEY=VALUES\tbroken line")
     product = hardware.read_hardware(CONFIG / "hardware.yaml", told["device"])
-    table = recording.dataset(folder, Operation("forward", "fp16"), product).to_pandas()
+    table = recording.recorded_dataset(folder, Operation("forward", "fp16"), product).to_pandas()
     assert dict(zip(table["kernel"], table["latency_ms"], strict=True)) == {
         "miopen_conv_fwd_fp16_2d_GemmFwdRest": 0.25,
         "miopen_conv_fwd_fp16_2d_ConvBinWinogradRxSf3x2": 0.125,
@@ -189,7 +189,7 @@ def test_a_file_that_is_no_database_leaves_nothing(tmp_path, capsys, name, conte
 @pytest.mark.parametrize("operation", ["forward_fp16", "bwd_weight_fp32"])
 def test_the_shipped_recording_is_replayed_and_no_limit_refuses_what_ran(operation):
     product = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx942_mi300x")
-    table = recording.dataset(CONFIG / "recorded" / ARCH, Operation.parse(operation), product).to_pandas()
+    table = recording.recorded_dataset(CONFIG / "recorded" / ARCH, Operation.parse(operation), product).to_pandas()
     ran = table[table["status"] == "ok"]
     assert ran["problem_key"].nunique() > 1000 and ran.groupby("problem_key", observed=True).size().max() <= 6
     pool = candidates.with_fields(pd.DataFrame({"kernel": sorted(ran["kernel"].unique()), "split_k": 1}))

@@ -29,8 +29,7 @@ def with_trees(trained, path):
 def few_rows(data, share, seed=0):
     train = (data.problems["split"] == "train").to_numpy()[data.problem]
     keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
-    names = ("problem", "candidate", "status", "latency_ms", "tflops")
-    return dataclasses.replace(data, **{name: getattr(data, name)[keep] for name in names})
+    return data.only(keep)
 
 
 def started(settings):

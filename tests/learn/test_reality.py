@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tileseer.dataset import efficiency
-from tileseer.learn import reality_check as reality
+from tileseer.learn.training import reality_check
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def recorded(keep):
 
 def test_picks_are_among_recorded_candidates_and_count_by_their_times(trained):
     data = recorded([1, 4, 5, 9])
-    found = reality.check(trained.model, data)
+    found = reality_check(trained.model, data)
     achieved = data.grid(np.arange(len(data.problems)))
     scores = trained.model.predict(data.problems)
     column = {name: i for i, name in enumerate(trained.model.pool["candidate"])}
@@ -60,4 +60,4 @@ def test_a_check_is_in_the_manifest_and_changes_nothing_else(trained, tmp_path):
 def test_a_recording_without_a_known_candidate_is_no_check(trained):
     data = recorded([0, 3])
     strangers = data.candidates.assign(candidate=["solver a", "solver b"])
-    assert reality.check(trained.model, dataclasses.replace(data, candidates=strangers)) is None
+    assert reality_check(trained.model, dataclasses.replace(data, candidates=strangers)) is None

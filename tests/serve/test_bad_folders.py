@@ -74,7 +74,7 @@ def test_a_hostile_value_in_a_recording(data, tmp_path):
     content = changed(content, where, data.draw(HOSTILE), rename=data.draw(st.booleans()))
     path = tmp_path / recording.FILE
     path.write_text(json.dumps(content), encoding="utf-8", errors="surrogatepass")
-    refused_or_read(lambda: recording.load(tmp_path), tmp_path, path.name)
+    refused_or_read(lambda: recording.read_recording(tmp_path), tmp_path, path.name)
 
 
 @settings(FEW, max_examples=12)
@@ -90,7 +90,7 @@ def test_damaged_bytes_in_a_recording(data, tmp_path):
     content[at : at + 8] = data.draw(st.binary(max_size=8))
     path.write_bytes(content)
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
-    refused_or_read(lambda: recording.dataset(folder, OPERATION, product), folder, path.name)
+    refused_or_read(lambda: recording.recorded_dataset(folder, OPERATION, product), folder, path.name)
 
 
 @pytest.mark.filterwarnings("error")
@@ -114,7 +114,7 @@ def test_a_readable_table_of_a_recording_with_a_wrong_value(table, column, value
     pq.write_table(pa.Table.from_pandas(rows, preserve_index=False), path)
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
     with pytest.raises(UserError, match=told):
-        recording.dataset(folder, OPERATION, product)
+        recording.recorded_dataset(folder, OPERATION, product)
 
 
 @pytest.mark.filterwarnings("error")
@@ -128,7 +128,7 @@ def test_a_signalling_nan_in_a_recording_is_a_nan(column, tmp_path):
     values.view("uint32")[5] = 0x7F800001
     pq.write_table(pairs.set_column(pairs.schema.get_field_index(column), column, pa.array(values)), path)
     product = hardware.read_hardware(ROOT / "config/hardware.yaml", "sm_90_h200")
-    assert recording.dataset(folder, OPERATION, product).num_rows
+    assert recording.recorded_dataset(folder, OPERATION, product).num_rows
 
 
 def read_models(folder):

@@ -34,7 +34,7 @@ SETTINGS = samples.SMALL.model_copy(update={"features": "cutlass"})
 def published(request, tmp_path_factory):
     """Publish one operation of the recording, trained on a few of its rows."""
     folder = tmp_path_factory.mktemp("cutlass")
-    table = recording.dataset(samples.CONFIG / "recorded/sm_90", Operation.parse(request.param), H200)
+    table = recording.recorded_dataset(samples.CONFIG / "recorded/sm_90", Operation.parse(request.param), H200)
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     parquet.write_table(table.filter(numbers % 16 == 0), folder / "dataset.parquet")
     data = Dataset.read(folder / "dataset.parquet")

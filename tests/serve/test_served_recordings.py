@@ -22,7 +22,7 @@ RECORDINGS = [("gfx942_miopen", "gfx942_mi300x", "forward_fp16"), ("gfx950_mi355
 @pytest.mark.parametrize(("arch", "product", "operation"), RECORDINGS)
 def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, product, operation):
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", product)
-    table = recording.dataset(samples.CONFIG / "recorded" / arch, Operation.parse(operation), device)
+    table = recording.recorded_dataset(samples.CONFIG / "recorded" / arch, Operation.parse(operation), device)
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     parquet.write_table(table.filter(numbers % 8 == 0), tmp_path / "dataset.parquet")
     data = Dataset.read(tmp_path / "dataset.parquet")

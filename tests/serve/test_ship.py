@@ -140,7 +140,7 @@ def results(tmp_path_factory):
     """A published model of part of the MI355X recording, in the results that made it."""
     folder = tmp_path_factory.mktemp("ship") / "results"
     device = hardware.read_hardware(samples.CONFIG / "hardware.yaml", ARCH)
-    table = recording.dataset(samples.CONFIG / "recorded" / ARCH, Operation.parse(OPERATION), device)
+    table = recording.recorded_dataset(samples.CONFIG / "recorded" / ARCH, Operation.parse(OPERATION), device)
     numbers = table["problem_key"].dictionary_encode().combine_chunks().indices.to_numpy()
     dataset = folder / "datasets" / ARCH / f"{OPERATION}.parquet"
     dataset.parent.mkdir(parents=True)

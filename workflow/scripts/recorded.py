@@ -18,7 +18,7 @@ def main(
 
     recording = tables[0].parent
     gpu, fitted = read_hardware(hardware, product), load_coefficients(coefficients)
-    table = recordings.dataset(recording, Operation.parse(operation), gpu, fitted)
+    table = recordings.recorded_dataset(recording, Operation.parse(operation), gpu, fitted)
     parquet.write_table(table, dataset)
     counts = table["status"].combine_chunks().value_counts().to_pylist()
     statuses = ", ".join(f"{count['counts']:,} {count['values']}" for count in counts)

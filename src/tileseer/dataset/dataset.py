@@ -52,15 +52,15 @@ class Dataset:
     """float64, NaN unless the status is ``ok``."""
     tflops: np.ndarray
     """float64, useful FLOP over the latency, NaN unless the status is ``ok``."""
-    relative_error: np.ndarray | None = None
+    relative_error: np.ndarray
     """float64, relative standard error of the latency: its coefficient of variation over the root of the samples, but
-    at least ``between_runs``; NaN where it is unknown; None: unknown for all."""
-    sentinel: np.ndarray | None = None
+    at least ``between_runs``; NaN where it is unknown."""
+    sentinel: np.ndarray
     """float64, how far the device had drifted when the pair was measured: the time of its sentinel pair over that
-    one's first time, NaN where it is unknown; None: unknown for all."""
-    rank: np.ndarray | None = None
+    one's first time, NaN where it is unknown."""
+    rank: np.ndarray
     """float64, place of the candidate in the order in which a library itself would try them for the problem, NaN where
-    it is unknown; None: the candidates are offered by no library."""
+    it is unknown, or no library offers the candidates."""
 
     source: str | None = None
     """Whose times these are, where others published them."""
@@ -103,13 +103,12 @@ class Dataset:
             library=origin.recording.library if origin.recording else origin.library,
             between_runs=between,
             sentinel=table["sentinel"].to_numpy(),
-            rank=table["rank"].to_numpy().astype(np.float64) if table["rank"].null_count < table.num_rows else None,
+            rank=table["rank"].to_numpy().astype(np.float64),
         )
 
     def only(self, keep: np.ndarray) -> Dataset:
         """Some of the pairs, by mask or by position, of the same problems and candidates."""
-        rows = {name: getattr(self, name) for name in _OF_PAIRS}
-        kept: dict[str, Any] = {name: None if values is None else values[keep] for name, values in rows.items()}
+        kept: dict[str, Any] = {name: getattr(self, name)[keep] for name in _OF_PAIRS}
         return replace(self, **kept)
 
     def followed_by(self, other: Dataset) -> Dataset:
@@ -118,11 +117,10 @@ class Dataset:
         problems["dtype"] = self.problems["dtype"].iloc[0]
         candidates = pd.concat([self.candidates, other.candidates], ignore_index=True)
         offset = {"problem": len(self.problems), "candidate": len(self.candidates)}
-        joined: dict[str, Any] = {}
-        for name in _OF_PAIRS:
-            first, second = getattr(self, name), getattr(other, name)
-            both = first is not None and second is not None
-            joined[name] = np.concatenate([first, second + offset.get(name, 0)]) if both else None
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), getattr(other, name) + offset.get(name, 0)])
+            for name in _OF_PAIRS
+        }
         return replace(self, problems=problems, candidates=candidates, **joined)
 
     @cached_property

@@ -31,7 +31,7 @@ def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
 
 def of(dataset: Dataset) -> np.ndarray | None:
     """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order."""
-    if dataset.rank is None or np.isnan(dataset.rank).all():
+    if np.isnan(dataset.rank).all():
         return None
     rows = np.flatnonzero(dataset.ok & ~np.isnan(dataset.rank))
     rows = rows[np.lexsort((dataset.rank[rows], dataset.problem[rows]))]

@@ -70,19 +70,19 @@ TIMES = pa.schema(
 """The columns that every recording has."""
 
 
-def load(folder: Path) -> Recording:
+def read_recording(folder: Path) -> Recording:
     """Read the description of a recording; ``UserError`` if it is missing or damaged."""
     return documents.read_document(folder / FILE, Recording)
 
 
-def dataset(
+def recorded_dataset(
     folder: Path, operation: Operation, hardware: Hardware, coefficients: Coefficients | None = None
 ) -> pa.Table:
     """Dataset (``schema.SCHEMA``) of one operation of a recording, with its provenance.
 
     ``coefficients`` give the resources of kernels of which no compiler reported any.
     """
-    recording = load(folder)
+    recording = read_recording(folder)
     if str(operation) not in recording.operations:
         raise UserError(
             f"{folder / FILE}: {operation} was not recorded; it has {', '.join(recording.operations)}. "
@@ -113,27 +113,6 @@ def dataset(
         between_runs=recording.between_runs.get(str(operation)),
     )
     return table.replace_schema_metadata(provenance.metadata())
-
-
-def times(folder: Path) -> pd.DataFrame:
-    """Measured pairs of all operations: ``operation``, ``candidate``, ``ms``, ``problem_key``, ``layer_family`` and the
-    fields of the problem.
-    """
-    parts = []
-    for operation in load(folder).operations:
-        own = folder / operation
-        problems = _problems(own / "problems.parquet", Operation.parse(operation))
-        kernels = parquet.read_table(own / "kernels.parquet").to_pandas()["kernel"].to_numpy(object)
-        pairs = _pairs(own / "pairs.parquet")
-        pairs = pairs[pairs["status"] == "ok"]
-        labels = [
-            candidate_tables.label(name, split)
-            for name, split in zip(kernels[pairs["kernel"]], pairs["split_k"], strict=True)
-        ]
-        rows = problems.iloc[pairs["problem"]].reset_index(drop=True)
-        milliseconds = pairs["median_us"].to_numpy(np.float64) / 1000
-        parts.append(rows.assign(operation=operation, candidate=labels, ms=milliseconds))
-    return pd.concat(parts, ignore_index=True)
 
 
 def _without_wrong_kernels(pairs: pd.DataFrame) -> pd.DataFrame:

@@ -92,7 +92,7 @@ def pool_of(batch: run.Batch, operation: str, pairs: Sequence[pa.Table]) -> tupl
     problem, candidate = run.positions_of(batch.problems, batch.candidates, supported)
     rows = np.flatnonzero((batch.problems["split"] == "train").to_numpy()[problem])
     rows = rows[np.lexsort((candidate[rows], problem[rows]))]
-    unknown, skipped = np.full(len(rows), np.nan), np.full(len(rows), SKIPPED, np.uint8)
+    unknown = np.full(len(rows), np.nan)
     pool = Dataset(
         arch=batch.arch,
         operation=operation,
@@ -102,9 +102,12 @@ def pool_of(batch: run.Batch, operation: str, pairs: Sequence[pa.Table]) -> tupl
         candidates=batch.candidates,
         problem=problem[rows],
         candidate=candidate[rows],
-        status=skipped,
+        status=np.full(len(rows), SKIPPED, np.uint8),
         latency_ms=unknown,
         tflops=unknown,
+        relative_error=unknown,
+        sentinel=unknown,
+        rank=unknown,
     )
     return pool, supported.take(pa.array(rows))
 

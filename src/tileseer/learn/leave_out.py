@@ -9,7 +9,7 @@ import numpy as np
 
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import bootstrap
+from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn import cross_validation, ranking
 from tileseer.learn.fit import Recipe, Samples, samples_of
@@ -43,7 +43,7 @@ def validate_by_layer(dataset: Dataset, recipe: Recipe, simulated: Coefficients 
         n_problems=len(deals[0].picked),
         repeats=repeats,
         efficiency=Summary(**mean),
-        interval=bootstrap.intervals(np.stack([scored.picked for scored in deals], axis=1)),
+        interval=efficiency.intervals(np.stack([scored.picked for scored in deals], axis=1)),
     )
     return report.model_copy(update={"leave_layer_out": figures})
 

@@ -27,8 +27,6 @@ from tileseer.learn import model_files, trees
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.features.upstream import hardware_arguments
 from tileseer.learn.model_schema import FeatureSpec, Origin, same_origin
-from tileseer.problems import problem as problem_tables
-from tileseer.problems.problem import Problem
 
 if TYPE_CHECKING:
     import lightgbm
@@ -163,26 +161,6 @@ class Model:
             if formula is not None:
                 scores[part] += formula.score(*pairs)
         return scores
-
-    def rank(self, problem: Problem, top: int | None = None) -> pd.DataFrame:
-        """Supported candidates of a problem, best first, at most ``top``; empty if there is none.
-
-        Columns: ``rank`` (from 1), ``candidate``, ``kernel``, ``split_k``, ``score`` and ``predicted_efficiency``
-        (percent of the problem's best).
-        """
-        operation = f"{problem.variant}_{problem.dtype}"
-        if operation != self.spec.operation:
-            raise UserError(f"the problem is {operation}, but the model is for {self.spec.operation}")
-        score = self.predict(problem_tables.problem_frame([problem]))[0]
-        order = np.argsort(-score, kind="stable")
-        order = order[np.isfinite(score[order])][:top]
-        ranked = self.pool.iloc[order][["candidate", "kernel", "split_k"]].reset_index(drop=True)
-        ranked.insert(0, "rank", np.arange(1, len(ranked) + 1))
-        ranked["score"] = score[order]
-        # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
-        best = 0.0 if self.spec.formula is None else score.max()
-        ranked["predicted_efficiency"] = np.minimum(100 * np.exp(score[order] - best), 100.0)
-        return ranked
 
 
 def spec_of(dataset: Dataset, features: Features, settings: TrainingParameters) -> FeatureSpec:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import bootstrap, efficiency
+from tileseer.dataset import efficiency
 from tileseer.gpus.hardware import Hardware
 from tileseer.learn import ranking
 from tileseer.learn import validation_report as schema
@@ -85,7 +85,7 @@ def report(floor: FloorEfficiencies, scored: Scored) -> schema.NoiseFloor:
             name: schema.Floor(
                 meaning=MEANINGS[name],
                 **ranking.figures(values),
-                interval=bootstrap.intervals(values),
+                interval=efficiency.intervals(values),
                 within_2_percent=ranking.within(values),
                 top1=efficiency.percent(np.mean(values >= 1.0)),
                 **few.get(name, {}),

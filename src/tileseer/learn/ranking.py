@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import bootstrap, efficiency, own_choice
+from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.dataset import Dataset
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
@@ -114,10 +114,7 @@ class Scored:
     @cached_property
     def relative_errors(self) -> np.ndarray:
         """Relative standard error of each time, float64 [R, Q]; NaN where it is unknown."""
-        error = self.dataset.relative_error
-        if error is None:
-            error = np.full(len(self.dataset.problem), np.nan)
-        return self.dataset.spread_out(self.rows, error, np.nan)
+        return self.dataset.spread_out(self.rows, self.dataset.relative_error, np.nan)
 
 
 def score(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fold: np.ndarray | None = None) -> Scored:
@@ -169,7 +166,7 @@ def figures(picked: np.ndarray) -> dict[str, Any]:
 
 def learnt(picked: np.ndarray) -> dict[str, Any]:
     """Fields of ``validation_report.Learnt`` of efficiencies in 0..1."""
-    return {"efficiency": Summary.of(picked), "interval": bootstrap.intervals(picked)}
+    return {"efficiency": Summary.of(picked), "interval": efficiency.intervals(picked)}
 
 
 def metrics(ranked: np.ndarray) -> dict[str, Any]:
@@ -183,7 +180,7 @@ def metrics(ranked: np.ndarray) -> dict[str, Any]:
         "efficiency_best_of_5": Summary.of(first[5]),
         "within_2_percent": within(picked),
         "below_80_percent": efficiency.percent(np.mean(picked < BAD)),
-        "interval": bootstrap.intervals(picked),
+        "interval": efficiency.intervals(picked),
     }
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import bootstrap, efficiency
+from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import of_arch
@@ -79,7 +79,7 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
         n_candidates=len(dataset.candidates),
         mean_pool_size=round(float(scored.pool.sum(axis=1).mean()), 2),
         **ranking.metrics(scored.ranked),
-        interval_level=bootstrap.LEVEL,
+        interval_level=efficiency.LEVEL,
         noise_floor=floors,
         of_perfect_model=efficiency.percent(100 * scored.picked.mean() / perfect.efficiency.mean) if perfect else None,
         ties=ties.report(tied, scored.picks, dataset.between_runs),
@@ -137,7 +137,7 @@ def _stratum(scored: Scored, floor: FloorEfficiencies, part: np.ndarray) -> sche
     return schema.Stratum(
         n_problems=int(part.sum()),
         efficiency=Summary.of(picked),
-        interval=bootstrap.intervals(picked),
+        interval=efficiency.intervals(picked),
         within_2_percent=ranking.within(picked),
         noise_floor=floor.summary(part),
     )
@@ -165,7 +165,7 @@ def _against(ours: Scored, theirs: Scored) -> schema.ReferenceTrainer:
         ahead=schema.Ahead(
             meaning="mean efficiency of our picks minus that of theirs, in points; paired over problems",
             mean=efficiency.percent(ahead.mean()),
-            interval=bootstrap.of_mean(ahead),
+            interval=efficiency.interval_of_mean(ahead),
         ),
     )
 

@@ -199,8 +199,7 @@ def _health(measurements: Dataset) -> dict[str, Any]:
     ok = measurements.ok
     counts = np.bincount(measurements.status, minlength=len(STATUSES))
     error, sentinel = (
-        values[ok & np.isfinite(values)] if values is not None else np.empty(0)
-        for values in (measurements.relative_error, measurements.sentinel)
+        values[ok & np.isfinite(values)] for values in (measurements.relative_error, measurements.sentinel)
     )
     return {
         "timed": int(ok.sum()),

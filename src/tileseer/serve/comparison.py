@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import bootstrap, efficiency, provenance, schema
+from tileseer.dataset import efficiency, provenance, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels import candidates
 from tileseer.learn import model_files, ranking
@@ -130,7 +130,7 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
         pick_a=pick_a,
         pick_b=pick_b,
     )
-    low, high = bootstrap.of_mean(difference)
+    low, high = efficiency.interval_of_mean(difference)
     figures = {
         "problems": len(problems),
         "picks_changed": int((problems["pick_a"] != problems["pick_b"]).sum()),
@@ -224,7 +224,7 @@ def _status_changes(both: pd.DataFrame) -> pd.DataFrame:
 def _geometric(gain_percent: pd.Series) -> dict[str, Any]:
     """The geometric mean of speed ratios and its interval over problems, as percent."""
     logs = np.log1p(gain_percent.to_numpy() / 100)
-    low, high = (100 * np.expm1(value / 100) for value in bootstrap.of_mean(logs))
+    low, high = (100 * np.expm1(value / 100) for value in efficiency.interval_of_mean(logs))
     return {"mean": _percent(float(logs.mean())), "interval": [round(low, 4), round(high, 4)]}
 
 

@@ -96,14 +96,14 @@ def _dataset(path: Path) -> str:
 
 def _recording(path: Path, config: Path) -> list[CheckResult]:
     try:
-        recorded = recording.load(path)
+        recorded = recording.read_recording(path)
         hardware = read_hardware(find(config / "hardware.yaml"), recorded.device)
         coefficients = load_coefficients(find(config / "simulated_device.yaml"))
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
 
     def replayed(operation: str) -> str:
-        table = recording.dataset(path, Operation.parse(operation), hardware, coefficients)
+        table = recording.recorded_dataset(path, Operation.parse(operation), hardware, coefficients)
         times = table.num_rows - table["latency_ms"].null_count
         return f"{table.num_rows:,} rows, {times:,} times, recorded on {recorded.device}"
 

@@ -1,4 +1,4 @@
-"""Learning features of plans: those of problems (``solver_features``), the engine, and its knobs of known meaning."""
+"""Learning features of plans: those of problems (``solver``), the engine, and its knobs of known meaning."""
 
 import numpy as np
 import pandas as pd

@@ -11,7 +11,7 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn.features import ck_tile, cudnn, cutlass, miopen
+from tileseer.learn.features import ck_tile, cudnn, cutlass, solver
 from tileseer.learn.features.table import CODE, Columns, FeatureSet
 from tileseer.learn.features.upstream import REFERENCE
 from tileseer.problems.operation import Operation
@@ -21,12 +21,11 @@ FEATURE_SETS: dict[str, FeatureSet] = {
     "tileseer": ck_tile.TILESEER,
     "compiled": ck_tile.COMPILED,
     "cutlass": cutlass.CUTLASS,
-    "miopen": miopen.MIOPEN,
+    "miopen": solver.MIOPEN,
     "cudnn": cudnn.CUDNN,
     "reference": REFERENCE,
 }
 """By the name that a configuration gives (``model.features``)."""
-DEFAULT = "tileseer"
 WITH_CODE = {"tileseer": "compiled"}
 """The set that adds what only a compiler knows."""
 CODE_COLUMNS = tuple(feature.name for feature in CODE)

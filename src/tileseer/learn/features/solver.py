@@ -1,13 +1,16 @@
-"""Features of problems for what a library runs: those of every problem, how well it fits sizes that kernels work in.
+"""Features of MIOpen's solvers, and of problems for all that a library runs.
 
-A library's solver or engine decides by itself what it runs, so no tile is known, and nothing belongs to the pair.
+A library's solver or engine decides by itself what it runs, so no tile is known, and nothing belongs to the pair. A
+problem's features are those of every problem, and how well it fits sizes that kernels work in.
 """
 
 import numpy as np
+import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
+from tileseer.kernels.miopen.solvers import SOLVERS
 from tileseer.learn.features import gemm
-from tileseer.learn.features.table import Columns, raw
+from tileseer.learn.features.table import Columns, Feature, FeatureSet, column, raw
 from tileseer.problems.operation import Operation
 
 TILES = {
@@ -71,3 +74,14 @@ def problem_columns(dims: Columns, operation: Operation, hardware: Hardware) -> 
     for name in POWERS:
         columns[f"power_{name}"] = np.gcd((sizes | dict(dims))[name], LARGEST_POWER).astype(np.float64)
     return columns
+
+
+_CANDIDATE = (Feature("solver", "code", "MIOpen's number of the solver", column("number"), categorical=True),)
+
+
+def _solvers(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
+    """Float64 [Q] by name."""
+    return {"number": np.array([SOLVERS[name].number for name in candidates["solver"]], np.float64)}
+
+
+MIOPEN = FeatureSet(PROBLEM, _CANDIDATE, (), problem_columns, _solvers)
