@@ -123,11 +123,10 @@ def chunk_rows(path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """
     vouched = receipt.Receipt.read(path)
     first = Path(vouched.journal)
-    rows, _ = journal.read_journal(first)
-    rows = vouched.measured_by.rows(rows)
+    rows, _ = journal.read_journal(first, vouched.measured_by)
     second = repeats.NOTHING
     if vouched.repeats:
-        second = repeats.counted(journal.read_journal(repeats.repeats_journal(first))[0], vouched.measured_by, rows)
+        second = repeats.counted(journal.read_journal(repeats.repeats_journal(first), vouched.measured_by)[0], rows)
     both = repeats.combined(rows, second)["latency_ms"].to_numpy()
     frame = rows.to_pandas().assign(both_ms=both)
     passing = frame["status"].astype(str).isin(receipt.PASSING)

@@ -95,10 +95,10 @@ def measured(chunk, budget_s=None, batch_pairs=100):
     batch, files, pairs, _, path = chunk
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
-    missing = run.missing_pairs(wanted, batch.by.rows(journal.read_journal(path)[0]))
+    missing = run.missing_pairs(wanted, journal.read_journal(path, batch.by)[0])
     run.measure_pairs(batch, *run.order_pairs(batch, missing), book, batch_pairs, budget_s)
     book.close()
-    rows = receipt.counted(batch.by.rows(journal.read_journal(path)[0]), wanted)
+    rows = receipt.counted(journal.read_journal(path, batch.by)[0], wanted)
     receipt.Receipt(
         **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), pairs=rows.num_rows,
         by_status=receipt.count_statuses(rows), malformed_lines=0, rows_sha256=receipt.digest_rows(rows),

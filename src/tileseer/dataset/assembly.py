@@ -24,7 +24,7 @@ from tileseer.dataset.provenance import BetweenRuns, DatasetProvenance
 from tileseer.dataset.schema import BUILD, PROBLEM, SCHEMA, typed
 from tileseer.measure import chosen_pairs, repeats, support_table
 from tileseer.measure.device import DEVICE_KINDS, NO_TIMES
-from tileseer.measure.journal import MALFORMED, read_device_rows, read_journal
+from tileseer.measure.journal import MALFORMED, read_journal
 from tileseer.measure.receipt import COUNTED, Receipt, counted, digest_rows, summarize_rows
 
 WRONG_ELSEWHERE = "the kernel computes a wrong result for another problem"
@@ -98,7 +98,7 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
     ``UserError`` unless they are those of the receipt.
     """
     path, advice = Path(receipt.journal), "delete the receipt and run again to measure what is missing"
-    mine, malformed = read_device_rows(path, receipt.measured_by, (*COUNTED, "sentinel"))
+    mine, malformed = read_journal(path, receipt.measured_by, (*COUNTED, "sentinel"))
     rows = counted(mine, pairs)
     if any(value != getattr(receipt, name) for name, value in summarize_rows(rows).items()):
         raise UserError(
@@ -108,7 +108,7 @@ def _measured_rows(chunk: ChunkFiles, receipt: Receipt, pairs: pa.Table) -> tupl
     if not receipt.repeats:
         return rows, malformed
     second_path = repeats.repeats_journal(path)
-    second = repeats.counted(read_journal(second_path)[0], receipt.measured_by, rows)
+    second = repeats.counted(read_journal(second_path, receipt.measured_by)[0], rows)
     if digest_rows(second) != receipt.repeats_sha256:
         raise UserError(f"{second_path}: its rows are not those that {chunk.receipt} vouches for; {advice}")
     return repeats.combined(rows, second), malformed

@@ -58,7 +58,7 @@ def choose(
             requested = pairs.take(rows)
             filled = run.fill_journal(batch, requested, session.journal, book, settings.parameters.batch_pairs)
             measured_now += filled.done
-            measured, _ = journal.read_device_rows(session.journal, batch.by, receipt.COUNTED)
+            measured, _ = journal.read_journal(session.journal, batch.by, receipt.COUNTED)
             return np.asarray(receipt.counted(measured, requested)["tflops"].to_numpy())
 
         plan = choice.ActivePlan(settings.training_share, seed=settings.seed)

@@ -13,7 +13,7 @@ from tileseer.core import parquet
 from tileseer.core.stage_store import Unfinished
 from tileseer.kernels import candidates
 from tileseer.measure import chosen_pairs, devices, receipt, repeats, support_table
-from tileseer.measure.journal import Journal, read_device_rows, read_journal
+from tileseer.measure.journal import Journal, read_journal
 from tileseer.measure.session import Batch, Session, fill_journal, measure_pairs, positions_of
 from tileseer.problems import problem_table
 
@@ -57,7 +57,7 @@ def measure_chunk(
         first_s = None if budget_s is None else budget_s * (1 - share)
         filled = fill_journal(batch, pairs, session.journal, journal, parameters.batch_pairs, first_s)
         seconds = time.monotonic() - begin
-    rows = receipt.counted(read_device_rows(session.journal, batch.by, receipt.COUNTED)[0], pairs)
+    rows = receipt.counted(read_journal(session.journal, batch.by, receipt.COUNTED)[0], pairs)
     second = repeats.NOTHING
     if share:
         begin = time.monotonic()
@@ -94,7 +94,7 @@ def measure_repeats(
     settings, locking, parameters = session.settings, session.locking, session.settings.parameters
 
     def counted() -> pa.Table:
-        return repeats.counted(read_journal(path)[0], first.by, rows) if path.exists() else repeats.NOTHING
+        return repeats.counted(read_journal(path, first.by)[0], rows) if path.exists() else repeats.NOTHING
 
     if not repeats.plan(rows, counted(), parameters, settings.seed).num_rows:
         return counted()

@@ -14,12 +14,18 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STATUSES = (
-    "ok", "unsupported", "compile_error", "compile_timeout", "run_timeout", "crash", "wrong_result",
-    "throttled", "contended", "skipped",
-)  # fmt: skip
+    *("ok", "unsupported", "compile_error", "compile_timeout"),
+    *("run_timeout", "crash", "wrong_result", "throttled", "contended", "skipped"),
+)
 """Results of a pair; only ``ok`` rows have a time and take part in rankings."""
 SLOWEST_MS = 3.6e6
 """An hour. No measurement takes that long, so a longer time is none."""
+
+
+def are_times(milliseconds: np.ndarray) -> np.ndarray:
+    """Which numbers can be the times of launches, bool [n]: not what is endless, no number, 0 or less, or an hour."""
+    return (milliseconds > 0) & (milliseconds < SLOWEST_MS)
+
 
 DeviceKind = Literal["simulated", "recorded", "measured"]
 DEVICE_KINDS: tuple[DeviceKind, ...] = get_args(DeviceKind)

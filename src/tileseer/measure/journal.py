@@ -21,16 +21,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from tileseer.core.atomic import write_text
-from tileseer.core.errors import UserError
+from tileseer.core.errors import UserError, printed
 from tileseer.measure.claim import Claim
-from tileseer.measure.device import SLOWEST_MS, STATUSES
+from tileseer.measure.device import STATUSES, are_times
 from tileseer.problems.problem import DIMS
 
 REFERENCE_COLUMNS = ("kernel", "problem_idx", *DIMS, "latency_ms", "tflops", "non_zero")
 OWN_COLUMNS = (
-    "status", "error", "samples", "latency_cv", "split_k", "kernel_id", "problem_key", "arch", "device",
-    "device_kind", "seed", "measurement_id", "sentinel",
-)  # fmt: skip
+    *("status", "error", "samples", "latency_cv"),
+    *("split_k", "kernel_id", "problem_key"),
+    *("arch", "device", "device_kind", "seed", "measurement_id", "sentinel"),
+)
 COLUMNS = (*REFERENCE_COLUMNS, *OWN_COLUMNS)
 HEADER = ",".join((*COLUMNS, "crc32"))
 _TYPES = {
@@ -44,11 +45,6 @@ BLOCK = 1 << 21
 MALFORMED = pa.schema([("journal", pa.string()), ("line", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 """A line that is no measurement: its journal, number in the file (the header is 1), the reason, and its beginning."""
 LONGEST_SHOWN = 500
-_REASONS = (
-    "", "an empty line", "longer than any row", "its checksum does not fit", "other fields than those of a row",
-    "no such status, or no such time",
-)  # fmt: skip
-_EMPTY, _TOO_LONG, _DAMAGED, _OTHER_FIELDS, _IMPOSSIBLE = range(1, len(_REASONS))
 
 
 class MeasuredBy(NamedTuple):
@@ -144,35 +140,26 @@ def check_header(path: Path) -> None:
         )
 
 
-def read_journal(path: Path) -> tuple[pa.Table, pa.Table]:
-    """Measurements of a journal in file order, and its malformed lines; ``UserError`` if it is no journal."""
-    parts = [(SCHEMA.empty_table(), MALFORMED.empty_table()), *read_blocks(path)]
-    rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
-    return rows.combine_chunks(), malformed
-
-
-def read_device_rows(
-    path: Path, by: MeasuredBy, columns: Sequence[str] = COLUMNS, kernel_ids: pa.Array | None = None
+def read_journal(
+    path: Path, by: MeasuredBy | None = None, columns: Sequence[str] = COLUMNS, kernel_ids: pa.Array | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Some columns of what one device has measured, of some kernels or all; and the malformed lines."""
-    parts = [(SCHEMA.empty_table().select(columns), MALFORMED.empty_table())]
-    for rows, malformed in read_blocks(path):
-        if kernel_ids is not None:
-            rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=kernel_ids))
-        parts.append((by.rows(rows).select(columns), malformed))
-    rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
-    return rows, malformed
+    """Measurements of a journal in file order, and its malformed lines; ``UserError`` if it is no journal.
 
-
-def read_blocks(path: Path) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """What ``read_journal`` returns, some thousand lines at a time."""
+    Of the measurements, those of one device and of some kernels, if they are given, and these columns.
+    """
     check_header(path)
+    parts = [(SCHEMA.empty_table().select(columns), MALFORMED.empty_table())]
     with path.open("rb") as stream:
         stream.readline()
         first = 2
         for lines in _lines(stream):
-            yield _parsed(path, lines, first)
+            rows, malformed = _parsed(path, lines, first)
             first += len(lines)
+            if kernel_ids is not None:
+                rows = rows.filter(pc.is_in(rows["kernel_id"], value_set=kernel_ids))
+            parts.append(((by.rows(rows) if by else rows).select(columns), malformed))
+    rows, malformed = (pa.concat_tables(tables) for tables in zip(*parts, strict=True))
+    return rows.combine_chunks(), malformed
 
 
 def _lines(stream: BinaryIO) -> Iterator[pa.Array]:
@@ -182,33 +169,42 @@ def _lines(stream: BinaryIO) -> Iterator[pa.Array]:
         whole, end, rest = (rest + block).rpartition(b"\n")
         rest = rest[:BLOCK]
         if end:
-            yield _texts([whole])
+            yield _split(whole)
     if rest:
-        yield _texts([rest])
+        yield _split(rest)
 
 
-def _texts(texts: Sequence[bytes]) -> pa.Array:
-    """Lines of some texts. Arrow splits strings alone, and does not ask here whether they are UTF-8."""
-    return pc.ascii_rtrim(pc.split_pattern(pa.array(texts, pa.binary()).view(pa.string()), "\n").flatten(), "\r")
+def _split(text: bytes) -> pa.Array:
+    """Lines of a text. Arrow splits strings alone, and does not ask here whether they are UTF-8."""
+    return pc.ascii_rtrim(pc.split_pattern(pa.array([text], pa.binary()).view(pa.string()), "\n").flatten(), "\r")
 
 
 def _parsed(path: Path, lines: pa.Array, first: int) -> tuple[pa.Table, pa.Table]:
     """Measurements among ``lines``, and the others; the number of the first line is ``first``."""
-    faults = _faults(lines)
-    whole = np.flatnonzero(faults == 0)
+    reasons = _damages(lines)
+    whole = np.flatnonzero(reasons == "")
     try:
         rows = _table(lines.take(whole))
     except pa.ArrowInvalid:
         # Rare: a line with a checksum that fits and a value that does not.
-        faults[whole[_of_other_types(lines.take(whole))]] = _OTHER_FIELDS
-        whole = np.flatnonzero(faults == 0)
+        reasons[[at for at in whole if not _is_row(lines[at : at + 1])]] = "other fields than those of a row"
+        whole = np.flatnonzero(reasons == "")
         rows = _table(lines.take(whole))
-    sound = _are_possible(rows)
-    faults[whole[~sound]] = _IMPOSSIBLE
-    wrong = np.flatnonzero(faults)
-    reasons = pa.array(_REASONS).take(pa.array(faults[wrong]))
-    columns = [pa.repeat(path.as_posix(), len(wrong)), first + wrong, reasons, _shown(lines.take(wrong))]
-    return rows.filter(pa.array(sound)), pa.table(columns, MALFORMED.names)
+    possible = _are_possible(rows)
+    reasons[whole[~possible]] = "no such status, or no such time"
+    wrong = np.flatnonzero(reasons != "")
+    columns = [pa.repeat(path.as_posix(), len(wrong)), first + wrong, reasons[wrong], _shown(lines.take(wrong))]
+    return rows.filter(pa.array(possible)), pa.table(columns, MALFORMED.names).cast(MALFORMED)
+
+
+def _damages(lines: pa.Array) -> np.ndarray:
+    """Why each line was not written as it is, object [n]; empty if it may be a measurement."""
+    size = np.asarray(pc.binary_length(lines))
+    reasons = np.select([size == 0, size >= BLOCK], ["an empty line", "longer than any row"], "").astype(object)
+    candidates = np.flatnonzero(reasons == "")
+    whole = [is_whole(line) for line in lines.take(candidates).view(pa.binary()).to_pylist()]
+    reasons[candidates] = np.where(whole, "", "its checksum does not fit")
+    return reasons
 
 
 def _table(lines: pa.Array) -> pa.Table:
@@ -224,42 +220,23 @@ def _table(lines: pa.Array) -> pa.Table:
     )
 
 
-def _of_other_types(lines: pa.Array) -> list[int]:
-    """Places of the lines that are no rows of the schema."""
+def _is_row(line: pa.Array) -> bool:
+    """Whether a line alone is a row of the schema."""
     try:
-        if _table(lines).num_rows == len(lines):
-            return []
+        return bool(_table(line).num_rows)
     except pa.ArrowInvalid:
-        pass
-    if len(lines) == 1:
-        return [0]
-    half = len(lines) // 2
-    return [*_of_other_types(lines[:half]), *(half + place for place in _of_other_types(lines[half:]))]
+        return False
 
 
 def _are_possible(rows: pa.Table) -> np.ndarray:
     """Which rows a device can have given, bool [n]: a status that there is, and with ``ok`` a time and a speed."""
-    status, samples = rows["status"].to_numpy(), rows["samples"].to_pandas()
-    time, speed = rows["latency_ms"].to_numpy(), rows["tflops"].to_numpy()
-    timed = (time > 0) & (time < SLOWEST_MS) & (speed > 0) & (speed < np.inf)
-    known = np.asarray(pc.is_in(rows["status"], pa.array(STATUSES))) & samples.between(0, 2**31 - 1).to_numpy()
-    return known & (timed | (status != "ok"))
-
-
-def _faults(lines: pa.Array) -> np.ndarray:
-    """Place in ``_REASONS`` of why each line is no measurement, int [n]; 0 if it may be one."""
-    size = np.asarray(pc.binary_length(lines))
-    faults = np.select([size == 0, size >= BLOCK], [_EMPTY, _TOO_LONG], 0)
-    candidates = np.flatnonzero(faults == 0)
-    whole = [is_whole(line) for line in lines.take(candidates).view(pa.binary()).to_pylist()]
-    faults[candidates] = np.where(whole, 0, _DAMAGED)
-    return faults
+    samples, speed = rows["samples"].to_pandas(), rows["tflops"].to_numpy()
+    timed = are_times(rows["latency_ms"].to_numpy()) & (speed > 0) & (speed < np.inf)
+    possible = np.asarray(pc.is_in(rows["status"], pa.array(STATUSES))) & samples.between(0, 2**31 - 1).to_numpy()
+    return possible & (timed | (rows["status"].to_numpy() != "ok"))
 
 
 def _shown(lines: pa.Array) -> pa.Array:
     """The beginning of each line as a terminal may get it."""
-    short = pc.binary_slice(lines.view(pa.binary()), 0, LONGEST_SHOWN)
-    plain = pc.ascii_is_printable(short.view(pa.string()))
-    others = short.filter(pc.invert(plain)).to_pylist()
-    escaped = pa.array([line.decode("latin1").encode("unicode_escape").decode() for line in others], pa.string())
-    return pc.replace_with_mask(short.view(pa.string()), pc.invert(plain), escaped)
+    short = pc.binary_slice(lines.view(pa.binary()), 0, LONGEST_SHOWN).to_pylist()
+    return pa.array([printed(line.decode("ascii", "backslashreplace")) for line in short], pa.string())

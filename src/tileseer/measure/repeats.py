@@ -41,10 +41,10 @@ def repeats_journal(first: Path) -> Path:
     return first.parent / FOLDER / first.name
 
 
-def counted(second: pa.Table, by: journal.MeasuredBy, rows: pa.Table) -> pa.Table:
-    """Rows of the second journal that count: the ``ok`` ones about pairs of ``rows``."""
-    mine = _ok(by.rows(second))
-    return mine.filter(pc.is_in(pair_text(mine), value_set=pair_text(rows).combine_chunks()))
+def counted(second: pa.Table, rows: pa.Table) -> pa.Table:
+    """Rows of the device in the second journal that count: the ``ok`` ones about pairs of ``rows``."""
+    second = _ok(second)
+    return second.filter(pc.is_in(pair_text(second), value_set=pair_text(rows).combine_chunks()))
 
 
 def drawn(rows: pa.Table, count: int, seed: int) -> pa.Table:

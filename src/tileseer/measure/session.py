@@ -18,7 +18,7 @@ from tileseer.gpus.hardware import read_hardware
 from tileseer.measure import devices, receipt
 from tileseer.measure.device import SLOWEST_MS, STATUSES, Device, Times
 from tileseer.measure.harness.cudnn_plans import LIBRARY
-from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, read_device_rows
+from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, read_journal
 from tileseer.measure.pairs import pair_text
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
@@ -99,7 +99,7 @@ def fill_journal(
 
     It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
     """
-    measured, malformed = read_device_rows(path, batch.by, receipt.COUNTED)
+    measured, malformed = read_journal(path, batch.by, receipt.COUNTED)
     missing = missing_pairs(pairs, measured)
     if missing.num_rows:
         adopted = rows_of_neighbours(path, missing, batch.by)
@@ -114,7 +114,7 @@ def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
     """Rows for ``pairs`` in the other journals beside ``path``: kernels may have been dealt to chunks anew."""
     kernel_ids = pc.unique(pairs["kernel_id"].cast(pa.string()))
     others = sorted(other for other in path.parent.glob("*.csv") if other != path)
-    parts = [read_device_rows(other, by, kernel_ids=kernel_ids)[0] for other in others]
+    parts = [read_journal(other, by, kernel_ids=kernel_ids)[0] for other in others]
     return receipt.counted(pa.concat_tables([SCHEMA.empty_table(), *parts]), pairs)
 
 
