@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import candidates
@@ -22,7 +23,6 @@ from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.learn import model
 from tileseer.learn.features.features import FEATURE_SETS, Features
-from tileseer.measure.simulated_device import load_coefficients
 from tileseer.problems import problem, problem_sets
 from tileseer.problems.operation import Operation
 

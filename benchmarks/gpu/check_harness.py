@@ -32,9 +32,9 @@ from tileseer.kernels.cutlass.kernel import CutlassKernel
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.gpu_device import GpuDevice
-from tileseer.measure.harness.details import Details
-from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, libraries
+from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options
 from tileseer.measure.harness.telemetry import Board, boards
+from tileseer.measure.session import Session
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,7 @@ def facts(driver: str) -> None:
         for field, value in supervisor.device().items():
             print(f"  {field:16} {value}")
     for board in boards("cuda"):
-        print(f"  board {board.name}")
+        print(f"  board {board.uuid}")
         print(f"  {board.read(())}")
 
 
@@ -110,9 +110,9 @@ def faults(driver: str, module: str) -> bool:
     with Supervisor(driver, limits=WorkerLimits(pair_s=5.0, kernel_faults=2)) as supervisor:
         for kernel, expected in [*FAULTY.items(), ("hangs", "run_timeout"), ("hangs", "skipped")]:
             begin = time.monotonic()
-            outcome = supervisor.measure(Request(libraries(driver, [module]), kernel, PROBLEM, options))
+            outcome = supervisor.measure(Request((module,), kernel, PROBLEM, options))
             seconds = time.monotonic() - begin
-            after = supervisor.measure(Request(libraries(driver, [module]), "right", PROBLEM, options))
+            after = supervisor.measure(Request((module,), "right", PROBLEM, options))
             good &= outcome.status == expected and after.status == "ok"
             print(f"{kernel:24} {outcome.status:13} {seconds:7.2f}  {after.status}; {outcome.error}")
             for fault in outcome.faults:
@@ -132,14 +132,15 @@ def recorded(operation: str, names: list[str], count: int) -> tuple[pd.DataFrame
     return problems, pairs.reset_index(drop=True)
 
 
-def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Supervisor, log: Path | None) -> GpuDevice:
+def gpu_device(args: argparse.Namespace, settings: Timing, supervisor: Supervisor, log: Path) -> GpuDevice:
     """Return the device of the benchmark stage; each kernel is a library of its own."""
-    board = (boards("cuda") or [None])[0]
-    return GpuDevice(
-        "sm_90_h200", "measured", str((args.work / "driver.so").resolve()),
-        lambda row: str((args.work / f"{row['kernel']}.so").resolve()),
-        supervisor, board or Board(), settings, SEED, Details(log),
+    modules = {path.stem: path for path in args.work.glob("*.so")}
+    session = Session(
+        ARCH, "forward_bf16", {"benchmark": {"seed": SEED, "timing_overrides": settings.model_dump()}},
+        ROOT / "config/hardware.yaml", "sm_90_h200", ROOT / "config/simulated_device.yaml",
+        log.with_name(log.name.replace(".details.jsonl", ".csv")), args.work / "driver.so", modules,
     )  # fmt: skip
+    return GpuDevice(session, supervisor, (boards("cuda") or [Board()])[0])
 
 
 def new_supervisor(args: argparse.Namespace) -> Supervisor:

@@ -22,14 +22,7 @@ import pandas as pd
 
 from tileseer.config.benchmark import Timing
 from tileseer.core.errors import reports_user_errors
-from tileseer.measure.harness.supervisor import (
-    Request,
-    Supervisor,
-    WorkerLimits,
-    launch_options,
-    libraries,
-    problem_numbers,
-)
+from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
 from tileseer.measure.harness.telemetry import boards
 
 RECORDING = Path(__file__).parents[2] / "config/recorded/sm_90/bwd_data_bf16"
@@ -64,10 +57,9 @@ class Bench:
         problem = self.problems.iloc[row]
         options = launch_options(self._timing, 1 << 32 | int(problem["problem_key"][:8], 16))
         options |= {"rotate_bytes": 0, "cache": cache, "verify_millions": 0}
-        libs = libraries(str(self._args.driver), [str(self._args.module)])
         numbers = problem_numbers(problem, str(problem["variant"]), 1)
         assert self.worker is not None
-        outcome = self.worker.measure(Request(libs, kernel, numbers, options, verify=False))
+        outcome = self.worker.measure(Request((str(self._args.module),), kernel, numbers, options, verify=False))
         return dict(outcome.reply["result"]) if outcome.status == "ok" else {}
 
     def show(self, way: str, cache: int = 0) -> float:

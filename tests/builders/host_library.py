@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from tileseer.compile import native
+from tileseer.measure.session import Session
 
 ROOT = Path(__file__).parents[2]
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
@@ -26,3 +27,19 @@ def build(folder: Path) -> tuple[str, str]:
     """Return the paths of driver and fake kernels, built into ``folder``."""
     driver = compiled(INCLUDE / native.DRIVER_SOURCE, folder / "driver.so")
     return driver, compiled(ROOT / "tests/builders/fake_kernels.cpp", folder / "fake.so")
+
+
+def session(journal: Path | None, *, driver: str | None = None, modules=None, lock=None, **settings: object) -> Session:
+    """Return a session of gfx950 whose settings of the benchmark and of the lock are given."""
+    config = ROOT / "config"
+    return Session(
+        arch="gfx950",
+        operation="forward_bf16",
+        options={"benchmark": settings, "lock": lock or {}},
+        hardware_table=config / "hardware.yaml",
+        product="gfx950_mi355x",
+        coefficients=config / "simulated_device.yaml",
+        journal=journal,
+        driver=Path(driver) if driver else None,
+        modules=modules or {},
+    )

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tileseer.config.model import TrainingParameters
 from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import candidates as candidate_tables
@@ -19,7 +20,7 @@ from tileseer.learn.features.features import Features
 from tileseer.learn.fit import Recipe, samples_of
 from tileseer.learn.prior import prior_of
 from tileseer.measure.device import STATUSES
-from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.problem import Problem

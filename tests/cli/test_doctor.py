@@ -15,7 +15,7 @@ from tileseer.config.benchmark import BenchmarkSettings
 from tileseer.config.compile import CkSettings, CompileSettings, CutlassSettings
 from tileseer.config.config import Config
 from tileseer.measure.harness import telemetry
-from tileseer.measure.harness.visible import VARIABLES, Gpu
+from tileseer.measure.harness.telemetry import VARIABLES, Board
 
 API = Path(__file__).parents[2] / "config/ck_api.yaml"
 
@@ -64,8 +64,8 @@ HIP = Config(arch="gfx950", compile=CompileSettings(toolchain="hipcc"), benchmar
 
 
 def test_gpus_of_another_arch_are_needed_and_told_with_the_fix(monkeypatch):
-    monkeypatch.setattr(doctor, "amd_gpus", lambda: [Gpu(0, "GPU-1", "gfx942", "0000:c1:00.0")])
-    monkeypatch.setattr(telemetry, "amd_gpus", doctor.amd_gpus)
+    monkeypatch.setattr(doctor, "amd_boards", lambda smi=None: [Board("GPU-1", "0000:c1:00.0", "gfx942")])
+    monkeypatch.setattr(telemetry, "amd_boards", doctor.amd_boards)
     monkeypatch.setattr(doctor, "KFD", API)
     rows = check(HIP)
     assert (rows["AMD GPU"].status, rows["AMD GPU"].result) == ("ok", "gfx942 at 0000:c1:00.0")

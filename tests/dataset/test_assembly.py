@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import host_library
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -22,8 +24,8 @@ from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import candidates, kernel_table
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
+from tileseer.measure import batch as run
 from tileseer.measure import journal, receipt, support_table
-from tileseer.measure import session as run
 from tileseer.measure.device import STATUSES, Times
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
@@ -73,7 +75,8 @@ def chunk(tmp_path):
     problems = problem_table.problem_table(
         [ProblemEntry(Problem.from_dims("forward", "bf16", C=c, K=64, Hi=8, Wi=8), "grid", "") for c in (64, 32, 3)], []
     )
-    batch = run.Batch("gfx950", "forward", 1, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
+    session = host_library.session(tmp_path / "journal.csv", seed=1)
+    batch = run.Batch(session, ToyDevice(), problems.to_pandas(), candidates.from_build(built))
     pairs = support_table.build_support_table(batch.problems, batch.candidates, "forward", gpu)
     files = assembly.ChunkFiles(tmp_path / "build.parquet", tmp_path / "support.parquet", tmp_path / "receipt.json")
     parquet.write_table(built, files.build)
@@ -93,16 +96,16 @@ def assembled(files, problems):
 
 def measured(chunk, budget_s=None, batch_pairs=100):
     batch, files, pairs, _, path = chunk
+    batch = replace(batch, session=host_library.session(path, timing_overrides={"batch_pairs": batch_pairs}))
     wanted = pairs.filter(support_table.supported(pairs))
     book = journal.Journal(path)
     missing = run.missing_pairs(wanted, journal.read_journal(path, batch.by)[0])
-    run.measure_pairs(batch, *run.order_pairs(batch, missing), book, batch_pairs, budget_s)
+    run.measure_pairs(batch, *run.order_pairs(batch, missing), book, budget_s)
     book.close()
     rows = receipt.counted(journal.read_journal(path, batch.by)[0], wanted)
     receipt.Receipt(
-        **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), pairs=rows.num_rows,
-        by_status=receipt.count_statuses(rows), malformed_lines=0, rows_sha256=receipt.digest_rows(rows),
-        skipped=wanted.num_rows - rows.num_rows,
+        **batch.by._asdict(), operation="forward_bf16", chunk=0, journal=str(path), **receipt.summarize_rows(rows),
+        malformed_lines=0, skipped=wanted.num_rows - rows.num_rows,
     ).write(files.receipt)  # fmt: skip
     return files
 

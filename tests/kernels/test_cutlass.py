@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.costmodel import cutlass as simulated
+from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
@@ -40,7 +41,7 @@ from tileseer.kernels.rules import broken_rules
 from tileseer.kernels.support import check_support
 from tileseer.learn.features import features
 from tileseer.measure.device import STATUSES
-from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem as problem_tables
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import Problem

@@ -24,8 +24,7 @@ from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.candidates import from_build
 from tileseer.kernels.ck_tile.sweep import CkTileSweep
-from tileseer.measure import devices as registry
-from tileseer.measure import journal, receipt, repeats, support_table
+from tileseer.measure import journal, receipt, repeats, session, support_table
 from tileseer.measure.harness.details import read_details
 from tileseer.problems import problem_table
 from tileseer.problems.operation import Operation
@@ -125,7 +124,7 @@ def stage(named, tmp_path, monkeypatch):
     for name, table in (("build", built), ("support", pairs), ("problems", problems)):
         parquet.write_table(table, tmp_path / f"{name}.parquet")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "boards", lambda backend: [])
+    monkeypatch.setattr(session, "boards", lambda backend: [])
     main = runpy.run_path(str(ROOT / "workflow/scripts/benchmark.py"))["main"]
 
     def run(budget=None, **gpu):

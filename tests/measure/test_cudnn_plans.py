@@ -15,7 +15,7 @@ from tileseer.core import parquet
 from tileseer.dataset.assembly import ChunkFiles, write_dataset
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.cudnn.kernel import Plan
-from tileseer.measure import devices, journal, receipt
+from tileseer.measure import journal, receipt, session
 from tileseer.measure.harness.cudnn_plans import plan_of_kernel
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.harness.supervisor import Request, Supervisor, WorkerLimits, launch_options, problem_numbers
@@ -48,7 +48,7 @@ def measured(supervisor, problem, plan):
         f"cudnn_conv_{problem.variant.replace('forward', 'fwd')}_{problem.dtype}_{problem.ndim}d_{plan}"
     )
     numbers = problem_numbers(vars(problem), problem.variant, 1)
-    return supervisor.measure(Request(supervisor.libraries, kernel.name, numbers, OPTIONS))
+    return supervisor.measure(Request(("cudnn",), kernel.name, numbers, OPTIONS))
 
 
 def offered(supervisor, problem):
@@ -105,7 +105,7 @@ def stages(libraries, tmp_path, monkeypatch):
     entries = [ProblemEntry(Problem.from_dims("forward", "bf16", **SIZES, K=k), f"net{k}", "") for k in channels]
     parquet.write_table(problem_table.problem_table(entries, []), tmp_path / "problems.parquet")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(devices, "boards", lambda backend: [])
+    monkeypatch.setattr(session, "boards", lambda backend: [])
     files = {
         "plans": "--build build.parquet --support support.parquet",
         "benchmark": "--build build.parquet --support support.parquet --journal journals/0.csv "
@@ -150,8 +150,8 @@ def test_plans_become_a_measured_dataset_with_the_library_s_order(stages, capfd)
     assert len(rows) == len(support) and (rows["rank"] >= 0).all()
     data = Dataset.read(folder / "dataset.parquet")
     assert (data.library, data.device_kind) == ("cudnn 91900", "measured") and data.rank is not None
-    session, *_ = read_details(folder / "journals/0.details.jsonl")
-    assert session["device"]["plans"] == "cudnn 91900"
+    begin, *_ = read_details(folder / "journals/0.details.jsonl")
+    assert begin["device"]["plans"] == "cudnn 91900"
 
 
 def test_another_version_of_the_library_is_another_measurement(stages, monkeypatch, capfd):

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tileseer.config.benchmark import Timing
-from tileseer.core.errors import UserError
 from tileseer.kernels.ck_tile.kernel import parse
 from tileseer.measure.emulated_problems import STEPS, tiny_problems
-from tileseer.measure.gpu_device import GpuDevice
 from tileseer.measure.harness.supervisor import Request, Supervisor
 from tileseer.problems.problem import Problem
 
@@ -31,20 +28,12 @@ def test_tiny_problems_reach_the_corners(variant, shape):
     assert kernel.ndim == 2 or any(p.Z > 1 and p.stride_d > 1 for p in problems)
 
 
-class Emulated:
-    def device(self):
-        return {"backend": "emulated"}
-
-
-def test_nothing_is_measured_on_an_emulated_gpu():
-    with pytest.raises(UserError, match="emulated GPU has no times"):
-        GpuDevice("gfx950_mi355x", "measured", "driver.so", str, Emulated(), None, Timing(), 1, None)
-
-
 @pytest.mark.parametrize(("wrong", "status"), [([0, 0, 0], "ok"), ([0, 3, 0], "race"), ([5, 3, 4], "wrong_result")])
-def test_what_depends_on_the_order_of_waves_is_a_race(wrong, status):
+def test_what_depends_on_the_order_of_waves_is_a_race(monkeypatch, wrong, status):
     check = {"wrong": max(wrong), "elements": 64, "not_finite": 0, "worst": 3.0}
     answer = {"code": 0, "error": "", "check": check, "wrong": wrong, "opcodes": {"s_endpgm": 1000}}
-    outcome = Supervisor("driver.so")._outcome(answer, Request(("driver.so",), "kernel", (), {}), ())
+    supervisor = Supervisor("driver.so")
+    monkeypatch.setattr(supervisor, "_ask", lambda request, modules: answer)
+    outcome = supervisor.measure(Request((), "kernel", (), {}))
     assert outcome.status == status
     assert status != "race" or outcome.error == "elements wrong; in orders of the waves: 0 3 0"

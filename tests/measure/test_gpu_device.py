@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from types import SimpleNamespace
 
+import host_library
 import numpy as np
 import pandas as pd
 import pytest
 
-from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
 from tileseer.measure.device import STATUSES
 from tileseer.measure.gpu_device import GpuDevice
-from tileseer.measure.harness import details
 from tileseer.measure.harness.details import read_details
 from tileseer.measure.harness.supervisor import Supervisor, WorkerLimits
 from tileseer.measure.harness.telemetry import Reading
@@ -24,7 +24,7 @@ TIMING = {
     "min_time_ms": 0.5, "max_noise": 0.005, "budget_ms": 100.0, "sample_ms": 0.1, "warmup_change": 0.01,
     "settle_ms": 0.0, "min_samples": 4, "max_samples": 50,
 }  # fmt: skip
-METHOD = Timing(**TIMING, verify="pair", sentinel_every=8, recovery_s=0.01, hopeless_factor=5.0)
+METHOD = TIMING | {"verify": "pair", "sentinel_every": 8, "recovery_s": 0.01, "hopeless_factor": 5.0}
 PROBLEMS = problem.problem_frame(
     [Problem.from_dims("forward", "fp32", N=1, C=8, K=8, G=2, Hi=size, Wi=5, Y=3, X=3, pad_h=1) for size in (4, 5, 6)]
 )
@@ -44,24 +44,33 @@ class Gpu:
         return self.readings.pop(0) if len(self.readings) > 1 else self.readings[0]
 
 
+class Modules(dict):
+    """The fake kernels, by any name."""
+
+    def get(self, kernel):
+        return Path(self[""])
+
+
 @contextlib.contextmanager
-def device(libraries, path=None, telemetry=None, method=METHOD, limits=WorkerLimits(pair_s=5)):  # noqa: B008
+def device(libraries, path=None, telemetry=None, limits=WorkerLimits(pair_s=5), **method):  # noqa: B008
     driver, module = libraries
+    modules = Modules({"": module})
+    made = host_library.session(path, driver=driver, modules=modules, timing_overrides=METHOD | method)
     with Supervisor(driver, limits=limits) as supervisor:
-        yield GpuDevice(
-            "toy", "simulated", driver, lambda row: module, supervisor, telemetry or Gpu(Reading()), method, 1,
-            details.Details(path),
-        )  # fmt: skip
+        yield GpuDevice(made, supervisor, telemetry or Gpu(Reading()))
 
 
-def test_a_gpu_of_another_target_than_the_kernels_is_refused(libraries):
-    for arch, backend in (("gfx942:sramecc+:xnack-", "hip"), ("sm_90", "cuda")):
-        told = {"backend": backend, "arch": arch}
-        with pytest.raises(UserError, match=r"and the kernels are for gfx950; build those of .*: --config arch="):
-            GpuDevice(
-                "toy", "measured", "", str, SimpleNamespace(device=lambda told=told: told), Gpu(Reading()), METHOD, 1,
-                details.Details(None), "gfx950",
-            )  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ({"backend": "hip", "arch": "gfx942:sramecc+:xnack-"}, "kernels are for gfx950; build those of gfx942: --conf"),
+        ({"backend": "cuda", "arch": "sm_90"}, "the kernels are for gfx950; build those of sm_90: --config arch=sm_90"),
+        ({"backend": "emulated", "arch": "emulated"}, "emulated GPU has no times"),
+    ],
+)
+def test_another_device_than_that_of_the_kernels_is_refused(device, message):
+    with pytest.raises(UserError, match=message):
+        GpuDevice(host_library.session(None), SimpleNamespace(device=lambda: device), Gpu(Reading()))
 
 
 def measure(gpu, names, problems=PROBLEMS):
@@ -73,7 +82,7 @@ def measure(gpu, names, problems=PROBLEMS):
 
 
 def test_a_fault_costs_its_pair_and_no_neighbour(libraries, tmp_path):
-    with device(libraries, tmp_path / "d.jsonl") as gpu:
+    with device(libraries, tmp_path / "d.csv") as gpu:
         times, statuses = measure(gpu, ["good", "segfault", "wrong", "prints", "throws", "good_bwd_data"])
     assert statuses.tolist() == [["ok", "crash", "wrong_result", "ok", "unsupported", "unsupported"]] * 3
     latency = times.latency_ms.reshape(3, 6)
@@ -82,7 +91,7 @@ def test_a_fault_costs_its_pair_and_no_neighbour(libraries, tmp_path):
     assert times.error[1] == "SIGSEGV in phase verify"
     assert times.error[4] == "no; 'not' this one"
     assert times.non_zero.reshape(3, 6)[:, 0].tolist() == [4 * 3 * 8, 5 * 3 * 8, 6 * 3 * 8]
-    pairs = [event for event in read_details(tmp_path / "d.jsonl") if event["event"] == "pair"]
+    pairs = [event for event in read_details(tmp_path / "d.details.jsonl") if event["event"] == "pair"]
     assert len(pairs) == 18
     assert len(pairs[0]["samples_ms"]) == pairs[0]["result"]["samples"] == times.samples[0]
     assert len(pairs[1]["faults"]) == 2
@@ -94,7 +103,7 @@ def test_the_same_seed_gives_the_same_times_and_identity(libraries):
         with device(libraries) as gpu:
             found.append((gpu.identity(), measure(gpu, ["good", "noisy"])[0].latency_ms.tolist()))
     assert found[0] == found[1]
-    with device(libraries, method=METHOD.model_copy(update={"cache": "warm"})) as gpu:
+    with device(libraries, cache="warm") as gpu:
         assert gpu.identity() != found[0][0]
 
 
@@ -131,11 +140,10 @@ def test_pairs_on_a_throttled_or_shared_gpu_say_so(libraries):
 
 
 def test_drift_of_five_percent_is_noticed(libraries, tmp_path):
-    path = tmp_path / "d.jsonl"
-    method = METHOD.model_copy(update={"hopeless_factor": 0.0})
-    with device(libraries, path, method=method) as gpu:
+    path = tmp_path / "d.csv"
+    with device(libraries, path, hopeless_factor=0.0) as gpu:
         told = [measure(gpu, ["drifts"])[0].sentinel for _ in range(20)]
-    events = read_details(path)
+    events = read_details(path.with_suffix(".details.jsonl"))
     drifts = [event for event in events if event["event"] == "drift"]
     assert drifts and all(event["lasting"] for event in drifts)
     verdicts = [event for event in events if event["event"] == "batch" and event["verdict"]]
@@ -148,18 +156,21 @@ def test_drift_of_five_percent_is_noticed(libraries, tmp_path):
 
 @pytest.mark.parametrize(("verify", "checked"), [("pair", 3), ("class", 1), ("never", 0)])
 def test_what_is_verified(libraries, tmp_path, verify, checked):
-    path = tmp_path / "d.jsonl"
-    with device(libraries, path, method=METHOD.model_copy(update={"verify": verify})) as gpu:
+    path = tmp_path / "d.csv"
+    with device(libraries, path, verify=verify) as gpu:
         _, statuses = measure(gpu, ["good"])
     assert (statuses == "ok").all()
-    assert sum(event["verified"] for event in read_details(path) if event["event"] == "pair") == checked
+    assert (
+        sum(event["verified"] for event in read_details(path.with_suffix(".details.jsonl")) if event["event"] == "pair")
+        == checked
+    )
 
 
 def test_the_log_says_what_the_numbers_depend_on(libraries, tmp_path):
-    path = tmp_path / "d.jsonl"
+    path = tmp_path / "d.csv"
     with device(libraries, path) as gpu:
         identity = gpu.identity()
-    (session,) = read_details(path)
+    (session,) = read_details(path.with_suffix(".details.jsonl"))
     assert session["identity"] == identity
     assert session["device"]["backend"] == "host" and session["device"]["version"].startswith("2.0.0+")
     assert session["method"]["timing"] == TIMING

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from test_journal import DEVICE, measurement, rows, wanted
 
 from tileseer.core.errors import UserError
-from tileseer.measure import journal, receipt, session
+from tileseer.measure import batch, journal, receipt
 
 PAIRS = range(8)
 LEASE_S = 30.0
@@ -258,7 +258,7 @@ class Protocol(RuleBasedStateMachine):
         """6: another chunk is given what the whole journal gives."""
         self.step("neighbour")
         if self.path.exists():
-            found = session.rows_of_neighbours(self.folder / "1.csv", wanted(*PAIRS), DEVICE)
+            found = batch.rows_of_neighbours(self.folder / "1.csv", wanted(*PAIRS), DEVICE)
             assert found.to_pylist() == self.counted().to_pylist()
 
     def step(self, name):

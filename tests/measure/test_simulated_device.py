@@ -12,13 +12,14 @@ import yaml
 from tileseer.core import code_digest
 from tileseer.core.errors import UserError
 from tileseer.costmodel import ck_tile_resources as resources
+from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.measure import device as base
 from tileseer.measure import simulated_device as simulated
 from tileseer.measure.device import DEVICE_KINDS, STATUSES
-from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 

@@ -30,7 +30,7 @@ DIRECTION = {"good_bwd_data": 1, "good_bwd_weight": 2}
 
 
 def request(libraries, kernel, shape=SHAPE, **options):
-    return Request(libraries, kernel, (*shape, DIRECTION.get(kernel, 0), 1), OPTIONS | options)
+    return Request((libraries[1],), kernel, (*shape, DIRECTION.get(kernel, 0), 1), OPTIONS | options)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_device_that_does_not_come_back_stops_the_run_but_keeps_the_row(librar
     driver = tmp_path / "driver.so"
     shutil.copy(libraries[0], driver)
     with Supervisor(str(driver), limits=WorkerLimits(pair_s=5)) as supervisor:
-        pair = request((str(driver), libraries[1]), "segfault")
+        pair = request(libraries, "segfault")
         # The driver that answers the probe is gone, as a GPU that fell off the bus is.
         monkeypatch.setattr(
             supervisor, "_healthy", lambda request, honest=supervisor._healthy: gone() and honest(request)
@@ -174,12 +174,19 @@ def test_cold_rotates_through_twice_the_cache_and_warm_does_not(libraries):
     assert more["rotated_bytes"] >= 1 << 20
 
 
+def runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_the_worker_ends_with_its_parent(libraries):
     code = (
         "import sys, time\n"
         "from tileseer.measure.harness.process import Worker\n"
         "worker = Worker()\n"
-        "worker.ask({'do': 'kernels', 'libraries': sys.argv[1:]}, 20)\n"
+        "worker.ask({'do': 'device', 'libraries': sys.argv[1:]}, 20)\n"
         "print(worker.pid, flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -188,39 +195,26 @@ def test_the_worker_ends_with_its_parent(libraries):
     parent.kill()
     parent.communicate()
     for _ in range(200):
-        if (
-            not Path(f"/proc/{pid}").exists()
-            or "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        ):
+        if not runs(pid):
             return
         time.sleep(0.05)
     os.kill(pid, 9)
     pytest.fail("the worker outlived its parent")
 
 
-def test_before_the_first_measurement_a_worker_knows_its_kernels_and_what_they_support(libraries):
-    with Worker() as worker:
-        kernels = worker.ask({"do": "kernels", "libraries": list(libraries)}, 20)["kernels"]
-        ask = {"do": "supports", "libraries": list(libraries), "kernel": "good", "problem": [*SHAPE, 0, 1]}
-        yes = worker.ask(ask, 20)
-        no = worker.ask(ask | {"problem": [*SHAPE, 1, 1]}, 20)
-        wide = worker.ask(ask | {"problem": [1, 1, 128, 128, *SHAPE[4:], 0, 1]}, 20)
-    assert kernels[0] == "good" and len(kernels) == len(set(kernels)) == 25
-    assert yes["code"] == 1
-    assert (no["code"], no["error"]) == (0, "the kernel is for another direction")
-    assert (wide["code"], wide["error"]) == (0, "C is above 64")
+def test_before_the_first_measurement_a_worker_knows_which_kernels_support_a_problem(libraries):
+    with Supervisor(libraries[0]) as supervisor:
+        able, backwards, wide = (
+            supervisor.supporting(libraries[1:], problem)
+            for problem in ((*SHAPE, 0, 1), (*SHAPE, 1, 1), (1, 1, 128, 128, *SHAPE[4:], 0, 1))
+        )
+    assert able[0] == "good" and len(able) == len(set(able)) == 23
+    assert (backwards, wide) == (["good_bwd_data"], [])
 
 
 def test_an_unknown_request_is_our_defect_and_told_as_a_crash(libraries):
     with Worker() as worker, pytest.raises(Fault, match="exit status 1"):
         worker.ask({"do": "nonsense", "libraries": list(libraries)}, 20)
-
-
-def runs(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize(
@@ -255,8 +249,8 @@ def test_what_is_no_time_is_refused_where_it_is_measured(monkeypatch, time_ms, w
     median, samples = (time_ms, [1.0]) if where == "median" else (1.0, [1.0, time_ms])
     answer = {"code": 0, "error": "", "check": None, "result": {"median_ms": median}, "samples_ms": samples}
     with Supervisor("driver.so") as supervisor:
-        monkeypatch.setattr(supervisor, "_ask", lambda request: answer)
-        assert supervisor.measure(request(("driver.so",), "good")).status == "crash"
+        monkeypatch.setattr(supervisor, "_ask", lambda request, modules: answer)
+        assert supervisor.measure(request(("driver.so", "module.so"), "good")).status == "crash"
 
 
 @given(st.text())

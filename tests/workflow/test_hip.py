@@ -91,7 +91,7 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
     node.parent.mkdir(parents=True)
     node.write_text("gfx_target_version 90500\nlocation_id 256\n")
     machine.edit(
-        "src/tileseer/measure/harness/visible.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
+        "src/tileseer/measure/harness/telemetry.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
     )
     run = machine.run(MODEL)
     assert run.status != 0 and not run.jobs

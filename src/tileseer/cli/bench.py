@@ -12,6 +12,7 @@ from tileseer.config.benchmark import BenchmarkSettings, Timing
 from tileseer.core.errors import UserError
 from tileseer.core.places import find
 from tileseer.core.progress import Progress
+from tileseer.costmodel.coefficients import load_coefficients
 from tileseer.gpus import hardware
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import names
@@ -20,9 +21,8 @@ from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.registry import of_arch
 from tileseer.kernels.rule_sets import read_sweep
 from tileseer.measure.device import STATUSES
-from tileseer.measure.harness.library_check import supporting
-from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
-from tileseer.measure.simulated_device import SimulatedDevice, load_coefficients
+from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
+from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem, problem_frame
@@ -109,23 +109,21 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
 
 
 def _on_a_gpu(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
-    loaded = libraries(str(args.driver.absolute()), [str(path.absolute()) for path in args.module])
+    modules = tuple(str(path.absolute()) for path in args.module)
     wanted, split_k = names.split_launch(args.candidate or "")
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
-    with Supervisor(loaded[0]) as supervisor:
+    with Supervisor(str(args.driver.absolute())) as supervisor:
         told = supervisor.device()
-        able = supporting(loaded, numbers)
+        able = supervisor.supporting(modules, numbers)
         if wanted and wanted not in able:
             raise UserError(f"--candidate: no --module has a kernel {wanted} that can run this problem")
         able = [wanted] if wanted else able[: args.kernels]
 
         def measure(number: int) -> Measurement:
-            request = Request(loaded, able[number], numbers, launch_options(Timing(cache=args.cache)))
+            request = Request(modules, able[number], numbers, launch_options(Timing(cache=args.cache)))
             outcome = supervisor.measure(request)
-            result = outcome.reply.get("result") if outcome.status == "ok" else None
-            if result is None:
-                return outcome.status, float("nan"), 0, outcome.error
-            return outcome.status, float(result["median_ms"]), int(result["samples"]), ""
+            samples = outcome.reply.get("samples_ms", [])
+            return outcome.status, outcome.median_ms, len(samples), outcome.error
 
         rows = _measured(problem, able, measure)
     return f"{told['name']} ({told['backend']}, operands {args.cache})", rows

@@ -22,8 +22,7 @@ from tileseer.core.places import find
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.library import LIBRARIES as HEADERS
 from tileseer.kernels.library import rocm_folders
-from tileseer.measure.harness.telemetry import LIBRARIES, boards, refuse_other_gpus
-from tileseer.measure.harness.visible import VARIABLES, amd_gpus
+from tileseer.measure.harness.telemetry import LIBRARIES, VARIABLES, amd_boards, boards, refuse_other_gpus
 
 EXAMPLES = (
     "tileseer doctor",
@@ -135,7 +134,7 @@ def _compiler(config: Config, vendor: compiler.Vendor) -> str:
 
 
 def _amd_gpu() -> str:
-    gpus = ", ".join(f"{gpu.arch} at {gpu.pci}" for gpu in amd_gpus())
+    gpus = ", ".join(f"{board.arch} at {board.lock}" for board in amd_boards())
     if not KFD.exists() or not gpus:
         raise UserError(
             f"none: {KFD} or its GPU nodes are missing; for benchmark.device: hip, load the amdgpu driver, and give a "

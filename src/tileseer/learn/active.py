@@ -19,9 +19,8 @@ from tileseer.kernels import candidates
 from tileseer.kernels.registry import of_arch
 from tileseer.learn import active_choice as choice
 from tileseer.learn.active_choice import Round
+from tileseer.measure import batch as run
 from tileseer.measure import chosen_pairs, journal, receipt, support_table
-from tileseer.measure import devices as registry
-from tileseer.measure import session as run
 from tileseer.measure.device import DeviceKind
 from tileseer.measure.pairs import IDENTITY
 from tileseer.measure.session import Session
@@ -38,9 +37,9 @@ def choose(
     chosen: Path,
 ) -> str:
     """Write the chosen pairs; what is measured goes to the session's journal, from where the chunks take it over."""
-    settings, locking = session.settings, session.locking
+    settings = session.settings
     tables = [parquet.read_table(path, BUILD) for path in build]
-    source = session.source_of(tables, list(modules))
+    session = session.with_kernels(tables, modules)
     entries = parquet.read_table(problems, problem_table.SCHEMA).to_pandas()
     # How kernels were dealt to chunks must not matter.
     built = pd.concat([candidates.from_build(table) for table in tables]).sort_values("candidate", ignore_index=True)
@@ -48,21 +47,21 @@ def choose(
     supports = [parquet.read_table(path, support_table.SCHEMA) for path in support]
     supports = [part.filter(alias_table.own(part, stand_ins)) for part in supports]
 
-    with registry.claimed(source, locking) as (device, _), journal.Journal(session.journal, locking.timeout_s) as book:
-        batch = run.Batch(session.arch, session.operation.variant, settings.seed, device, entries, built)
-        pool, pairs = pool_of(batch, str(session.operation), supports)
+    assert session.journal is not None
+    with session.claim_device() as (device, _), journal.Journal(session.journal, session.lock_timeout_s) as book:
+        batch = run.Batch(session, device, entries, built)
+        pool, pairs = pool_of(batch, supports)
         measured_now = 0
 
         def measure(rows: np.ndarray) -> np.ndarray:
             nonlocal measured_now
             requested = pairs.take(rows)
-            filled = run.fill_journal(batch, requested, session.journal, book, settings.parameters.batch_pairs)
-            measured_now += filled.done
-            measured, _ = journal.read_journal(session.journal, batch.by, receipt.COUNTED)
+            measured_now += run.fill_journal(batch, requested, book)
+            measured, _ = journal.read_journal(book.path, batch.by, receipt.COUNTED)
             return np.asarray(receipt.counted(measured, requested)["tflops"].to_numpy())
 
         plan = choice.ActivePlan(settings.training_share, seed=settings.seed)
-        rounds = choice.choose(pool, source.hardware, plan, measure, _formula(source))
+        rounds = choice.choose(pool, session.hardware, plan, measure, _formula(session))
     chosen_table = table(rounds, pairs)
     parquet.write_table(chosen_table, chosen)
     return (
@@ -72,15 +71,15 @@ def choose(
     )
 
 
-def _formula(source: registry.DeviceSource) -> Coefficients | None:
+def _formula(session: Session) -> Coefficients | None:
     """The coefficients of the formula that leads; None where there is none, or where it would make the times."""
-    family = of_arch(source.hardware.arch)
-    if source.settings.device == "simulated" or family.name not in COST_MODELS:
+    family = of_arch(session.hardware.arch)
+    if session.settings.device == "simulated" or family.name not in COST_MODELS:
         return None
-    return load_coefficients(source.coefficients)
+    return load_coefficients(session.coefficients)
 
 
-def pool_of(batch: run.Batch, operation: str, pairs: Sequence[pa.Table]) -> tuple[Dataset, pa.Table]:
+def pool_of(batch: run.Batch, pairs: Sequence[pa.Table]) -> tuple[Dataset, pa.Table]:
     """The supported pairs of training problems, without a time, and the same as rows of ``IDENTITY``.
 
     ``pairs`` are the support tables of all chunks. The order is by problem and then by candidate of the two tables.
@@ -94,8 +93,8 @@ def pool_of(batch: run.Batch, operation: str, pairs: Sequence[pa.Table]) -> tupl
     rows = rows[np.lexsort((candidate[rows], problem[rows]))]
     unknown = np.full(len(rows), np.nan)
     pool = Dataset(
-        arch=batch.arch,
-        operation=operation,
+        arch=batch.session.arch,
+        operation=batch.session.operation,
         device=batch.device.name,
         device_kind=cast(DeviceKind, batch.device.kind),
         problems=batch.problems,

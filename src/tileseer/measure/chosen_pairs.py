@@ -13,12 +13,7 @@ from tileseer.measure import support_table
 from tileseer.measure.pairs import pair_text
 
 SCHEMA = parquet.schema(
-    [
-        ("kernel_id", pa.string()),
-        ("split_k", pa.int32()),
-        ("problem_key", pa.string()),
-        ("round", pa.int32()),
-    ]
+    [("kernel_id", pa.string()), ("split_k", pa.int32()), ("problem_key", pa.string()), ("round", pa.int32())]
 )
 """One row a chosen pair, by round, problem and candidate."""
 

@@ -56,13 +56,13 @@ class Times:
     """float64, relative standard deviation of the launches or samples; NaN unless ``ok`` with two or more."""
     samples: np.ndarray
     """int32, launches or samples behind the latency; 0 unless the status is ``ok``."""
+    sentinel: np.ndarray
+    """float64, drift of the device when each pair was measured: time of the sentinel pair over its first one. NaN where
+    it is unknown."""
     error: list[str] | None = None
     """The device's message for each pair that is not ``ok``, fit for the journal; absent if there is none."""
     non_zero: np.ndarray | None = None
     """int64, non-zero elements of the output, -1 where they were not counted; absent if they never are."""
-    sentinel: np.ndarray | None = None
-    """float64, drift of the device when each pair was measured: time of the sentinel pair over its first one. NaN where
-    it is unknown; absent if the device has no such pair."""
     seconds: float | None = None
     """Simulated duration of all this; absent where wall time counts."""
 

@@ -105,12 +105,12 @@ def execute_kernel(
     counts: Counter[str] = Counter()
     opcodes: Counter[str] = Counter()
     failure = ("", "")
-    paths = (str(driver.resolve()), str(module.resolve()))
+    modules = (str(module.resolve()),)
     # A worker of its own: what a kernel reads beside its tensors is the same in every run.
-    with Supervisor(paths[0], limits=_LIMITS) as supervisor:
+    with Supervisor(str(driver.resolve()), limits=_LIMITS) as supervisor:
         for problem, split_k in pairs:
             numbers = problem_numbers(vars(problem), problem.variant, split_k)
-            outcome = supervisor.measure(Request(paths, kernel.name, numbers, launch_options(Timing())))
+            outcome = supervisor.measure(Request(modules, kernel.name, numbers, launch_options(Timing())))
             counts[outcome.status] += 1
             opcodes.update(outcome.reply.get("opcodes", {}))
             if outcome.status not in ("ok", "unsupported") and not failure[0]:

@@ -33,13 +33,13 @@ def tiny_problems(kernel: GemmKernel) -> list[tuple[Problem, int]]:
         shapes.append(common | filtered | {"G": more, "C": more, "K": more * vector})
     if kernel.ndim == 3:
         deep = {"Di": 4, "Z": 3, "pad_d": 1}
-        shapes = [
-            *shapes[: len(STEPS)], common | filtered | deep,
+        shapes[len(STEPS) :] = [
+            common | filtered | deep,
             common | filtered | deep | {"stride_d": 2, "stride_h": 2, "Di": 5},
             common | {"Di": 3, "Z": 2, "Y": 2, "dilation_d": 2},
             common | {"G": few, "C": 32 * few, "K": 32 * few, "Di": 3, "Z": 3, "pad_d": 1},
             common | {"Di": 2, "C": vector, "K": vector},
-        ]  # fmt: skip
+        ]
     problems = [Problem.from_dims(kernel.variant, kernel.dtype, **shape) for shape in shapes]
     split = [problems[STEPS.index(4)], problems[len(STEPS)]]
     return [(problem, 1) for problem in problems] + [(problem, SPLIT_K) for problem in split]

@@ -3,31 +3,27 @@
 The process that holds this object never touches the GPU. Method: docs/gpu.md.
 """
 
+from __future__ import annotations
+
 import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError
 from tileseer.measure.device import NO_TIMES, STATUSES, Times
 from tileseer.measure.harness.details import Details, provenance
-from tileseer.measure.harness.supervisor import (
-    TIMED,
-    Outcome,
-    Request,
-    Supervisor,
-    launch_options,
-    libraries,
-    problem_numbers,
-)
-from tileseer.measure.harness.telemetry import Board, Reading
+from tileseer.measure.harness.supervisor import TIMED, Outcome, Request, Supervisor, launch_options, problem_numbers
+from tileseer.measure.harness.telemetry import VARIABLES, Board, Reading
+
+if TYPE_CHECKING:
+    from tileseer.measure.session import Session
 
 SCHEME = 2
 """Version of the method: one more and everything is measured again."""
@@ -46,58 +42,52 @@ class _Sentinel:
 
     request: Request
     baseline_ms: float
-    ratio: float = 1.0
 
 
-@dataclass(eq=False)
 class GpuDevice:
     """Measures through a ``Supervisor``, which its caller closes."""
 
-    name: str
-    kind: str
-    driver: str
-    module_of: Callable[[Row], str]
-    """The library that a candidate is in."""
-    supervisor: Supervisor
-    telemetry: Board
-    timing: Timing
-    seed: int
-    details: Details
-    arch: str = ""
-    """Target that a real GPU has to be of."""
-    _best_ms: dict[str, float] = field(default_factory=dict, init=False)
-    _verified: set[Hashable] = field(default_factory=set, init=False)
-    _sentinel: _Sentinel | None = field(default=None, init=False)
+    kind = "measured"
 
-    def __post_init__(self) -> None:
-        """Ask the driver for its device."""
-        self.largest_batch = self.timing.sentinel_every
-        self.order_seed: int | None = self.seed
-        self._driver_device = self.supervisor.device()
-        if self._driver_device["backend"] == "emulated":
-            raise UserError(f"{self.driver}: {NO_TIMES}")
+    def __init__(self, session: Session, supervisor: Supervisor, board: Board) -> None:
+        """Ask the driver for its device; ``UserError`` if it is not the one that the session is about."""
+        self.name = session.hardware.name
+        self._session, self._supervisor, self._board = session, supervisor, board
+        self._timing, self._seed = session.settings.parameters, session.settings.seed
+        self.order_seed: int | None = self._seed
+        self.largest_batch = self._timing.sentinel_every
+        self._best_ms: dict[str, float] = {}
+        self._verified: set[Hashable] = set()
+        self._sentinel: _Sentinel | None = None
+        self._drift: float | None = None
+        self._facts = supervisor.device()
+        self._refuse_other_device()
+        self._details = Details(session.journal.with_suffix(".details.jsonl") if session.journal else None)
+        parameters = self._timing.model_dump()
+        method = {"timing": {name: parameters.pop(name) for name in TIMED}, "seed": self._seed, **parameters}
+        made = {"device": self._facts, "kind": self.kind, "method": method, "identity": self.identity()}
+        self._details.write("session", made | provenance())
+
+    def _refuse_other_device(self) -> None:
+        if self._facts["backend"] == "emulated":
+            raise UserError(f"{self._session.driver}: {NO_TIMES}")
         # HIP's name of a target has features behind a colon.
-        target = str(self._driver_device["arch"]).partition(":")[0]
-        if self.arch and self._driver_device["backend"] in ("cuda", "hip") and target != self.arch.removesuffix("a"):
+        target, arch = str(self._facts["arch"]).partition(":")[0], self._session.hardware.arch
+        if self._facts["backend"] in VARIABLES and target != arch.removesuffix("a"):
             raise UserError(
-                f"the GPU is a {target}, and the kernels are for {self.arch}; "
+                f"the GPU is a {target}, and the kernels are for {arch}; "
                 f"build those of {target}: --config arch={target}"
             )
-        parameters = self.timing.model_dump()
-        timed = {name: parameters.pop(name) for name in TIMED}
-        method = {"timing": timed, "seed": self.seed, **parameters}
-        session = {"device": self._driver_device, "kind": self.kind, "method": method, "identity": self.identity()}
-        self.details.write("session", {**session, **provenance()})
 
     @property
     def plans(self) -> str:
         """Library whose plans are the kernels, and its version: ``cudnn 91900``; empty for kernels in modules."""
-        return str(self._driver_device.get("plans", ""))
+        return str(self._facts.get("plans", ""))
 
     def offered(self, problem: Row) -> tuple[list[str], str]:
         """Plans that the library offers for a problem, in its own order, and why there are none."""
         numbers = problem_numbers(problem, str(problem["variant"]), split_k=1)
-        return self.supervisor.offered(numbers, str(problem["dtype"]), int(problem["ndim"]))
+        return self._supervisor.offered(numbers, str(problem["dtype"]), int(problem["ndim"]))
 
     def identity(self) -> str:
         """SHA-256 of method, GPU model, its driver and runtime, and the measuring driver's sources.
@@ -105,13 +95,12 @@ class GpuDevice:
         The board is not in it: what one GPU of a model measured holds for all of them.
         """
         device = {
-            name: self._driver_device[name]
+            name: self._facts[name]
             for name in ("backend", "name", "arch", "compute_units", "driver_version", "runtime_version", "version")
         }
         device |= {"plans": self.plans} if self.plans else {}
-        t = self.timing
-        timing = {"cache": t.cache, "rotate_bytes": t.rotate_mib << 20, "seed": self.seed}
-        timing |= {name: getattr(t, name) for name in TIMED}
+        timing = {"cache": self._timing.cache, "rotate_bytes": self._timing.rotate_mib << 20, "seed": self._seed}
+        timing |= {name: getattr(self._timing, name) for name in TIMED}
         text = json.dumps({"scheme": SCHEME, "device": device, "timing": timing}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -124,119 +113,98 @@ class GpuDevice:
         not help, that is their status.
         """
         of_problem, of_candidate = _rows(problems, problem_index), _rows(candidates, candidate_index)
-        modules = {number: self.module_of(row) for number, row in of_candidate.items()}
-        pairs = [
-            (of_problem[p], of_candidate[c], modules[c])
-            for p, c in zip(problem_index.tolist(), candidate_index.tolist(), strict=True)
-        ]
+        requests = zip(problem_index.tolist(), candidate_index.tolist(), strict=True)
+        pairs = [(of_problem[problem], of_candidate[candidate]) for problem, candidate in requests]
         outcomes: dict[int, Outcome] = {}
         waiting = list(range(len(pairs)))
         verdict = ""
         for attempt in range(1 + RETRIES):
-            before = self._read()
+            before = self._board.read(self._supervisor.pids)
             for position in waiting:
                 outcomes[position] = self._one(*pairs[position])
             verdict = self._state(before)
             waiting = [position for position in waiting if outcomes[position].status == "ok"]
             if not verdict or not waiting or attempt == RETRIES:
                 break
-            time.sleep(self.timing.recovery_s)
+            time.sleep(self._timing.recovery_s)
         for position in waiting if verdict else ():
             status, _, reason = verdict.partition(": ")
             outcomes[position] = Outcome(status, reason, outcomes[position].reply)
-        times = _times([outcomes[position] for position in range(len(pairs))])
-        drift = np.nan if self._sentinel is None else self._sentinel.ratio
-        return replace(times, sentinel=np.full(len(pairs), drift))
+        return _times([outcomes[position] for position in range(len(pairs))], self._drift)
 
-    def _one(self, problem: Row, candidate: Row, module: str) -> Outcome:
+    def _one(self, problem: Row, candidate: Row) -> Outcome:
         key, kernel, split_k = str(problem["problem_key"]), str(candidate["kernel"]), int(candidate["split_k"])
         best_ms = self._best_ms.get(key, math.inf)
-        hopeless_ms = best_ms * self.timing.hopeless_factor if best_ms < math.inf else 0.0
-        seed = (self.seed << 32 | int(key[:8], 16)) & (2**44 - 1)
+        hopeless_ms = best_ms * self._timing.hopeless_factor if best_ms < math.inf else 0.0
+        seed = (self._seed << 32 | int(key[:8], 16)) & (2**44 - 1)
         in_class = kernel, split_k, _problem_class(problem)
-        verify = self.timing.verify
+        verify = self._timing.verify
         request = Request(
-            libraries=libraries(self.driver, [module]),
+            modules=(self._session.module_of(kernel),),
             kernel=kernel,
             problem=problem_numbers(problem, str(problem["variant"]), split_k),
-            options=launch_options(self.timing, seed, hopeless_ms),
+            options=launch_options(self._timing, seed, hopeless_ms),
             verify=in_class not in self._verified if verify == "class" else verify == "pair",
         )
-        outcome = self.supervisor.measure(request)
-        self.details.write(
-            "pair",
-            {
-                "kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key,
-                "status": outcome.status, "error": outcome.error, "faults": outcome.faults,
-                "verified": request.verify, "hopeless_ms": hopeless_ms, **outcome.reply,
-            },
-        )  # fmt: skip
+        outcome = self._supervisor.measure(request)
+        pair = {"kernel": kernel, "kernel_id": str(candidate["kernel_id"]), "split_k": split_k, "problem_key": key}
+        result = {"status": outcome.status, "error": outcome.error, "faults": outcome.faults}
+        details = {"verified": request.verify, "hopeless_ms": hopeless_ms, **outcome.reply}
+        self._details.write("pair", pair | result | details)
         if outcome.status == "ok":
-            median_ms = _median_ms(outcome)
-            self._best_ms[key] = min(median_ms, best_ms)
+            self._best_ms[key] = min(outcome.median_ms, best_ms)
             if request.verify:
                 self._verified.add(in_class)
-            if self._sentinel is None or self._sentinel.baseline_ms < min(SENTINEL_MS, median_ms):
+            if self._sentinel is None or self._sentinel.baseline_ms < min(SENTINEL_MS, outcome.median_ms):
                 self._set_sentinel(request)
         return outcome
 
     def _set_sentinel(self, request: Request) -> None:
         """Make a pair that works the sentinel; it is never given up as hopeless."""
         steady = replace(request, options={**request.options, "hopeless_ms": 0.0}, verify=False)
-        outcome = self.supervisor.measure(steady)
+        outcome = self._supervisor.measure(steady)
         if outcome.status == "ok":
-            self._sentinel = _Sentinel(steady, _median_ms(outcome))
+            self._sentinel, self._drift = _Sentinel(steady, outcome.median_ms), 1.0
 
-    def _steady_ms(self, sentinel: _Sentinel) -> float | None:
-        """Time of the sentinel: where it seems to have changed, the middle one of three; None if a launch fails."""
-        times: list[float] = []
-        while len(times) < 3:
-            outcome = self.supervisor.measure(sentinel.request)
-            if outcome.status != "ok":
-                return None
-            times.append(_median_ms(outcome))
-            if len(times) == 1 and abs(times[0] / sentinel.baseline_ms - 1) <= self.timing.drift_limit:
-                break
-        return sorted(times)[len(times) // 2]
+    def _steady_ms(self, sentinel: _Sentinel) -> float:
+        """Time of the sentinel: where it seems to have changed, the middle one of three; NaN if a launch fails."""
+        first = self._supervisor.measure(sentinel.request).median_ms
+        if not abs(first / sentinel.baseline_ms - 1) > self._timing.drift_limit:
+            return first
+        return float(np.median([first, *(self._supervisor.measure(sentinel.request).median_ms for _ in range(2))]))
 
-    def _drift(self) -> str:
+    def _drifts(self) -> str:
         """Measure the sentinel: ``status: reason`` if it was slow for a while. A lasting change is the new baseline."""
-        sentinel, limit = self._sentinel, self.timing.drift_limit
+        sentinel, limit = self._sentinel, self._timing.drift_limit
         if sentinel is None:
             return ""
-        first = self._steady_ms(sentinel)
-        if first is None:
+        first = second = self._steady_ms(sentinel)
+        if not math.isnan(first):
+            self._drift = first / sentinel.baseline_ms
+            if abs(self._drift - 1) <= limit:
+                return ""
+            time.sleep(self._timing.recovery_s)
+            second = self._steady_ms(sentinel)
+        if math.isnan(second):
             return "contended: the sentinel pair fails"
-        sentinel.ratio = first / sentinel.baseline_ms
-        if abs(sentinel.ratio - 1) <= limit:
-            return ""
-        time.sleep(self.timing.recovery_s)
-        now = self._steady_ms(sentinel)
-        if now is None:
-            return "contended: the sentinel pair fails"
-        lasting = abs(now / first - 1) <= limit
-        drift = {"baseline_ms": sentinel.baseline_ms, "first_ms": first, "second_ms": now, "lasting": lasting}
-        self.details.write("drift", drift)
+        lasting = abs(second / first - 1) <= limit
+        drift = {"baseline_ms": sentinel.baseline_ms, "first_ms": first, "second_ms": second, "lasting": lasting}
+        self._details.write("drift", drift)
         if lasting:
-            sentinel.baseline_ms = now
-            return f"throttled: the sentinel pair takes {sentinel.ratio:.3f} of its time"
-        return f"throttled: the sentinel pair took {sentinel.ratio:.3f} of its time for a while"
-
-    def _read(self) -> Reading:
-        pid = self.supervisor.pid
-        return self.telemetry.read(() if pid is None else (pid,))
+            sentinel.baseline_ms = second
+            return f"throttled: the sentinel pair takes {self._drift:.3f} of its time"
+        return f"throttled: the sentinel pair took {self._drift:.3f} of its time for a while"
 
     def _state(self, before: Reading) -> str:
         """Close a batch: ``status: reason`` if its times are not to be trusted."""
-        verdict = self._drift()
-        after = self._read()
+        verdict = self._drifts()
+        after = self._board.read(self._supervisor.pids)
         if throttled := after.throttled or before.throttled:
             verdict = f"throttled: {throttled}"
         if foreign := max(before.foreign or 0, after.foreign or 0):
             verdict = f"contended: {foreign} other processes on the GPU"
-        drift = None if self._sentinel is None else self._sentinel.ratio
-        batch = {"verdict": verdict, "drift": drift, "before": asdict(before), "after": asdict(after)}
-        self.details.write("batch", batch)
+        state = {"drift": self._drift, "before": asdict(before), "after": asdict(after)}
+        self._details.write("batch", {"verdict": verdict, **state})
         return verdict
 
 
@@ -254,25 +222,16 @@ def _problem_class(problem: Row) -> Hashable:
     return (*(int(problem[name]) for name in CLASS_FIELDS), padded, int(problem["G"]) > 1, alignment)
 
 
-def _median_ms(outcome: Outcome) -> float:
-    return float(outcome.reply["result"]["median_ms"])
-
-
-def _times(outcomes: Sequence[Outcome]) -> Times:
-    results = [outcome.reply.get("result") if outcome.status == "ok" else None for outcome in outcomes]
+def _times(outcomes: Sequence[Outcome], drift: float | None) -> Times:
+    ok = [outcome.status == "ok" for outcome in outcomes]
+    samples = [np.array(outcome.reply["samples_ms"] if ok else []) for outcome, ok in zip(outcomes, ok, strict=True)]
     checks = [outcome.reply.get("check") for outcome in outcomes]
     return Times(
         status=np.array([STATUSES.index(outcome.status) for outcome in outcomes], np.uint8),
-        latency_ms=np.array([result["median_ms"] if result else np.nan for result in results]),
-        latency_cv=np.array([_cv(outcome) for outcome in outcomes]),
-        samples=np.array([result["samples"] if result else 0 for result in results], np.int32),
+        latency_ms=np.array([outcome.median_ms for outcome in outcomes]),
+        latency_cv=np.array([ms.std(ddof=1) / ms.mean() if len(ms) > 1 else np.nan for ms in samples]),
+        samples=np.array([len(ms) for ms in samples], np.int32),
+        sentinel=np.full(len(outcomes), drift, float),
         error=[outcome.error for outcome in outcomes],
         non_zero=np.array([check["non_zero"] if check else -1 for check in checks], np.int64),
     )
-
-
-def _cv(outcome: Outcome) -> float:
-    samples = np.array(outcome.reply.get("samples_ms") or [], float)
-    if outcome.status != "ok" or len(samples) < 2:
-        return float("nan")
-    return float(samples.std(ddof=1) / samples.mean())

@@ -74,8 +74,8 @@ class Journal:
             if link.is_symlink() and not link.exists():
                 where = link.readlink()
                 raise UserError(f"{path}: {link} is a link to {where}, which is not there; mount its disk or remove it")
+        self.path = path
         path = path.resolve() if path.is_symlink() else path
-        self._path = path
         self._claim = Claim(path, timeout_s)
         try:
             self._open(path)
@@ -110,7 +110,7 @@ class Journal:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self._path)) from error
+            raise OSError(error.errno, error.strerror, str(self.path)) from error
 
     def close(self) -> None:
         """Close the file and let others write it; every row is on the disk already."""

@@ -5,12 +5,13 @@ and its version, and its support table, with the place of each plan in the libra
 """
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.compile.build import LIBRARY
+from tileseer.compile.build import LIBRARY as LIBRARY_FIELD
 from tileseer.compile.build import SCHEMA as BUILD
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
@@ -19,8 +20,9 @@ from tileseer.core.stage_store import Unfinished
 from tileseer.kernels.cudnn.kernel import PREFIX, Plan
 from tileseer.kernels.grammar import SPELLED
 from tileseer.kernels.kernel_table import chunk_of
-from tileseer.measure import devices, support_table
+from tileseer.measure import support_table
 from tileseer.measure.gpu_device import GpuDevice
+from tileseer.measure.harness.cudnn_plans import LIBRARY
 from tileseer.measure.session import Session
 from tileseer.problems import problem_table
 
@@ -33,7 +35,7 @@ def write_plans(session: Session, problems: Path, chunk: int, chunks: int, build
             f"benchmark.device is {session.settings.device}: the plans of {session.arch} are asked of a GPU; "
             "add --configfile config/cudnn.yaml, or give a recording of them under replays"
         )
-    with devices.claimed(session.source_of_plans(), session.locking) as (device, _):
+    with replace(session, plans=LIBRARY, journal=None).claim_device() as (device, _):
         assert isinstance(device, GpuDevice)
         library = device.plans
         offered, refused = _offered(device, table)
@@ -55,7 +57,6 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
 
     A plan whose name ``Plan`` cannot read, such as one of a new engine, is left out.
     """
-    can_parse: dict[str, bool] = {}
     rows: list[tuple[str, str, int]] = []
     refused: list[str] = []
     with Progress("plans", len(problems), "problems") as progress:
@@ -63,19 +64,18 @@ def _offered(device: GpuDevice, problems: pd.DataFrame) -> tuple[pd.DataFrame, l
             direction = SPELLED.get(problem["variant"], problem["variant"])
             prefix = f"{PREFIX}{direction}_{problem['dtype']}_{problem['ndim']}d_"
             names, reason = device.offered(problem)
-            # The library's lists overlap: a plan has its first place.
-            ranks = {prefix + name: rank for rank, name in reversed(list(enumerate(names)))}
-            for name in ranks.keys() - can_parse.keys():
-                can_parse[name] = _can_parse(name)
-            rows += [(name, problem["problem_key"], rank) for name, rank in ranks.items() if can_parse[name]]
+            rows += [(prefix + name, problem["problem_key"], rank) for rank, name in enumerate(names)]
             if not names:
                 refused.append(f"{problem['problem_key']} ({reason})")
             progress.add(failed=int(not names))
-    if unknown := sorted(name for name, readable in can_parse.items() if not readable):
+    # The library's lists overlap: a plan has its first place.
+    offered = pd.DataFrame(rows, columns=["kernel", "problem_key", "rank"]).drop_duplicates(["kernel", "problem_key"])
+    unknown = sorted(name for name in offered["kernel"].unique() if not _can_parse(name))
+    if unknown:
         print(
             f"left out {len(unknown)} plans of engines that are not in kernels/cudnn/engines.py, such as {unknown[0]}"
         )
-    return pd.DataFrame(rows, columns=["kernel", "problem_key", "rank"]), refused
+    return offered[~offered["kernel"].isin(unknown)], refused
 
 
 def _can_parse(name: str) -> bool:
@@ -94,19 +94,11 @@ def _kernel_id(name: str, arch: str, library: str) -> str:
 def _build_table(ids: dict[str, str], library: str) -> pa.Table:
     built = {"build_status": "ok", "build_reason": "", "error_digest": "", "code_hash": "", "resources_from": "unknown"}
     rows = [{"kernel": name, "kernel_id": kernel_id, "split_k": [1], **built} for name, kernel_id in ids.items()]
-    return pa.Table.from_pylist(rows, BUILD).replace_schema_metadata({LIBRARY: library})
+    return pa.Table.from_pylist(rows, BUILD).replace_schema_metadata({LIBRARY_FIELD: library})
 
 
 def _support_table(offered: pd.DataFrame, ids: dict[str, str]) -> pa.Table:
     rows = offered.sort_values(["problem_key", "kernel"], ignore_index=True)
-    columns = {
-        "kernel_id": rows["kernel"].map(ids),
-        "split_k": [1] * len(rows),
-        "problem_key": rows["problem_key"],
-        "rule": [support_table.SUPPORTED] * len(rows),
-        "rank": rows["rank"],
-    }
+    rows = rows.assign(kernel_id=rows["kernel"].map(ids), split_k=1, rule=support_table.SUPPORTED)
     schema = support_table.SCHEMA.append(support_table.RANK)
-    return pa.table(
-        {name: pa.array(columns[name], field.type) for name, field in zip(schema.names, schema, strict=True)}
-    )
+    return pa.table({field.name: pa.array(rows[field.name], field.type) for field in schema}, schema=schema)

@@ -90,9 +90,5 @@ def digest_rows(rows: pa.Table) -> str:
 
 def summarize_rows(rows: pa.Table) -> dict[str, Any]:
     """What a receipt says of the rows that count: the fields ``pairs``, ``by_status`` and ``rows_sha256``."""
-    return {"pairs": rows.num_rows, "by_status": count_statuses(rows), "rows_sha256": digest_rows(rows)}
-
-
-def count_statuses(rows: pa.Table) -> dict[str, int]:
-    """Number of rows of each status, in name order."""
-    return dict(sorted(Counter(rows["status"].to_pylist()).items()))
+    by_status = dict(sorted(Counter(rows["status"].to_pylist()).items()))
+    return {"pairs": rows.num_rows, "by_status": by_status, "rows_sha256": digest_rows(rows)}

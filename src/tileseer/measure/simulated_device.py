@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,14 +16,12 @@ import pandas as pd
 from tileseer.core.code_digest import digest_of_modules
 from tileseer.core.errors import UserError
 from tileseer.costmodel import deviation, timing
-from tileseer.costmodel.coefficients import Coefficients, load_coefficients
+from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import Family, entry, of_arch
-from tileseer.measure.device import STATUSES, Times
+from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
-
-__all__ = ["Coefficients", "SimulatedDevice", "load_coefficients"]
 
 PAIR_OVERHEAD_S = 0.01
 """Assumed time of a pair on a real GPU besides its timed launches; it counts against a budget only."""
@@ -78,38 +75,31 @@ class SimulatedDevice:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def measure(
-        self,
-        problems: pd.DataFrame,
-        candidates: pd.DataFrame,
-        problem_index: np.ndarray,
-        candidate_index: np.ndarray,
+        self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
     ) -> Times:
         """Time n pairs as ``Device.measure`` says; their order, number and company make no difference.
 
         Kernels that break a support rule or exceed the device's resources come back as ``unsupported``.
         """
         n = len(problem_index)
-        times = Times(
-            status=np.full(n, UNSUPPORTED, np.uint8),
-            latency_ms=np.full(n, np.nan),
-            latency_cv=np.full(n, np.nan),
-            samples=np.zeros(n, np.int32),
-            sentinel=np.full(n, np.nan),
-        )
-        assert times.sentinel is not None
-        if n == 0:
-            return times
-        model, p, q = self._model_of_used(problems, candidates, problem_index, candidate_index)
-        for at in model.runnable(p, q):
-            truth, bits = model.truth_us(p[at], q[at])
-            crash = deviation.crashes(bits, self._coefficients)
-            times.status[at] = np.where(crash, CRASH, OK)
-            mean, cv, drift = deviation.noisy_us(truth, bits, self._seed, self._repeats, self._coefficients.noise)
-            times.latency_ms[at] = np.where(crash, np.nan, mean / 1000.0)
-            times.latency_cv[at] = np.where(crash, np.nan, cv)
-            times.sentinel[at] = drift
-            times.samples[at] = np.where(crash, 0, self._repeats)
-        return replace(times, seconds=float(np.nansum(times.latency_ms * times.samples)) / 1000 + n * PAIR_OVERHEAD_S)
+        latency, cv, drift = np.full((3, n), np.nan)
+        status, samples = np.full(n, UNSUPPORTED, np.uint8), np.zeros(n, np.int32)
+        # What overflows by wrong coefficients is refused below.
+        with np.errstate(all="ignore"):
+            for at, truth, bits, crash in self._truths(problems, candidates, problem_index, candidate_index):
+                status[at] = np.where(crash, CRASH, OK)
+                mean, spread, drift[at] = deviation.noisy_us(
+                    truth, bits, self._seed, self._repeats, self._coefficients.noise
+                )
+                latency[at] = np.where(crash, np.nan, mean / 1000.0)
+                cv[at] = np.where(crash, np.nan, spread)
+                samples[at] = np.where(crash, 0, self._repeats)
+        if not are_times(latency[status == OK]).all():
+            raise UserError(
+                "simulated device: a time is 0, no number, or an hour or more; correct config/simulated_device.yaml"
+            )
+        seconds = float(np.nansum(latency * samples)) / 1000 + n * PAIR_OVERHEAD_S
+        return Times(status, latency, cv, samples, drift, seconds=seconds)
 
     def truth_us(self, problems: pd.DataFrame, candidates: pd.DataFrame) -> np.ndarray:
         """Time without noise of each of P problems with each of Q candidates, microseconds [P, Q].
@@ -118,23 +108,24 @@ class SimulatedDevice:
         """
         shape = len(problems), len(candidates)
         times = np.full(shape, np.nan)
-        if times.size == 0:
-            return times
-        model = _Model(problems, candidates, self._family, self._hardware, self._coefficients)
-        p, q = (index.ravel().astype(np.int32) for index in np.indices(shape, dtype=np.int32))
-        flat = times.reshape(-1)
-        for at in model.runnable(p, q):
-            truth, bits = model.truth_us(p[at], q[at])
-            flat[at] = np.where(deviation.crashes(bits, self._coefficients), np.nan, truth)
+        for at, truth, _, crash in self._truths(problems, candidates, *(index.ravel() for index in np.indices(shape))):
+            times.flat[at] = np.where(crash, np.nan, truth)
         return times
 
-    def _model_of_used(
+    def _truths(
         self, problems: pd.DataFrame, candidates: pd.DataFrame, problem_index: np.ndarray, candidate_index: np.ndarray
-    ) -> tuple[_Model, np.ndarray, np.ndarray]:
-        """Model of the rows that occur and the indices into those, so that few pairs cost little."""
-        problems, p = _used_rows(problems, problem_index)
-        candidates, q = _used_rows(candidates, candidate_index)
-        return _Model(problems, candidates, self._family, self._hardware, self._coefficients), p, q
+    ) -> Iterator[tuple[np.ndarray, ...]]:
+        """Of the pairs that can run, in chunks: positions, noise-free times, random bits, and which of them crash."""
+        if not len(problem_index):
+            return
+        # Only the rows that occur, so that few pairs cost little.
+        p, of_problem = pd.factorize(problem_index, sort=True)
+        q, of_candidate = pd.factorize(candidate_index, sort=True)
+        tables = problems.iloc[of_problem], candidates.iloc[of_candidate]
+        model = _Model(*tables, self._family, self._hardware, self._coefficients)
+        for at in model.runnable(p, q):
+            truth, bits = model.truth_us(p[at], q[at])
+            yield at, truth, bits, deviation.crashes(bits, self._coefficients)
 
 
 class _Model:
@@ -190,18 +181,8 @@ class _Model:
         self._problem_terms = {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
         self._problem_ids = deviation.problem_ids(problems, self._variant)
         size = {name: gemm[name].to_numpy() for name in gemm}
-        shape = (
-            size["gemm_m"], size["gemm_n"], size["gemm_k"], size["gemm_batch"],
-            size["gemm_m"] * size["gemm_n"] * size["gemm_batch"] / 4096,
-            size["bytes_read"] / size["bytes_written"], size["run_a"], size["run_c"], 1 + size["sub_gemms"],
-        )  # fmt: skip
+        extents = (size[name] for name in ("gemm_m", "gemm_n", "gemm_k", "gemm_batch"))
+        tiles = size["gemm_m"] * size["gemm_n"] * size["gemm_batch"] / 4096
+        reuse = size["bytes_read"] / size["bytes_written"]
+        shape = (*extents, tiles, reuse, size["run_a"], size["run_c"], 1 + size["sub_gemms"])
         self._problem_waves = deviation.problem_waves(np.log2(np.stack(shape)), self._coefficients.deviation)
-
-
-def _used_rows(table: pd.DataFrame, index: np.ndarray) -> tuple[pd.DataFrame, np.ndarray]:
-    used = np.zeros(len(table), bool)
-    used[index] = True
-    if used.all():
-        return table, np.asarray(index)
-    position = np.cumsum(used) - 1
-    return table[used], position[index]

@@ -13,12 +13,9 @@ DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 """By their number in the interface."""
 CACHES = ("cold", "warm")
 DTYPES = ("fp16", "bf16", "fp32")
-PROBLEM_DIMS = {
-    "N": "N", "G": "G", "C": "C", "K": "K", "input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z",
-    "filter_y": "Y", "filter_x": "X", "stride_d": "stride_d", "stride_h": "stride_h", "stride_w": "stride_w",
-    "pad_d": "pad_d", "pad_h": "pad_h", "pad_w": "pad_w", "dilation_d": "dilation_d", "dilation_h": "dilation_h",
-    "dilation_w": "dilation_w",
-}  # fmt: skip
+_EXTENTS = {"input_d": "Di", "input_h": "Hi", "input_w": "Wi", "filter_z": "Z", "filter_y": "Y", "filter_x": "X"}
+_STEPS = [f"{name}_{axis}" for name in ("stride", "pad", "dilation") for axis in "dhw"]
+PROBLEM_DIMS = {name: name for name in "NGCK"} | _EXTENTS | {name: name for name in _STEPS}
 """Field of the struct to field of ``Problem``; direction and split_k follow."""
 
 
@@ -72,10 +69,10 @@ class ConvDevice(ctypes.Structure):
     """``ConvDeviceC``."""
 
     _fields_ = [
-        ("name", c_char * 128), ("uuid", c_char * 64), ("pci", c_char * 32), ("arch", c_char * 32),
+        *((name, c_char * size) for name, size in (("name", 128), ("uuid", 64), ("pci", 32), ("arch", 32))),
         *_fields(c_int64, "llc_bytes memory_bytes"),
         *_fields(c_int32, "compute_units clock_khz driver_version runtime_version"),
-    ]  # fmt: skip
+    ]
 
 
 SUPPORTS = ctypes.CFUNCTYPE(c_int, POINTER(ConvProblem), c_void_p, c_int)
@@ -98,9 +95,9 @@ class ConvKernel(ctypes.Structure):
 
 
 _WITHOUT_ARGUMENTS = (
-    "init", "cleanup", "version", "has_kernels", "has_bwd_data", "has_bwd_weight", "get_kernel_count", "abi",
-    "backend", "last_error", "probe",
-)  # fmt: skip
+    *("init", "cleanup", "version", "abi", "backend", "last_error", "probe", "get_kernel_count"),
+    *("has_kernels", "has_bwd_data", "has_bwd_weight"),
+)
 _ARGUMENTS: dict[str, list[Any]] = {
     **{name: [] for name in _WITHOUT_ARGUMENTS},
     "get_kernel_name": [c_int, c_char_p, c_int],
@@ -115,10 +112,10 @@ _ARGUMENTS: dict[str, list[Any]] = {
     "verify": [c_int, POINTER(ConvProblem), POINTER(ConvOptions), POINTER(ConvCheck)],
     "measure": [c_int, POINTER(ConvProblem), POINTER(ConvOptions), POINTER(c_double), c_int, POINTER(ConvResult)],
 }
-_RESULTS = {
-    "version": c_char_p, "backend": c_char_p, "last_error": c_char_p, "run": c_float, "workspace_bytes": c_int64,
-    "register": None,
-}  # fmt: skip
+_RESULTS: dict[str, Any] = {
+    **dict.fromkeys(("version", "backend", "last_error"), c_char_p),
+    **{"run": c_float, "workspace_bytes": c_int64, "register": None},
+}
 """Where it is no int."""
 
 
@@ -127,9 +124,9 @@ class DriverLibrary:
 
     def __init__(self, path: str) -> None:
         # Global: modules that are loaded afterwards register their kernels with this very library.
-        self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        self.handle = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
         for name, arguments in _ARGUMENTS.items():
-            function = self._library[f"conv_dispatcher_{name}"]
+            function = self.handle[f"conv_dispatcher_{name}"]
             function.restype, function.argtypes = _RESULTS.get(name, c_int), arguments
             setattr(self, name, function)
         version = self.abi()
@@ -137,14 +134,9 @@ class DriverLibrary:
             raise OSError(f"{path}: the library has version {version} of the interface, not {ABI_VERSION}")
 
     @property
-    def handle(self) -> ctypes.CDLL:
-        """The loaded library, for functions beyond the interface."""
-        return self._library
-
-    @property
     def has_stand_in(self) -> bool:
         """Whether the HIP runtime in it is the stand-in, for which an executor on the CPU runs what is launched."""
-        return hasattr(self._library, "tileseer_emulated_install")
+        return hasattr(self.handle, "tileseer_emulated_install")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"the interface has no function conv_dispatcher_{name}")

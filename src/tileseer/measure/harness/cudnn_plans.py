@@ -21,6 +21,12 @@ WORST_ERROR, RELATIVE_ERROR = 4.0, 1e-2
 round partial sums to the type of the result, which the driver's tolerance does not know of."""
 OPERANDS = {"forward": ("x", "w", "y"), "bwd_data": ("y", "w", "x"), "bwd_weight": ("x", "y", "w")}
 """Input x, weight w and output y, in the order of the driver's operands; the last one is computed."""
+NODES = {
+    "forward": ("conv_fprop", "image", "weight"),
+    "bwd_data": ("conv_dgrad", "loss", "filter"),
+    "bwd_weight": ("conv_wgrad", "image", "loss"),
+}
+"""cuDNN's function of each direction, and its names of the first two of them."""
 AXES = {2: (("Hi", "Y", "h"), ("Wi", "X", "w")), 3: (("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w"))}
 """Of the image: extents of input and filter, and letter of the other fields."""
 
@@ -56,25 +62,19 @@ class Convolution:
         wide = cudnn.data_type.FLOAT
         graph = cudnn.pygraph(io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide, handle=handle)
         *reads, computed = OPERANDS[direction]
-        tensors = {
-            name: graph.tensor(
-                name=name, dim=shapes[name], stride=channels_last_strides(shapes[name]), data_type=kind
-            )
+        tensors = [
+            graph.tensor(name=name, dim=shapes[name], stride=channels_last_strides(shapes[name]), data_type=kind)
             for name in reads
-        }  # fmt: skip
-        if direction == "forward":
-            result = graph.conv_fprop(image=tensors["x"], weight=tensors["w"], **geometry)
-        elif direction == "bwd_data":
-            result = graph.conv_dgrad(loss=tensors["y"], filter=tensors["w"], **geometry)
-        else:
-            result = graph.conv_wgrad(image=tensors["x"], loss=tensors["y"], **geometry)
+        ]
+        node, *words = NODES[direction]
+        result = getattr(graph, node)(**dict(zip(words, tensors, strict=True)), **geometry)
         shape = shapes[computed]
         result.set_output(True).set_data_type(kind).set_dim(shape).set_stride(channels_last_strides(shape))
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.B, cudnn.heur_mode.FALLBACK])
         graph.check_support()
-        self._graph, self._operands = graph, [*(tensors[name] for name in reads), result]
+        self._graph, self._operands = graph, [*tensors, result]
         self.plans = [graph.get_plan_name_at_index(index) for index in range(graph.get_execution_plan_count())]
         """cuDNN's names in its own order, the best first as it thinks; some occur twice."""
         self._workspaces: dict[int, int] = {}
@@ -189,10 +189,9 @@ class CudnnPlans:
             unknown[0] = abi.ConvResources(-1, -1, -1, -1, -1)
             return abi.OK
 
-        return ConvKernel(
-            kernel.encode(), direction, ndim, abi.DTYPES.index(dtype), abi.SUPPORTS(supports),
-            abi.WORKSPACE_BYTES(workspace_bytes), abi.LAUNCH(launch), abi.RESOURCES(resources),
-        )  # fmt: skip
+        functions = abi.SUPPORTS(supports), abi.WORKSPACE_BYTES(workspace_bytes), abi.LAUNCH(launch)
+        numbers = direction, ndim, abi.DTYPES.index(dtype)
+        return ConvKernel(kernel.encode(), *numbers, *functions, abi.RESOURCES(resources))
 
 
 def _explain(why: int, size: int, reason: object) -> None:

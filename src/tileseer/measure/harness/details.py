@@ -38,13 +38,8 @@ class Details:
 
 def provenance() -> dict[str, Any]:
     """Where and when this runs: host, system, process and time."""
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "host": platform.node(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "pid": os.getpid(),
-    }
+    machine = {"host": platform.node(), "system": platform.platform(), "python": platform.python_version()}
+    return {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **machine, "pid": os.getpid()}
 
 
 def read_details(path: Path) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ import atexit
 import ctypes
 from collections import Counter
 from ctypes import CFUNCTYPE, POINTER, c_char, c_char_p, c_int, c_long, c_size_t, c_uint, c_uint8, c_void_p
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -27,18 +26,6 @@ class _Callbacks(ctypes.Structure):
     _fields_ = [("bind", _BIND), ("run", _RUN), ("allocated", _ALLOCATED), ("released", _RELEASED)]
 
 
-@dataclass(frozen=True)
-class _BoundLaunch:
-    """A launch that waits in its stream, with its arguments as they were when the host launched."""
-
-    code: CodeObject
-    kernel: str
-    grid: list[int]
-    block: list[int]
-    arguments: list[bytes]
-    dynamic_lds: int
-
-
 class EmulatedDriver:
     """Executes what libraries launch that are loaded after it; stays installed for the life of the process."""
 
@@ -50,7 +37,8 @@ class EmulatedDriver:
         """How often waves have executed each opcode so far."""
         self.code_objects: dict[int, CodeObject] = {}
         """By the address of their bundle."""
-        self._bound: dict[int, _BoundLaunch] = {}
+        self._bound: dict[int, tuple[Any, ...]] = {}
+        """Launches that wait in their stream: code object, kernel, grid, block, arguments, and dynamic LDS."""
         self._numbers = count()
         self._callbacks = _Callbacks(
             _BIND(self._bind), _RUN(self._run), _ALLOCATED(self._allocated), _RELEASED(self.gpu.memory.unmap)
@@ -74,7 +62,7 @@ class EmulatedDriver:
             code = self.code_objects[bundle]
             rows = code.kernels[kernel].explicit_arguments
             values = [ctypes.string_at(arguments[i], row[".size"]) for i, row in enumerate(rows)]
-            launch = _BoundLaunch(code, kernel, sizes[0:3], sizes[3:6], values, shared)
+            launch = code, kernel, sizes[0:3], sizes[3:6], values, shared
         except Exception as error:
             return _failure(error, kernel, message)
         number = next(self._numbers)
@@ -83,14 +71,11 @@ class EmulatedDriver:
 
     def _run(self, number: int, message: Any) -> int:
         """Execute a launch; the number of instructions, or -1 with the reason in ``message``."""
-        bound = self._bound.pop(number)
+        *launch, shared = self._bound.pop(number)
         try:
-            execution = self.gpu.launch(
-                bound.code, bound.kernel, bound.grid, bound.block, bound.arguments,
-                dynamic_lds=bound.dynamic_lds, seed=self.seed,
-            )  # fmt: skip
+            execution = self.gpu.launch(*launch, dynamic_lds=shared, seed=self.seed)
         except Exception as error:
-            return _failure(error, bound.kernel, message)
+            return _failure(error, launch[1], message)
         self.opcodes += execution.opcodes
         return execution.opcodes.total()
 

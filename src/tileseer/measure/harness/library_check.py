@@ -1,17 +1,12 @@
 """Which kernels of a library can run a problem, and whether they compute what the reference of the driver does."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tileseer.config.benchmark import Timing
-from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.measure.harness.process import Fault, Worker
-from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, libraries, problem_numbers
+from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
 from tileseer.problems.problem import Problem
-
-ANSWER_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -32,31 +27,18 @@ def check_library(driver: Path, module: Path, problem: Problem, split_k: int) ->
 
     ``UserError`` where the driver or the library cannot be loaded.
     """
-    loaded = libraries(str(driver.absolute()), [str(module.absolute())])
+    modules = (str(module.absolute()),)
     numbers = problem_numbers(vars(problem), problem.variant, split_k)
-    with Supervisor(loaded[0]) as supervisor:
+    with Supervisor(str(driver.absolute())) as supervisor:
         device = supervisor.device()
         checks = []
-        names = supporting(loaded, numbers)
+        names = supervisor.supporting(modules, numbers)
         with Progress("verify", len(names), "kernels") as progress:
             for name in names:
-                outcome = supervisor.measure(Request(loaded, name, numbers, launch_options(Timing())))
+                outcome = supervisor.measure(Request(modules, name, numbers, launch_options(Timing())))
                 check = outcome.reply.get("check") or {}
                 elements, worst = int(check.get("elements", 0)), check.get("worst")
                 message = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
                 checks.append(KernelCheck(name, outcome.status, message, elements, worst))
                 progress.add(failed=int(outcome.status != "ok"))
     return f"{device['name']} ({device['backend']})", checks
-
-
-def supporting(loaded: Sequence[str], numbers: Sequence[int]) -> list[str]:
-    """Kernels of the libraries that can run the problem by their own checks."""
-    try:
-        with Worker() as worker:
-            answer = worker.ask({"do": "kernels", "libraries": list(loaded)}, ANSWER_S)
-            if answer["code"]:
-                raise UserError(answer["error"])
-            ask = {"do": "supports", "libraries": list(loaded), "problem": list(numbers)}
-            return [name for name in answer["kernels"] if worker.ask(ask | {"kernel": name}, ANSWER_S)["code"] == 1]
-    except Fault as fault:
-        raise UserError(f"{', '.join(loaded)}: {fault}") from None

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tileseer.core.errors import UserError
@@ -20,7 +20,6 @@ PRINTED_TAIL = 2000
 KILL_WAIT_S = 30.0
 MEMORY_MIB = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 >> 20
 """What a worker may take: half of the machine's memory."""
-PROGRAM = ("-m", "tileseer.measure.harness.worker")
 
 
 class Fault(Exception):
@@ -34,13 +33,7 @@ class Fault(Exception):
 class Worker(contextlib.AbstractContextManager["Worker"]):
     """A running worker. The first request that needs the GPU is the first that touches it."""
 
-    def __init__(
-        self,
-        environment: Mapping[str, str] | None = None,
-        program: Sequence[str] = PROGRAM,
-        memory_mib: int = MEMORY_MIB,
-    ) -> None:
-        """Start ``program``, arguments of Python, with the worker's own behind them."""
+    def __init__(self, environment: Mapping[str, str] | None = None, memory_mib: int = MEMORY_MIB) -> None:
         receive, send = os.pipe()
         self._token = secrets.token_hex(16)
         self.pid: int | None = None
@@ -48,7 +41,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._printed = tempfile.TemporaryFile()  # noqa: SIM115
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *program, str(send), self._token, str(memory_mib)],
+                [sys.executable, "-m", "tileseer.measure.harness.worker", str(send), self._token, str(memory_mib)],
                 stdin=subprocess.PIPE,
                 stdout=self._printed,
                 stderr=subprocess.STDOUT,

@@ -4,6 +4,7 @@ A pair that crashes or hangs its worker is tried once more, alone in a new worke
 fault the device has to answer a health probe before anything else is measured.
 """
 
+import math
 import re
 import time
 from collections import Counter
@@ -12,9 +13,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tileseer.config.benchmark import Timing
 from tileseer.core.errors import UserError, printed
-from tileseer.measure.device import SLOWEST_MS
+from tileseer.measure.device import are_times
 from tileseer.measure.harness import abi
 from tileseer.measure.harness.process import MEMORY_MIB, Fault, Worker
 
@@ -23,8 +26,9 @@ PROBE_LIMIT_S = 60.0
 PROBE_PAUSE_S = 2.0
 ERROR_CHARACTERS = 300
 TIMED = (
-    "min_time_ms", "max_noise", "budget_ms", "sample_ms", "warmup_change", "settle_ms", "min_samples", "max_samples",
-)  # fmt: skip
+    *("min_time_ms", "max_noise", "budget_ms", "sample_ms"),
+    *("warmup_change", "settle_ms", "min_samples", "max_samples"),
+)
 """Fields of ``Timing`` and of ``ConvOptionsC`` alike."""
 
 
@@ -46,8 +50,8 @@ class WorkerLimits:
 class Request:
     """One pair to measure."""
 
-    libraries: tuple[str, ...]
-    """The driver, then what has the kernel unless the driver holds it: a module, or cuDNN (``cudnn_plans.LIBRARY``)."""
+    modules: tuple[str, ...]
+    """What has the kernel unless the driver holds it: a module, or cuDNN (``cudnn_plans.LIBRARY``)."""
     kernel: str
     problem: tuple[int, ...]
     """The 21 numbers of ``ConvProblemC``."""
@@ -66,6 +70,11 @@ class Outcome:
     faults: tuple[str, ...] = ()
     """What each failed try reported, also when a second one succeeded."""
 
+    @property
+    def median_ms(self) -> float:
+        """Time of a launch; NaN unless the status is ``ok``."""
+        return float(self.reply["result"]["median_ms"]) if self.status == "ok" else math.nan
+
 
 class Supervisor(AbstractContextManager["Supervisor"]):
     """Owns the worker. Use it as a context."""
@@ -78,8 +87,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         plans: str = "",
     ) -> None:
         """``plans``: library whose plans are the kernels (``cudnn 91900``), for what has no modules."""
-        self._driver = driver
-        self.libraries = libraries(driver, [plans] if plans else [])
+        self._driver, self._plans = driver, (plans,) if plans else ()
         self._environment = dict(environment or {})
         self._limits = limits
         self._worker: Worker | None = None
@@ -97,17 +105,25 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             self._worker = None
 
     @property
-    def pid(self) -> int | None:
+    def pids(self) -> tuple[int, ...]:
         """Process number of the worker, if there is one."""
-        return None if self._worker is None else self._worker.pid
+        return () if self._worker is None or self._worker.pid is None else (self._worker.pid,)
 
     def device(self) -> dict[str, Any]:
         """What the driver says of its device; ``UserError`` if it cannot say."""
+        return self._ask_another({"do": "device"}, self._plans)
+
+    def supporting(self, modules: Sequence[str], problem: Sequence[int]) -> list[str]:
+        """Kernels of some modules that can run a problem by their own checks; ``UserError`` if one cannot be loaded."""
+        return list(self._ask_another({"do": "supporting", "problem": problem}, modules)["kernels"])
+
+    def _ask_another(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
+        """Answer of a worker of its own; ``UserError`` without one."""
         with Worker(self._environment) as worker:
             try:
-                answer = worker.ask({"do": "device", "libraries": self.libraries}, PROBE_LIMIT_S)
+                answer = worker.ask({**request, "libraries": [self._driver, *modules]}, PROBE_LIMIT_S)
             except Fault as fault:
-                raise UserError(f"{self._driver}: {fault}") from None
+                raise UserError(f"{', '.join((self._driver, *modules))}: {fault}") from None
         if answer["code"] != abi.OK:
             # The system's own message begins with the file.
             raise UserError(f"{self._driver}: {answer['error'].removeprefix(f'{self._driver}: ')}")
@@ -115,9 +131,8 @@ class Supervisor(AbstractContextManager["Supervisor"]):
 
     def offered(self, problem: Sequence[int], dtype: str, ndim: int) -> tuple[list[str], str]:
         """Plans that cuDNN offers for a problem, in its order, and why there are none; a fault ends the worker."""
-        request = {"do": "offered", "libraries": self.libraries, "problem": problem, "dtype": dtype, "ndim": ndim}
         try:
-            answer = self._ask(request)
+            answer = self._ask({"do": "offered", "problem": problem, "dtype": dtype, "ndim": ndim}, self._plans)
         except Fault as fault:
             return [], str(fault)
         return answer.get("plans", []), answer["error"]
@@ -133,7 +148,7 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             if alone:
                 self.close()
             try:
-                answer = self._ask({"do": "measure", **vars(request)})
+                answer = self._ask({"do": "measure", **vars(request)}, request.modules)
                 return self._outcome(answer, request, tuple(faults))
             except Fault as error:
                 kind, text = error.kind, str(error)
@@ -147,14 +162,14 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         self._given_up[request.kernel] += 1
         return Outcome(kind, printable(text), faults=tuple(faults))
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: Mapping[str, Any], modules: Sequence[str]) -> dict[str, Any]:
         if self._worker is None or self._requests >= self._limits.worker_pairs:
             self.close()
             self._worker = Worker(self._environment, memory_mib=self._limits.memory_mib)
             self._requests = 0
         self._requests += 1
         try:
-            answer = self._worker.ask(request, self._limits.pair_s)
+            answer = self._worker.ask({**request, "libraries": [self._driver, *modules]}, self._limits.pair_s)
         except Fault:
             self._worker = None
             raise
@@ -165,35 +180,12 @@ class Supervisor(AbstractContextManager["Supervisor"]):
         return answer
 
     def _outcome(self, answer: dict[str, Any], request: Request, faults: tuple[str, ...]) -> Outcome:
-        code, error = answer["code"], printable(answer["error"])
-        if code == abi.OK:
-            check = answer["check"]
-            if check and check["wrong"]:
-                orders = answer.get("wrong", [])
-                if 0 in orders:
-                    message = f"elements wrong; in orders of the waves: {' '.join(map(str, orders))}"
-                    return Outcome("race", message, answer, faults)
-                message = (
-                    f"{check['wrong']} of {check['elements']} elements wrong; {check['not_finite']} not finite; "
-                    f"worst {check['worst']:.3g} tolerances"
-                )
-                return Outcome("wrong_result", message, answer, faults)
-            if "opcodes" in answer:
-                # An emulated GPU has no times.
-                return Outcome("ok", "", answer, faults)
-            times = [answer["result"]["median_ms"], *answer["samples_ms"]]
-            if bad := [time for time in times if not 0 < time < SLOWEST_MS]:
-                self._given_up[request.kernel] += 1
-                return Outcome("crash", f"the driver gave {bad[0]} ms: that is no time", faults=faults)
-            return Outcome("ok", "", answer, faults)
-        if code == abi.UNSUPPORTED:
-            return Outcome("unsupported", error or "refused without a reason", answer, faults)
-        if code == abi.OUT_OF_MEMORY:
-            return Outcome("skipped", error, answer, faults)
-        if code == abi.NO_KERNEL:
-            raise UserError(f"{request.libraries[-1]}: {answer['error']}; build the kernels again")
-        self._given_up[request.kernel] += 1
-        return Outcome("crash", error, answer, faults)
+        if answer["code"] == abi.NO_KERNEL:
+            raise UserError(f"{(self._driver, *request.modules)[-1]}: {answer['error']}; build the kernels again")
+        status, error = _classified(answer)
+        if status == "crash":
+            self._given_up[request.kernel] += 1
+        return Outcome(status, error, {} if status == "crash" else answer, faults)
 
     def _healthy(self, request: Request) -> bool:
         """Whether the device computes again; if not, the next call of ``measure`` reports it."""
@@ -202,18 +194,34 @@ class Supervisor(AbstractContextManager["Supervisor"]):
             if attempt:
                 time.sleep(PROBE_PAUSE_S)
             try:
-                with Worker(self._environment) as worker:
-                    answer = worker.ask({"do": "probe", "libraries": [self._driver]}, PROBE_LIMIT_S)
-                if answer["code"] == abi.OK:
-                    return True
-                message = answer["error"]
-            except Fault as fault:
-                message = str(fault)
+                self._ask_another({"do": "probe"}, ())
+                return True
+            except UserError as error:
+                message = str(error)
         self._lost = (
             f"the device does not answer after {request.kernel}: {message}; all rows so far are in the journal; "
             "reset the GPU and run again"
         )
         return False
+
+
+def _classified(answer: Mapping[str, Any]) -> tuple[str, str]:
+    """Status of a pair by a worker's answer, and why it is not ``ok``."""
+    if answer["code"] != abi.OK:
+        status = {abi.UNSUPPORTED: "unsupported", abi.OUT_OF_MEMORY: "skipped"}.get(answer["code"], "crash")
+        return status, printable(answer["error"]) or "refused without a reason"
+    check, orders = answer["check"], answer.get("wrong", [])
+    if check and check["wrong"] and 0 in orders:
+        return "race", f"elements wrong; in orders of the waves: {' '.join(map(str, orders))}"
+    if check and check["wrong"]:
+        return "wrong_result", (
+            f"{check['wrong']} of {check['elements']} elements wrong; {check['not_finite']} not finite; "
+            f"worst {check['worst']:.3g} tolerances"
+        )
+    # An emulated GPU has no times.
+    times = np.array([] if orders else [answer["result"]["median_ms"], *answer["samples_ms"]])
+    wrong = times[~are_times(times)]
+    return ("crash", f"the driver gave {wrong[0]} ms: that is no time") if wrong.size else ("ok", "")
 
 
 def problem_numbers(problem: Mapping[Any, Any], variant: str, split_k: int) -> tuple[int, ...]:
@@ -228,14 +236,8 @@ def printable(text: str) -> str:
     return printed(line).encode("ascii", "backslashreplace").decode()[:ERROR_CHARACTERS]
 
 
-def libraries(driver: str, modules: Sequence[str]) -> tuple[str, ...]:
-    """Libraries of a request; a module that is the driver itself is named once."""
-    return (driver, *(module for module in modules if module != driver))
-
-
 def launch_options(timing: Timing, seed: int = 1, hopeless_ms: float = 0.0) -> dict[str, Any]:
     """Fields of ``ConvOptionsC``; a pair slower than ``hopeless_ms`` gets one sample, 0: none is given up."""
-    return {
-        **{name: getattr(timing, name) for name in TIMED}, "seed": seed, "rotate_bytes": timing.rotate_mib << 20,
-        "cache": abi.CACHES.index(timing.cache), "hopeless_ms": hopeless_ms, "verify_millions": timing.verify_millions,
-    }  # fmt: skip
+    rotation = {"rotate_bytes": timing.rotate_mib << 20, "cache": abi.CACHES.index(timing.cache)}
+    limits = {"hopeless_ms": hopeless_ms, "verify_millions": timing.verify_millions}
+    return {**{name: getattr(timing, name) for name in TIMED}, "seed": seed, **rotation, **limits}

@@ -12,12 +12,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
-from tileseer.measure.harness.visible import VARIABLES, Gpu, amd_gpus, shown
 
+KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+VARIABLES = {
+    "cuda": ("CUDA_VISIBLE_DEVICES",),
+    "hip": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
+}
+"""What hides GPUs of each backend, in the order in which they count."""
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """NVML's clock event reasons that are faults of the moment: hardware slowdown, thermal (software, hardware), power
 brake. The power cap (0x4) is none: it is how a GPU under load runs."""
@@ -47,12 +53,11 @@ class Board:
     """One GPU of this machine. Without a vendor's library or driver all is empty."""
 
     uuid: str = ""
-    """Its UUID; of AMD's GPUs the PCI address, which needs no library."""
-    name: str = ""
+    lock: str = ""
+    """Names its lock: the UUID; of AMD's GPUs the PCI address."""
     arch: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Makes it the only one that a process sees."""
-
     read: Callable[[Collection[int]], Reading] = field(default=lambda own: Reading(), compare=False)
     """State of the GPU now, from those of our processes that may be on it."""
 
@@ -78,31 +83,52 @@ def boards(backend: str, warn: bool = True) -> list[Board]:
         (library.nvmlInit if backend == "cuda" else library.amdsmi_init)()
     except Exception as error:  # amdsmi raises a KeyError where ROCm is missing, NVML its own error without a driver.
         missing, library = f"{how} or the GPU's driver is missing ({error})", None
-    amd = backend == "hip"
-    gpus = amd_gpus() if amd else _nvidia_gpus(library) if library else []
+    listed = amd_boards(library) if backend == "hip" else _nvidia_boards(library) if library else []
     if missing and warn:
-        lock = "" if gpus else ", and the GPU's lock has the name of its product"
+        lock = "" if listed else ", and the GPU's lock has the name of its product"
         message = (
             f"telemetry: {missing}: throttling shows in the sentinel pair alone, other processes do not show{lock}"
         )
         print(message, file=sys.stderr)
-    left = shown(backend, gpus)
-    if gpus and not left:
+    visible = visible_boards(backend, listed)
+    if listed and not visible:
         named = " ".join(f"{name}={os.environ[name]!r}" for name in VARIABLES[backend] if name in os.environ)
         raise UserError(
-            f"none of the {len(gpus)} GPUs of this machine is visible: {named}; unset it or name another one"
+            f"none of the {len(listed)} GPUs of this machine is visible: {named}; unset it or name another one"
         )
-    return (_amd_boards if amd else _nvidia_boards)(library, left)
+    return visible
 
 
-def targets(backend: str) -> set[str]:
-    """Targets (gfx942, sm_90) of the visible GPUs; none where nothing tells them."""
-    return {board.arch for board in boards(backend, warn=False)} - {""}
+def visible_boards(backend: str, all_boards: Sequence[Board]) -> list[Board]:
+    """The GPUs that the environment leaves visible, in the order that it gives.
+
+    ROCm's runtime takes ``ROCR_VISIBLE_DEVICES`` first. HIP chooses among what is left, by ``HIP_VISIBLE_DEVICES`` or,
+    where that is empty, by ``CUDA_VISIBLE_DEVICES``; an empty one hides nothing there.
+    """
+    first, *others = VARIABLES[backend]
+    outer = os.environ.get(first)
+    left = list(all_boards) if outer is None else _picked(all_boards, outer)
+    inner = next((value for name in others if (value := os.environ.get(name))), "")
+    return _picked(left, inner) if inner else left
+
+
+def _picked(all_boards: Sequence[Board], listed: str) -> list[Board]:
+    """Those that a list of numbers and UUIDs names; the first entry that names none ends it, as in the runtimes."""
+    picked: list[Board] = []
+    for entry in (part.strip() for part in listed.split(",")):
+        if entry.isdecimal():
+            matches = list(all_boards[int(entry) : int(entry) + 1])
+        else:
+            matches = [board for board in all_boards if entry and board.uuid.lower().startswith(entry.lower())]
+        if len(matches) != 1:
+            break
+        picked += matches
+    return picked
 
 
 def refuse_other_gpus(device: str, arch: str) -> None:
     """``UserError`` if no GPU of this machine is of the arch; where there is none, the benchmark finds out."""
-    visible = targets(device) if device in VARIABLES else set()
+    visible = {board.arch for board in boards(device, warn=False)} - {""} if device in VARIABLES else set()
     if visible and target(arch).removesuffix("a") not in visible:
         raise UserError(
             f"benchmark.device is {device}, and the visible GPUs are {', '.join(sorted(visible))}, not {target(arch)}; "
@@ -110,25 +136,14 @@ def refuse_other_gpus(device: str, arch: str) -> None:
         )
 
 
-def _nvidia_gpus(nvml: Any) -> list[Gpu]:
-    def arch(gpu: Any) -> str:
+def _nvidia_boards(nvml: Any) -> list[Board]:
+    listed = []
+    for gpu in map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount())):
+        uuid, arch = nvml.nvmlDeviceGetUUID(gpu), ""
         with suppress(nvml.NVMLError):
-            return "sm_{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(gpu))
-        return ""
-
-    gpus = map(nvml.nvmlDeviceGetHandleByIndex, range(nvml.nvmlDeviceGetCount()))
-    return [Gpu(number, nvml.nvmlDeviceGetUUID(gpu), arch(gpu)) for number, gpu in enumerate(gpus)]
-
-
-def _nvidia_boards(nvml: Any, gpus: Sequence[Gpu]) -> list[Board]:
-    handles = {gpu: nvml.nvmlDeviceGetHandleByIndex(gpu.number) for gpu in gpus}
-    return [
-        Board(
-            gpu.uuid, nvml.nvmlDeviceGetName(handle), gpu.arch, {"CUDA_VISIBLE_DEVICES": gpu.uuid},
-            partial(_nvidia_reading, nvml, handle),
-        )
-        for gpu, handle in handles.items()
-    ]  # fmt: skip
+            arch = "sm_{}{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(gpu))
+        listed.append(Board(uuid, uuid, arch, {"CUDA_VISIBLE_DEVICES": uuid}, partial(_nvidia_reading, nvml, gpu)))
+    return listed
 
 
 def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
@@ -147,21 +162,32 @@ def _nvidia_reading(nvml: Any, gpu: Any, own: Collection[int]) -> Reading:
     )
 
 
-def _amd_boards(smi: Any, gpus: Sequence[Gpu]) -> list[Board]:
+def amd_boards(smi: Any = None) -> list[Board]:
+    """AMD's GPUs as the kernel's driver (KFD) shows them; those of other containers cannot be read and do not count."""
     handles = (
         {smi.amdsmi_get_gpu_device_bdf(handle): handle for handle in smi.amdsmi_get_processor_handles()} if smi else {}
     )
+    listed: list[Board] = []
     parts: Counter[str] = Counter()
-    boards = []
-    for gpu in gpus:
-        # Partitions of a GPU share its address.
-        name = f"{gpu.pci}-{parts[gpu.pci]}" if parts[gpu.pci] else gpu.pci
-        parts[gpu.pci] += 1
-        # The runtime below HIP shows this one alone, so that HIP sees one, its first.
-        alone = {"ROCR_VISIBLE_DEVICES": str(gpu.number), "HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "0"}
-        reading = [partial(_amd_reading, smi, handles[gpu.pci])] if gpu.pci in handles else []
-        boards.append(Board(name, gpu.pci, gpu.arch, alone, *reading))
-    return boards
+    for path in sorted(KFD_NODES.glob("[0-9]*"), key=lambda path: int(path.name)):
+        try:
+            text = (path / "properties").read_text()
+        except OSError:
+            continue
+        rows = {name: int(value) for name, value in (line.split() for line in text.splitlines() if " " in line)}
+        # A CPU has version 0. 90402 is gfx942: two decimal digits each of minor and stepping, the latter hexadecimal.
+        if version := rows.get("gfx_target_version", 0):
+            arch = f"gfx{version // 10000}{version // 100 % 100}{version % 100:x}"
+            place = rows.get("location_id", 0)
+            pci = f"{rows.get('domain', 0):04x}:{place >> 8 & 0xFF:02x}:{place >> 3 & 0x1F:02x}.{place & 7}"
+            # Partitions of a GPU share its address.
+            lock = f"{pci}-{parts[pci]}" if parts[pci] else pci
+            parts[pci] += 1
+            # The runtime below HIP shows this one alone, so that HIP sees one, its first.
+            alone = dict(zip(VARIABLES["hip"], (str(len(listed)), "0", "0"), strict=True))
+            reading = [partial(_amd_reading, smi, handles[pci])] if pci in handles else []
+            listed.append(Board(f"GPU-{rows.get('unique_id', 0):016x}", lock, arch, alone, *reading))
+    return listed
 
 
 def _amd_reading(smi: Any, gpu: Any, own: Collection[int]) -> Reading:

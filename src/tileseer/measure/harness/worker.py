@@ -25,13 +25,13 @@ from tileseer.measure.harness.cudnn_plans import CudnnPlans
 PRINTED_BYTES = 1 << 24
 """Largest file that a worker may write: it ends a kernel that prints for ever."""
 
-EMULATED = b"emulated"
-"""Backend of the driver whose GPU is emulated."""
 EMULATED_ORDERS = 3
-"""Orders of the waves in which each pair is executed there."""
+"""Orders of the waves in which each pair is executed on an emulated GPU."""
 
 Reply = dict[str, Any]
 Say = Callable[[Reply], None]
+Pair = tuple[Any, ...]
+"""Number of a kernel with its problem and options, as the driver's functions take them."""
 
 
 class WorkerSession:
@@ -39,7 +39,7 @@ class WorkerSession:
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._library: abi.DriverLibrary | None = None
+        self._library: Any = None
         self._modules: dict[str, ctypes.CDLL] = {}
         self._plans: CudnnPlans | None = None
         self._emulated: Any = None
@@ -48,13 +48,13 @@ class WorkerSession:
         """Do what a request says; the last reply to it."""
         self._say({"phase": "load"})
         try:
-            library = self._load(request["libraries"])
+            self._load(request["libraries"])
         except OSError as error:
             return {"code": abi.BAD_ARGUMENT, "error": str(error)}
-        do: Callable[[abi.DriverLibrary, Reply], Reply] = getattr(self, f"_{request['do']}")
-        return do(library, request)
+        do: Callable[[Reply], Reply] = getattr(self, f"_{request['do']}")
+        return do(request)
 
-    def _load(self, paths: list[str]) -> abi.DriverLibrary:
+    def _load(self, paths: list[str]) -> None:
         """Load the driver (first path), and modules or cuDNN's plans (the others), each once."""
         driver, *others = paths
         if self._library is None:
@@ -70,29 +70,29 @@ class WorkerSession:
                 self._plans.require(path)
             elif path not in self._modules:
                 self._modules[path] = ctypes.CDLL(path)
-        return self._library
 
-    def _device(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+    def _outcome(self, code: int) -> Reply:
+        return {"code": code, "error": "" if code >= 0 else self._library.error()}
+
+    def _device(self, request: Reply) -> Reply:
         device = abi.ConvDevice()
-        outcome = _outcome(library, library.device(ctypes.byref(device)))
-        made = {"backend": library.backend().decode(), "version": library.version().decode()}
+        outcome = self._outcome(self._library.device(ctypes.byref(device)))
+        made = {"backend": self._library.backend().decode(), "version": self._library.version().decode()}
         plans = {"plans": self._plans.version} if self._plans else {}
         return {**outcome, **made, **plans, **abi.as_dict(device)}
 
-    def _kernels(self, library: abi.DriverLibrary, request: Reply) -> Reply:
-        return {"code": abi.OK, "error": "", "kernels": library.kernels()}
-
-    def _probe(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+    def _probe(self, request: Reply) -> Reply:
         self._say({"phase": "probe"})
-        return _outcome(library, library.probe())
+        return self._outcome(self._library.probe())
 
-    def _supports(self, library: abi.DriverLibrary, request: Reply) -> Reply:
-        index = library.find_kernel(request["kernel"].encode())
+    def _supporting(self, request: Reply) -> Reply:
+        """Names of the kernels that can run a problem by their own checks."""
         problem = abi.ConvProblem(*request["problem"])
-        code = index if index < 0 else library.supports(index, ctypes.byref(problem))
-        return _outcome(library, code)
+        names = enumerate(self._library.kernels())
+        able = [name for index, name in names if self._library.supports(index, ctypes.byref(problem)) == 1]
+        return self._outcome(abi.OK) | {"kernels": able}
 
-    def _offered(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+    def _offered(self, request: Reply) -> Reply:
         """Names of the plans that cuDNN offers for a problem, in its order."""
         assert self._plans is not None
         self._say({"phase": "plans"})
@@ -101,76 +101,62 @@ class WorkerSession:
             plans = self._plans.offered(problem, request["dtype"], request["ndim"])
         except Exception as error:  # The frontend has exceptions of several kinds for a problem that it refuses.
             return {"code": abi.UNSUPPORTED, "error": str(error)}
-        return {"code": abi.OK, "error": "", "plans": plans}
+        return self._outcome(abi.OK) | {"plans": plans}
 
-    def _measure(self, library: abi.DriverLibrary, request: Reply) -> Reply:
+    def _measure(self, request: Reply) -> Reply:
         problem, options = abi.ConvProblem(*request["problem"]), abi.ConvOptions(**request["options"])
         if self._plans:
             index = self._plans.find(request["kernel"], problem.direction)
         else:
-            index = library.find_kernel(request["kernel"].encode())
+            index = self._library.find_kernel(request["kernel"].encode())
         if index < 0:
-            return _outcome(library, index)
-        if library.backend() == EMULATED:
-            return self._emulate(library, index, problem, options)
+            return self._outcome(index)
+        pair = index, ctypes.byref(problem), ctypes.byref(options)
+        if self._emulated is not None:
+            return self._emulate(pair)
         reply: Reply = {"check": None, "result": None, "samples_ms": [], "resources": None, "verify_s": 0.0}
         if request["verify"]:
-            reply |= self._verify(library, index, problem, options)
+            reply |= self._verify(pair)
             if reply["code"] != abi.OK or reply["check"]["wrong"]:
                 return reply
-        return reply | self._time(library, index, problem, options)
+        return reply | self._time(pair, options.max_samples)
 
-    def _verify(
-        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
-    ) -> Reply:
+    def _verify(self, pair: Pair) -> Reply:
         self._say({"phase": "verify"})
         begin, check = time.monotonic(), abi.ConvCheck()
-        code = library.verify(index, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
-        reply = {"verify_s": round(time.monotonic() - begin, 4), **_outcome(library, code)}
-        if code != abi.OK:
+        reply = self._outcome(self._library.verify(*pair, ctypes.byref(check)))
+        reply["verify_s"] = round(time.monotonic() - begin, 4)
+        if reply["code"] != abi.OK:
             return reply
         if self._plans and cudnn_plans.is_right(check):
             check.wrong = 0
         return reply | {"check": abi.as_dict(check)}
 
-    def _time(
-        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
-    ) -> Reply:
+    def _time(self, pair: Pair, most: int) -> Reply:
         self._say({"phase": "time"})
-        result, resources = abi.ConvResult(), abi.ConvResources()
-        samples = (ctypes.c_double * options.max_samples)()
-        code = library.measure(
-            index, ctypes.byref(problem), ctypes.byref(options), samples, len(samples), ctypes.byref(result)
-        )
-        if code != abi.OK:
-            return _outcome(library, code)
-        library.resources(index, ctypes.byref(resources))
+        result, resources, samples = abi.ConvResult(), abi.ConvResources(), (ctypes.c_double * most)()
+        reply = self._outcome(self._library.measure(*pair, samples, most, ctypes.byref(result)))
+        if reply["code"] != abi.OK:
+            return reply
+        self._library.resources(pair[0], ctypes.byref(resources))
         measured = {"result": abi.as_dict(result), "samples_ms": samples[: result.samples]}
-        return {"code": code, "error": "", **measured, "resources": abi.as_dict(resources)}
+        return reply | measured | {"resources": abi.as_dict(resources)}
 
-    def _emulate(
-        self, library: abi.DriverLibrary, index: int, problem: abi.ConvProblem, options: abi.ConvOptions
-    ) -> Reply:
+    def _emulate(self, pair: Pair) -> Reply:
         """Verify in several orders of the waves; ``opcodes``: those executed in the first one. Nothing is timed."""
-        self._say({"phase": "verify"})
-        checks = []
+        checks: list[Reply] = []
         opcodes: dict[str, int] = {}
         for order in range(EMULATED_ORDERS):
             self._emulated.seed = order
             self._emulated.opcodes.clear()
-            check = abi.ConvCheck()
-            code = library.verify(index, ctypes.byref(problem), ctypes.byref(options), ctypes.byref(check))
-            if code != abi.OK:
-                return _outcome(library, code)
-            checks.append(abi.as_dict(check))
+            reply = self._verify(pair)
+            if reply["code"] != abi.OK:
+                return reply
+            checks.append(reply["check"])
             opcodes = opcodes or dict(self._emulated.opcodes)
+        worst = max(checks, key=lambda check: check["wrong"])
         wrong = [check["wrong"] for check in checks]
-        worst = checks[wrong.index(max(wrong))]
-        return {"code": abi.OK, "error": "", "check": worst, "wrong": wrong, "opcodes": opcodes}
-
-
-def _outcome(library: abi.DriverLibrary, code: int) -> Reply:
-    return {"code": code, "error": "" if code > 0 else library.error()}
+        return self._outcome(abi.OK) | {"check": worst, "wrong": wrong, "opcodes": opcodes}
 
 
 def _limit(memory_bytes: int) -> None:

@@ -7,73 +7,63 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
+import host_library
 import pyarrow as pa
 import pytest
 
-from tileseer.config.benchmark import BenchmarkSettings, LockSettings
 from tileseer.core.errors import UserError
 from tileseer.core.locks import device_locks, hold_first_free
-from tileseer.gpus import hardware
-from tileseer.measure import devices as registry
-from tileseer.measure.harness import telemetry, visible
+from tileseer.measure import session as sessions
+from tileseer.measure.harness import telemetry
 from tileseer.measure.harness.telemetry import Board, Reading
-
-CONFIG = Path(__file__).parents[2] / "config"
-GPU = hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
-
-
-def source(libraries=(None, None), **settings):
-    made = BenchmarkSettings.of({"benchmark": settings}, "benchmark")
-    driver = Path(libraries[0]) if libraries[0] else None
-    return registry.DeviceSource(made, GPU, CONFIG / "simulated_device.yaml", driver)
 
 
 @pytest.fixture
-def locking(tmp_path):
-    return LockSettings(folder=str(tmp_path / "locks"), timeout_s=1.0)
+def session(tmp_path, libraries):
+    """Return a function that makes a session of these settings, and the folder of its locks."""
+    locks = {"folder": str(tmp_path / "locks"), "timeout_s": 1.0}
+    return lambda **settings: host_library.session(None, driver=libraries[0], lock=locks, **settings)
 
 
-def test_the_simulated_device_is_the_product_of_the_settings(locking):
-    with registry.claimed(source(), locking) as (device, _):
-        assert (device.kind, device.name) == ("simulated", GPU.name)
+def test_the_simulated_device_is_the_product_of_the_settings_and_says_that_it_is_simulated(session):
+    for product, arch in (("gfx950_mi355x", "gfx950"), ("sm_90_h200", "sm_90")):
+        with replace(session(), product=product, arch=arch).claim_device() as (device, _):
+            assert (device.kind, device.name) == ("simulated", product)
 
 
-def test_the_simulated_device_may_stand_for_a_gpu_of_nvidia_and_says_that_it_does(locking):
-    h200 = replace(source(), hardware=hardware.read_hardware(CONFIG / "hardware.yaml", "sm_90_h200"))
-    with registry.claimed(h200, locking) as (device, _):
-        assert (device.kind, device.name) == ("simulated", "sm_90_h200")
-
-
-def test_a_gpu_needs_a_driver_and_kernels(locking, monkeypatch):
-    monkeypatch.setattr(registry, "boards", lambda backend: [])
-    with pytest.raises(UserError, match="--driver and --modules"), registry.claimed(source(device="hip"), locking):
+def test_a_gpu_needs_a_driver_and_kernels(session, monkeypatch):
+    monkeypatch.setattr(sessions, "boards", lambda backend: [])
+    without = replace(session(device="hip"), driver=None)
+    with pytest.raises(UserError, match="--driver and --modules"), without.claim_device():
         pass
 
 
-def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(libraries, locking, monkeypatch):
-    found = [Board(f"GPU-{n}", "H200", "sm_90", {"CUDA_VISIBLE_DEVICES": f"GPU-{n}"}) for n in "ab"]
-    monkeypatch.setattr(registry, "boards", lambda backend: found)
+def test_the_first_free_board_is_claimed_and_the_only_one_that_the_worker_sees(session, tmp_path, monkeypatch):
+    boards = [Board(f"GPU-{n}", f"GPU-{n}", "sm_90", {"CUDA_VISIBLE_DEVICES": f"GPU-{n}"}) for n in "ab"]
+    monkeypatch.setattr(sessions, "boards", lambda backend: boards)
     seen = []
-    real = registry.Supervisor
-    monkeypatch.setattr(registry, "Supervisor", lambda *args, **how: seen.append(args[1]) or real(*args, **how))
-    claim = registry.claimed(source(libraries, device="cuda"), locking)
-    with hold_first_free(device_locks(["gpu-GPU-a"], Path(locking.folder)), timeout_s=1), claim as (device, _):
+    real = sessions.Supervisor
+    monkeypatch.setattr(sessions, "Supervisor", lambda *args, **how: seen.append(args[1]) or real(*args, **how))
+    other = hold_first_free(device_locks(["gpu-GPU-a"], tmp_path / "locks"), timeout_s=1)
+    with other, session(device="cuda").claim_device() as (device, _):
         assert device.kind == "measured"
     assert seen == [{"CUDA_VISIBLE_DEVICES": "GPU-b"}]
 
 
-def test_each_kernel_is_looked_for_in_the_library_of_its_build_table(tmp_path):
+def test_each_kernel_is_looked_for_in_the_library_of_its_build_table(session, tmp_path):
     (tmp_path / "a.so").touch()
     builds = [pa.table({"kernel": ["k", "l"]}), pa.table({"kernel": ["m"]})]
-    find = registry.module_finder(registry.modules_of(builds, [tmp_path / "a.so", tmp_path / "gone.so"]))
-    assert find(pd.Series({"kernel": "l"})) == str(tmp_path / "a.so")
+    built = session().with_kernels(builds, [tmp_path / "a.so", tmp_path / "gone.so"])
+    assert built.module_of("l") == str(tmp_path / "a.so")
     for name in ("m", "unknown"):
         with pytest.raises(UserError, match=f"no library of the kernel {name}"):
-            find(pd.Series({"kernel": name}))
+            built.module_of(name)
     with pytest.raises(UserError, match="1 libraries for 2 build tables"):
-        registry.modules_of(builds, [tmp_path / "a.so"])
-    assert registry.modules_of(builds, []) == {}
+        session().with_kernels(builds, [tmp_path / "a.so"])
+    assert session().with_kernels(builds, []).modules == {}
+
+
+ROCR, HIP, CUDA = telemetry.VARIABLES["hip"]
 
 
 class Nvml:
@@ -101,8 +91,8 @@ class Nvml:
         if (what, gpu) == ("PowerUsage", "GPU-bb"):
             raise self.NVMLError("Not Supported")
         return {
-            "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None, "HandleByUUID": gpu,
-            "UUID": gpu, "Name": "NVIDIA H200", "CudaComputeCapability": (9, 0),
+            "Count": 2, "HandleByIndex": self.GPUS[gpu] if isinstance(gpu, int) else None,
+            "UUID": gpu, "CudaComputeCapability": (9, 0),
             "ClockInfo": {1: 1980, 2: 3201}.get(which), "PowerUsage": 412_550,
             "Temperature": 51, "CurrentClocksThrottleReasons": self.reasons,
             "ComputeRunningProcesses": [SimpleNamespace(pid=pid) for pid in self.pids],
@@ -124,9 +114,6 @@ class AmdSmi:
 
     def amdsmi_get_processor_handles(self):
         return ["handle"]
-
-    def amdsmi_get_gpu_device_uuid(self, gpu):
-        return "uuid"
 
     def amdsmi_get_gpu_device_bdf(self, gpu):
         return "0000:c1:00.0"
@@ -152,7 +139,7 @@ class AmdSmi:
 @pytest.fixture
 def library(monkeypatch):
     """Put a vendor's library in the place of the installed one, if there is one."""
-    for variable in visible.VARIABLES["hip"]:
+    for variable in telemetry.VARIABLES["hip"]:
         monkeypatch.delenv(variable, raising=False)
     return lambda name, made: monkeypatch.setitem(sys.modules, name, made)
 
@@ -189,7 +176,7 @@ def kfd(tmp_path, monkeypatch):
             folder.mkdir(parents=True)
             text = f"gfx_target_version {version}\nlocation_id {(0x10 + number) << 8}\nunique_id {number}\ndomain 0\n"
             (folder / "properties").write_text(text)
-        monkeypatch.setattr(telemetry, "amd_gpus", lambda: visible.amd_gpus(tmp_path / "nodes"))
+        monkeypatch.setattr(telemetry, "KFD_NODES", tmp_path / "nodes")
         return tmp_path / "nodes"
 
     return make
@@ -197,13 +184,13 @@ def kfd(tmp_path, monkeypatch):
 
 def test_the_driver_tells_target_and_address_of_its_gpus_in_the_order_of_its_nodes(kfd):
     nodes = kfd(*[90402] * 9, 90500, 90010, 110000)
-    found = visible.amd_gpus(nodes)
-    assert [gpu.arch for gpu in found] == ["gfx942"] * 9 + ["gfx950", "gfx90a", "gfx1100"]
-    assert [gpu.number for gpu in found] == list(range(12))
-    assert (found[0].pci, found[9].pci) == ("0000:12:00.0", "0000:1b:00.0")
+    boards = telemetry.amd_boards()
+    assert [board.arch for board in boards] == ["gfx942"] * 9 + ["gfx950", "gfx90a", "gfx1100"]
+    assert [board.environment[ROCR] for board in boards] == [str(number) for number in range(12)]
+    assert (boards[0].lock, boards[9].lock) == ("0000:12:00.0", "0000:1b:00.0")
     # A GPU of another container cannot be read.
     (nodes / "2/properties").unlink()
-    assert [gpu.pci for gpu in visible.amd_gpus(nodes)][:1] == ["0000:13:00.0"]
+    assert telemetry.amd_boards()[0].lock == "0000:13:00.0"
 
 
 def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, capsys):
@@ -216,20 +203,14 @@ def test_readings_of_amd_smi_are_those_of_the_gpu_at_its_address(library, kfd, c
     assert boards[0].read((7,)) == Reading() and not capsys.readouterr().err
 
 
-def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library, kfd, locking, libraries, capsys):
+def test_without_amd_smi_each_gpu_has_a_lock_of_its_own_and_one_warning(library, kfd, session, tmp_path, capsys):
     kfd(90402, 90402)
     library("amdsmi", None)
-    with (
-        registry.claimed(source(libraries, device="hip"), locking),
-        registry.claimed(source(libraries, device="hip"), locking),
-    ):
-        held = sorted(path.name for path in Path(locking.folder).iterdir() if path.read_text())
+    with session(device="hip").claim_device(), session(device="hip").claim_device():
+        held = sorted(path.name for path in (tmp_path / "locks").iterdir() if path.read_text())
     assert held == ["tileseer-gpu-0000_12_00_0.lock", "tileseer-gpu-0000_13_00_0.lock"]
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 2 and all("amdsmi" in line and "lock" not in line for line in said)
-
-
-ROCR, HIP, CUDA = visible.VARIABLES["hip"]
 
 
 @pytest.mark.parametrize(
@@ -270,11 +251,11 @@ def test_gpus_of_amd_are_those_that_the_variables_show_together(library, kfd, mo
     boards = telemetry.boards("hip")
     assert [board.environment[ROCR] for board in boards] == [str(number) for number in numbers]
     # What a worker inherits shows it exactly the GPU of its board, whatever was set before.
-    gpus = telemetry.amd_gpus()
+    gpus = telemetry.amd_boards()
     for number, board in zip(numbers, boards, strict=True):
         for name, value in board.environment.items():
             monkeypatch.setenv(name, value)
-        assert visible.shown("hip", gpus) == [gpus[number]]
+        assert telemetry.visible_boards("hip", gpus) == [gpus[number]]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +288,7 @@ def test_another_arch_than_the_machines_is_told(library, kfd, monkeypatch):
     with pytest.raises(UserError, match="sm_90, not sm_80"):
         telemetry.refuse_other_gpus("cuda", "sm_80")
     # No GPU here: the machine that measures finds out.
-    monkeypatch.setattr(telemetry, "amd_gpus", list)
+    monkeypatch.setattr(telemetry, "KFD_NODES", Path("absent"))
     telemetry.refuse_other_gpus("hip", "gfx950")
 
 

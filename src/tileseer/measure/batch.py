@@ -1,0 +1,163 @@
+"""Measure the pairs that a journal does not hold yet."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tileseer.core.progress import Progress
+from tileseer.measure import receipt
+from tileseer.measure.device import STATUSES, Device, Times
+from tileseer.measure.journal import SCHEMA, Journal, MeasuredBy, read_journal
+from tileseer.measure.pairs import pair_text
+from tileseer.measure.session import Session
+from tileseer.problems.implicit_gemm import implicit_gemm
+from tileseer.problems.problem import DIMS
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is measured in a session."""
+
+    session: Session
+    device: Device
+    problems: pd.DataFrame
+    candidates: pd.DataFrame
+
+    @property
+    def by(self) -> MeasuredBy:
+        """What its rows say of who measured; the id is 16 hex digits of all that a time depends on besides the pair."""
+        names = self.session.arch, self.device.name, self.device.kind
+        text = "\n".join((*names, self.device.identity()))
+        return MeasuredBy(*names, hashlib.sha256(text.encode()).hexdigest()[:16])
+
+
+def missing_pairs(pairs: pa.Table, measured: pa.Table) -> pa.Table:
+    """Pairs without a measurement by this device, or with one while it was throttled or contended only."""
+    have = receipt.counted(measured, pairs)
+    have = have.filter(pc.invert(receipt.passing(have)))
+    return pairs.filter(pc.invert(pc.is_in(pair_text(pairs), pair_text(have))))
+
+
+def fill_journal(batch: Batch, pairs: pa.Table, journal: Journal, budget_s: float | None = None) -> int:
+    """Take over from other journals, or measure, the pairs that a journal lacks; the number of those measured.
+
+    It is read here, after the wait for its writer: another workflow may have measured these very pairs meanwhile.
+    """
+    missing = missing_pairs(pairs, read_journal(journal.path, batch.by, receipt.COUNTED)[0])
+    if not missing.num_rows:
+        return 0
+    adopted = rows_of_neighbours(journal.path, missing, batch.by)
+    journal.append(adopted)
+    order = order_pairs(batch, missing_pairs(missing, adopted), in_rounds=budget_s is not None)
+    return measure_pairs(batch, *order, journal, budget_s)
+
+
+def rows_of_neighbours(path: Path, pairs: pa.Table, by: MeasuredBy) -> pa.Table:
+    """Rows for ``pairs`` in the other journals beside ``path``: kernels may have been dealt to chunks anew."""
+    kernel_ids = pc.unique(pairs["kernel_id"].cast(pa.string()))
+    others = sorted(other for other in path.parent.glob("*.csv") if other != path)
+    parts = [read_journal(other, by, kernel_ids=kernel_ids)[0] for other in others]
+    return receipt.counted(pa.concat_tables([SCHEMA.empty_table(), *parts]), pairs)
+
+
+def order_pairs(batch: Batch, pairs: pa.Table, in_rounds: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """(problem row, candidate row) of pairs: by problem and candidate, or in random order.
+
+    ``in_rounds``: one pair of each problem after the other, so that any beginning of the order covers all problems.
+    """
+    problem, candidate = positions_of(batch.problems, batch.candidates, pairs)
+    if in_rounds:
+        turn = draw_order(problem, candidate, batch.session.settings.seed, in_rounds=True)
+    elif batch.device.order_seed is None:
+        turn = np.lexsort((candidate, problem))
+    else:
+        turn = draw_order(problem, candidate, batch.device.order_seed, in_rounds=False)
+    return problem[turn], candidate[turn]
+
+
+def draw_order(problem: np.ndarray, candidate: np.ndarray, seed: int, in_rounds: bool) -> np.ndarray:
+    """Positions of n pairs in random order, int [n]: in rounds of one pair of each problem, or problem by problem.
+
+    The candidates of a problem follow each other where they can, because they are compared with each other: what drifts
+    in between is small, and the operands are generated once. Same seed, same order.
+    """
+    generator = np.random.default_rng(seed)
+    by_pair = np.lexsort((candidate, problem))
+    drawn = by_pair[generator.permutation(len(by_pair))]
+    if in_rounds:
+        turn = pd.Series(problem[drawn]).groupby(problem[drawn]).cumcount().to_numpy()
+    else:
+        turn = generator.permutation(problem.max(initial=0) + 1)[problem[drawn]]
+    return drawn[np.argsort(turn, kind="stable")]
+
+
+def positions_of(problems: pd.DataFrame, candidates: pd.DataFrame, pairs: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """(problem row, candidate row) of pairs, in their order, int [n] each."""
+    names = [pa.array(candidates[name].astype(str), pa.string()) for name in ("kernel_id", "split_k")]
+    texts = [pairs[name].cast(pa.string()) for name in ("kernel_id", "split_k")]
+    keys, labels = (pc.binary_join_element_wise(*columns, "/") for columns in (names, texts))
+    problem_keys = pa.array(problems["problem_key"], pa.string())
+    problem = pc.index_in(pairs["problem_key"].cast(pa.string()), value_set=problem_keys)
+    return problem.to_numpy(), pc.index_in(labels, value_set=keys).to_numpy()
+
+
+def measure_pairs(
+    batch: Batch, problem: np.ndarray, candidate: np.ndarray, journal: Journal, budget_s: float | None = None
+) -> int:
+    """Measure pairs and append each batch to the journal as soon as it is there; the number of measured pairs.
+
+    With a budget no batch is begun after it is spent.
+    """
+    flops = implicit_gemm(batch.problems, batch.session.variant)["flops"].to_numpy()
+    step = min(batch.session.settings.parameters.batch_pairs, batch.device.largest_batch)
+    best = 0.0
+    with Progress("measure", len(problem), "pairs", budget_s) as progress:
+        while progress.done < len(problem) and not progress.is_spent:
+            # No more than the budget still pays for: a batch is not left half measured.
+            part = slice(progress.done, progress.done + progress.affordable(step))
+            times = batch.device.measure(batch.problems, batch.candidates, problem[part], candidate[part])
+            journal.append(journal_rows(batch, problem[part], candidate[part], times, flops))
+            best = max(best, np.nanmax(flops[problem[part]] / times.latency_ms, initial=0.0) * 1e-9)
+            failed = int(np.count_nonzero(times.status))
+            progress.add(len(times.status), failed, f"{best:,.1f} TFLOPS" if best else "", times.seconds)
+    return progress.done
+
+
+def journal_rows(batch: Batch, problem: np.ndarray, candidate: np.ndarray, times: Times, flops: np.ndarray) -> pa.Table:
+    """Journal rows (``SCHEMA``) for n measured pairs; ``flops`` are useful FLOP by problem row."""
+    problems, candidates, count = batch.problems, batch.candidates, len(problem)
+    with np.errstate(invalid="ignore"):
+        tflops = flops[problem] / times.latency_ms * 1e-9
+    # What the device does not say of a pair is its status.
+    errors = pa.array(["" if status == "ok" else status for status in STATUSES]).take(pa.array(times.status))
+    non_zero = pa.nulls(count) if times.non_zero is None else pa.array(times.non_zero, mask=times.non_zero < 0)
+    columns = {
+        "kernel": _take(candidates["kernel"], candidate),
+        "problem_idx": problem,
+        **{name: problems[name].to_numpy()[problem] for name in DIMS},
+        # A time that is missing has to be a null: NaN would be a number.
+        "latency_ms": pa.array(times.latency_ms, from_pandas=True),
+        "tflops": pa.array(tflops, from_pandas=True),
+        "non_zero": non_zero,
+        "status": _take(pd.Series(STATUSES), times.status),
+        "error": errors if times.error is None else pa.array(times.error, pa.string()),
+        "samples": times.samples,
+        "latency_cv": pa.array(times.latency_cv, from_pandas=True),
+        "split_k": candidates["split_k"].to_numpy()[candidate],
+        "kernel_id": _take(candidates["kernel_id"], candidate),
+        "problem_key": _take(problems["problem_key"], problem),
+        "seed": np.full(count, batch.session.settings.seed, np.int64),
+        **{name: pa.repeat(value, count) for name, value in batch.by._asdict().items()},
+        # More digits than the clock has would only make the journal longer.
+        "sentinel": pa.array(np.round(times.sentinel, 5), from_pandas=True),
+    }
+    return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+
+
+def _take(values: pd.Series, index: np.ndarray) -> pa.Array:
+    return pa.array(values, pa.string()).take(pa.array(index))
