@@ -76,5 +76,5 @@ def test_mistakes_are_named(models, tmp_path):
     with pytest.raises(UserError, match=r"no candidate of .* supports the problem: .* candidates: "):
         explain_pick.explain_pick(models, Problem.from_dims("forward", "bf16", N=1, C=3, K=5, Hi=9, Wi=9))
     dataset(tmp_path / "d.parquet", operation="bwd_data_bf16")
-    with pytest.raises(UserError, match="operation is bwd_data_bf16"):
+    with pytest.raises(UserError, match="operation is 'bwd_data_bf16'"):
         explain_pick.explain_pick(models, WANTED, dataset=tmp_path / "d.parquet").model_dump()

@@ -54,7 +54,7 @@ def _configure_pick(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="CANDIDATE", help="explain the pick against this one (default: rank 2)")
     parser.add_argument(
         "--dataset", type=Path, metavar="PARQUET",
-        help="measured times beside the ranking, if the problem is among them; the nearest problems are taken from it",
+        help="measured times beside the ranking, if the problem is among them",
     )  # fmt: skip
 
 

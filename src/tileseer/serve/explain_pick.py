@@ -13,10 +13,9 @@ from tileseer.kernels.registry import of_arch
 from tileseer.kernels.support import SUPPORT, check_support
 from tileseer.learn import explain, model_files
 from tileseer.learn.model import Model, read_out_of_fold, read_table
-from tileseer.learn.model_schema import Origin
+from tileseer.learn.model_schema import Origin, same_origin
 from tileseer.measure.device import STATUSES
-from tileseer.problems import problem as problem_columns
-from tileseer.problems.problem import DIMS, Problem
+from tileseer.problems.problem import DIMS, Problem, problem_frame, problems_of_rows
 from tileseer.serve import serving_files
 from tileseer.serve.selector import Ranked, Selector
 
@@ -39,7 +38,7 @@ class Explanation(Origin):
     """A feature, its contribution to the lead, and its value in ``pick`` and ``other``."""
     other_features: float
     distance_percentile: float | None
-    """How unlike the training problems the problem is; None where the model keeps none."""
+    """How unlike the training problems the problem is; None where none was measured."""
     outside_training: list[str]
     nearest_training_problems: list[dict[str, Any]]
     """A problem, its fastest candidate, and the efficiency of a pick by a model that has not seen it."""
@@ -51,43 +50,31 @@ def explain_pick(
     """Reasons of the models' pick for ``problem``.
 
     The pick is explained against the candidate ``against``, by default the second of the ranking. With a dataset, the
-    ranking has the times that it holds of this problem, and the nearest problems are its own. ``UserError`` where
-    nothing supports the problem, or ``against`` is not among what does.
+    ranking has the times that it holds of this problem. ``UserError`` where nothing supports the problem, or
+    ``against`` is not among what does.
     """
     selector = Selector.read(models, f"{problem.variant}_{problem.dtype}")
     ranked, model = selector.rank(problem), Model.read(selector.folder)
     if not ranked:
         why = "; ".join(f"{count} candidates: {reason}" for reason, count in refusals(model, problem).items())
         raise UserError(f"no candidate of {models} supports the problem: {why}")
-    measurements = None if dataset is None else _read_dataset(dataset, model)
     ranking = [_shown(row, ranked[0]["score"]) for row in ranked[:top]]
     return Explanation(
         **dict(Origin.of(model.spec)),
         problem={name: getattr(problem, name) for name in DIMS},
         supported_candidates=len(ranked),
         fastest_measured=selector.fastest_measured(problem),
-        ranking=ranking if measurements is None else _with_times(ranking, problem, measurements),
+        ranking=ranking if dataset is None else _with_times(ranking, problem, dataset, model),
         **_reasons(model, problem, ranked, against),
-        **_neighbours(model, selector.folder, problem, measurements),
+        **_neighbours(model, selector.folder, problem),
     )
 
 
 def refusals(model: Model, problem: Problem) -> dict[str, int]:
     """How many candidates of a model each support rule refuses, by its reason, the most first."""
     rules = SUPPORT[of_arch(model.spec.arch).name].rules
-    verdicts = check_support(problem_columns.problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[
-        0
-    ]
+    verdicts = check_support(problem_frame([problem]), model.pool, model.spec.variant, model.hardware)[0]
     return dict(Counter(rules[verdict - 1].reason for verdict in verdicts.tolist() if verdict).most_common())
-
-
-def _read_dataset(path: Path, model: Model) -> Dataset:
-    measurements = Dataset.read(path)
-    for field in ("operation", "arch"):
-        value, expected = getattr(measurements, field), getattr(model.spec, field)
-        if value != expected:
-            raise UserError(f"{path}: {field} is {value}, but the model is for {expected}")
-    return measurements
 
 
 def _shown(row: Ranked, best: float) -> dict[str, Any]:
@@ -99,20 +86,22 @@ def _shown(row: Ranked, best: float) -> dict[str, Any]:
     }
 
 
-def _with_times(ranking: list[dict[str, Any]], problem: Problem, times: Dataset) -> list[dict[str, Any]]:
+def _with_times(ranking: list[dict[str, Any]], problem: Problem, dataset: Path, model: Model) -> list[dict[str, Any]]:
     """The ranking with the measurement of each candidate; None where the dataset has none."""
-    here = np.flatnonzero((times.problems["problem_key"] == problem.key).to_numpy()[times.problem])
-    names = times.candidates["candidate"].to_numpy()[times.candidate[here]]
-    pairs = dict(zip(names.tolist(), here.tolist(), strict=True))
-    achieved = times.efficiency
-    rows = []
-    for row in ranking:
-        status, ms, share = None, None, None
-        if (pair := pairs.get(row["candidate"])) is not None:
-            ms = None if np.isnan(times.latency_ms[pair]) else float(times.latency_ms[pair])
-            status, share = STATUSES[times.status[pair]], round(100 * float(achieved[pair]), 4)
-        rows.append(row | {"measured_status": status, "measured_ms": ms, "measured_efficiency": share})
-    return rows
+    data = Dataset.read(dataset)
+    same_origin(dataset, data, model.spec, "the model", "give a dataset of the model's", ("operation", "arch"))
+    here = np.flatnonzero((data.problems["problem_key"] == problem.key).to_numpy()[data.problem])
+    times = pd.DataFrame(
+        {
+            "measured_status": np.array(STATUSES, object)[data.status[here]],
+            "measured_ms": data.latency_ms[here],
+            "measured_efficiency": np.round(100 * data.efficiency[here], 4),
+        },
+        index=data.candidates["candidate"].to_numpy()[data.candidate[here]],
+    )
+    measured = times.reindex([row["candidate"] for row in ranking]).astype(object)
+    records = measured.where(measured.notna(), None).to_dict("records")
+    return [row | record for row, record in zip(ranking, records, strict=True)]
 
 
 def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str | None) -> dict[str, Any]:
@@ -128,7 +117,7 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
         )
     pool = pd.Index(model.pool["candidate"])
     pick, other = (np.array([pool.get_loc(one)]) for one in (ranked[0]["candidate"], name))
-    (parts,) = explain.contributions(model, problem_columns.problem_frame([problem]), model.pool, pick, other)
+    (parts,) = explain.contributions(model, problem_frame([problem]), model.pool, pick, other)
     ahead = ranked[0]["score"] - score[name]
     return {
         "against": name,
@@ -141,26 +130,22 @@ def _reasons(model: Model, problem: Problem, ranked: list[Ranked], against: str 
     }
 
 
-def _neighbours(model: Model, folder: Path, problem: Problem, times: Dataset | None) -> dict[str, Any]:
+def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
     picked = read_out_of_fold(folder).set_index("problem_key")["efficiency"]
-    if times is None:
-        training = _training_problems(model, folder, picked.index)
-    else:
-        training = times.problems[times.problems["split"] == "train"]
+    training = _training_problems(model, folder, picked.index)
     if training.empty:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
-    training = training.reset_index(drop=True)
-    columns = problem_columns.problem_frame([problem])
+    columns = problem_frame([problem])
     novelty = explain.Novelty(training, columns, model.spec.feature_set, model.hardware)
     rows = []
     for row in np.argsort(novelty.away[0], kind="stable")[:NEAREST]:
         near = training.iloc[row]
-        reached = picked.get(near["problem_key"])
+        reached = picked[near["problem_key"]]
         rows.append(
             {
                 "problem": {name: int(near[name]) for name in DIMS},
-                "fastest": str(near["fastest"]) if "fastest" in training else None,
-                "out_of_fold_efficiency": None if reached is None else round(100 * float(reached), 4),
+                "fastest": str(near["fastest"]),
+                "out_of_fold_efficiency": round(100 * float(reached), 4),
             }
         )
     return {
@@ -174,8 +159,6 @@ def _training_problems(model: Model, folder: Path, keys: pd.Index) -> pd.DataFra
     """The training problems that a model directory keeps, with the ``fastest`` candidate of each."""
     known = read_table(folder / model_files.KNOWN, serving_files.KNOWN_PROBLEMS.names)
     spec = model.spec
-    table = problem_columns.problem_frame(
-        problem_columns.problems_of_rows(spec.variant, spec.dtype, known[list(DIMS)].to_numpy())
-    )
+    table = problem_frame(problems_of_rows(spec.variant, spec.dtype, known[list(DIMS)].to_numpy()))
     table = table.assign(fastest=known["candidate"].to_numpy())
-    return table[table["problem_key"].isin(keys)]
+    return table[table["problem_key"].isin(keys)].reset_index(drop=True)
