@@ -22,7 +22,7 @@ EXAMPLES = (
     "tileseer ship results/models/sm_90 --networks tv_resnet50,tv_convnext_tiny",
 )
 UNITS_OF_BYTES = {"k": 1e3, "M": 1e6, "G": 1e9}
-_COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "worst_network", "unseen_well_covered")
+_COLUMNS = ("kernels", "loss", "unseen_loss", "unseen_p10_loss", "unseen_well_covered")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         }
         if args.output:
             whole = Model.read(args.models / listed.operations[operation].folder)
-            own = shipping.cut(whole, found["kernels"])
+            own = whole.with_pool(whole.pool["kernel"].isin(found["kernels"]).to_numpy())
             found["model"] = shipping.losses(pool, {"of the pool": whole, "of the set": own}, args.threads)
             shipped_folder.write_selector(args.output / operation, pool.measurements, own, args.threads)
         content[operation] = found
@@ -94,9 +94,10 @@ def run(args: argparse.Namespace) -> int:
         shipped_folder.write_sources(
             args.output, listed.arch, [name for f in content.values() for name in f["kernels"]], args.ck_api
         )
-        shipped_folder.write_figures(args.output, listed.arch, listed.device_kind, content)
         lines.append(f"{args.output}: sources, build list and selectors")
     about = {"arch": listed.arch, "device_kind": listed.device_kind, "operations": content}
+    if args.output:
+        shipped_folder.write_figures(args.output, about)
     return options.answer(args, about, lines)
 
 

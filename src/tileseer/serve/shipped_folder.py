@@ -17,22 +17,13 @@ from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.serve import serving as serving
-from tileseer.serve import shipping
+from tileseer.serve import serving
 
 LIST = "kernels.txt"
 CMAKE = "kernels.cmake"
 FIGURES = "figures.json"
 SOURCES = "kernels"
 INSTANCES = "instances"
-
-
-class ShippedFigures(documents.Document):
-    """``figures.json``: what the set of each operation loses and costs."""
-
-    arch: str
-    device_kind: str
-    operations: dict[str, dict[str, Any]]
 
 
 def refuse_used(folder: Path) -> None:
@@ -82,20 +73,6 @@ def write_sources(folder: Path, arch: str, names: Sequence[str], level: str) -> 
     )
 
 
-def write_figures(folder: Path, arch: str, device_kind: str, operations: Mapping[str, dict[str, Any]]) -> None:
-    """Write the figures as JSON and as a page."""
-    documents.write_document(
-        folder / FIGURES, ShippedFigures(arch=arch, device_kind=device_kind, operations=dict(operations)), sealed=False
-    )
-    lines = [f"# Kernels for {arch}", "", f"Chosen by `tileseer ship` on {device_kind} times.", ""]
-    for operation, figures in operations.items():
-        lines += [f"* {shipping.set_line(operation, figures['set'], figures['pool'])}"]
-    lines += [
-        "",
-        f"`{LIST}` names them. `{CMAKE}` lists the sources in `{SOURCES}`, which register the kernels. `OPERATION/"
-        "selector.hpp` picks among exactly these kernels; it never names another one.",
-        "",
-        f"`{INSTANCES}`, for CK Tile, has the lines of the reference's instance builder. Kernels without a line are in "
-        "`without.txt` there.",
-    ]
-    write_text(folder / "README.md", "\n".join(lines) + "\n")
+def write_figures(folder: Path, figures: Mapping[str, Any]) -> None:
+    """Write what the set of each operation loses and costs."""
+    write_text(folder / FIGURES, documents.json_text(figures))

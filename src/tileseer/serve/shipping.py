@@ -5,9 +5,10 @@ The loss of a set is that of its best kernel against the pool's best, both as me
 it is judged apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from bisect import bisect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from tileseer.kernels.registry import of_arch
 from tileseer.learn import ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
-from tileseer.problems import layers, problem_table
+from tileseer.problems import layers
 from tileseer.problems.problem import DIMS
 from tileseer.serve import kernel_set
 
@@ -51,8 +52,6 @@ class KernelPool:
     """K kernels, sorted."""
     weight: np.ndarray
     """[P], how much each problem counts for the choice; 0 where it is not chosen on. They sum to 1."""
-    uses: pd.DataFrame
-    """``problem_table.USES``: which network needs which problem; empty where that is unknown."""
     bytes: np.ndarray
     seconds: np.ndarray
     """[K], cost of each kernel."""
@@ -61,12 +60,11 @@ class KernelPool:
 
     @classmethod
     def of(cls, measurements: Dataset, results: Path, weight: np.ndarray | None = None) -> Self:
-        """The kernels of a dataset; below ``results`` may lie its builds and the layers of networks.
+        """The kernels of a dataset; below ``results`` may lie its builds.
 
         ``weight`` [P]: how much each problem counts; without it, all training problems count alike.
         """
         names = sorted(set(measurements.candidates["kernel"]))
-        uses = results / "problems" / f"{measurements.operation}.uses.parquet"
         code = measurements.candidates.groupby("kernel")["code_bytes"].max().reindex(names).to_numpy(np.float64)
         seconds = _compile_seconds(results / "build" / measurements.arch / measurements.operation)
         taken = seconds.reindex(names).to_numpy(np.float64)
@@ -82,7 +80,6 @@ class KernelPool:
             measurements,
             names,
             weight / weight.sum(),
-            parquet.read_table(uses, problem_table.USES).to_pandas() if uses.is_file() else pd.DataFrame(),
             np.where(known, code, ESTIMATED_BYTES),
             np.where(known, taken, ESTIMATED_SECONDS),
             ("measured" if known.all() else "estimated") if of_arch(measurements.arch).toolchain else None,
@@ -101,15 +98,10 @@ class KernelPool:
         kernel = np.searchsorted(self.names, self.measurements.candidates["kernel"])
         return kernel_set.best_by_kernel(every, kernel, len(self.names))
 
-    @cached_property
-    def own(self) -> np.ndarray:
-        """Rows of ``efficiency`` that the set is chosen on, [W, K]: those with a weight."""
-        return self.efficiency[self.weight > 0]
-
-    @cached_property
-    def own_weight(self) -> np.ndarray:
-        """Weights of these rows, [W]."""
-        return self.weight[self.weight > 0]
+    @property
+    def own(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of ``efficiency`` that the set is chosen on, [W, K], and their weights, [W]: those with a weight."""
+        return self.efficiency[self.weight > 0], self.weight[self.weight > 0]
 
     def smallest(self, limits: SetLimits) -> list[int]:
         """The set within the limits, best kernel first; ``UserError`` where none of it can run every problem."""
@@ -118,15 +110,12 @@ class KernelPool:
                 f"--max-bytes, --max-compile: kernels of {self.measurements.arch} come with their library, and nothing "
                 "is compiled; use --max-kernels"
             )
-        own, weight = self.own, self.own_weight
-        chosen = kernel_set.smallest_set(own, weight, limits.loss, limits.kernels)
-        fits, over = 0, len(chosen) + 1
+        own, weight = self.own
+        smallest = partial(kernel_set.smallest_set, own, weight, limits.loss)
+        chosen = smallest(limits.kernels)
         if not self._affordable(chosen, limits):
-            while over - fits > 1:
-                most = (fits + over) // 2
-                chosen = kernel_set.smallest_set(own, weight, limits.loss, most)
-                fits, over = (most, over) if self._affordable(chosen, limits) else (fits, most)
-            chosen = kernel_set.smallest_set(own, weight, limits.loss, fits) if fits else []
+            fits = bisect(range(1, len(chosen)), False, key=lambda most: not self._affordable(smallest(most), limits))
+            chosen = smallest(fits) if fits else []
         lost = int((own[:, chosen].max(axis=1, initial=0.0) == 0).sum())
         if lost:
             raise UserError(
@@ -142,7 +131,8 @@ class KernelPool:
     def figures(self, chosen: Sequence[int]) -> dict[str, Any]:
         """Loss and cost of a set; losses in percent."""
         columns = list(chosen)
-        value = self.own * self.own_weight[:, None]
+        own, weight = self.own
+        value = own * weight[:, None]
         reached = value[:, columns].max(axis=1, initial=0.0).sum() / value.max(axis=1).sum()
         figures: dict[str, Any] = {"kernels": len(columns), "loss": efficiency.percent(1 - float(reached))}
         if self.costs:
@@ -160,26 +150,28 @@ class KernelPool:
         own = self.efficiency[self.judged]
         picked = own[:, columns].max(axis=1, initial=0.0) / own.max(axis=1)
         summary = Summary.of(picked)
-        figures: dict[str, Any] = {
+        return {
             "unseen_problems": len(own),
             "unseen_without_kernel": int((picked == 0).sum()),
             "unseen_loss": round(100 - summary.mean, 4),
             "unseen_p10_loss": round(100 - summary.p10, 4),
             "unseen_well_covered": efficiency.percent(float((picked >= 1 - NEAR).mean())),
         }
-        if len(self.uses):
-            keys = self.measurements.problems["problem_key"].iloc[self.judged]
-            figures["networks"] = _losses_of_networks(self.uses, keys, _best_ms(self.measurements)[self.judged], picked)
-            if figures["networks"]:
-                figures["worst_network"] = max(figures["networks"].values())
-        return figures
 
     def curve(self, size: int) -> list[dict[str, Any]]:
         """Figures of the sets of 1, 2, 4, ... kernels and of ``size``, the problems' coverage first."""
-        covering = kernel_set.covering_value(self.own, self.own_weight)
+        covering = kernel_set.covering_value(*self.own)
         order = kernel_set.greedy_order(covering)
         sizes = sorted({size, len(order), *(2**power for power in range(len(order).bit_length()))})
         return [self.figures(kernel_set.exchange_kernels(covering, order[:n])) for n in sizes]
+
+
+def _compile_seconds(build: Path) -> pd.Series:
+    """CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
+    tables = [parquet.read_table(path).to_pandas() for path in sorted(build.glob("*.costs.parquet"))]
+    if not tables:
+        return pd.Series(dtype=np.float64)
+    return pd.concat(tables).groupby("kernel")["seconds"].max()
 
 
 def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) -> np.ndarray:
@@ -191,14 +183,10 @@ def network_weights(measurements: Dataset, path: Path, networks: Sequence[str]) 
     rows = [(*layer.dims, layer.occurrences) for layer in table if layer.network in networks]
     calls = pd.DataFrame(rows, columns=[*DIMS, "calls"]).groupby(list(DIMS))["calls"].sum()
     dims = pd.MultiIndex.from_frame(measurements.problems[list(DIMS)])
-    best_ms = _best_ms(measurements)
+    best_ms = np.full(len(dims), np.inf)
+    ran = measurements.ok
+    np.minimum.at(best_ms, measurements.problem[ran], measurements.latency_ms[ran])
     return calls.reindex(dims, fill_value=0).to_numpy(np.float64) * np.where(np.isfinite(best_ms), best_ms, 0.0)
-
-
-def cut(model: Model, names: Iterable[str]) -> Model:
-    """A model that knows some kernels alone."""
-    kept = model.pool["kernel"].isin(set(names))
-    return replace(model, pool=model.pool[kept].reset_index(drop=True))
 
 
 def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[str, dict[str, float]]:
@@ -217,36 +205,6 @@ def losses(pool: KernelPool, models: Mapping[str, Model], threads: int) -> dict[
         return {"loss": round(100 - summary.mean, 4), "p10_loss": round(100 - summary.p10, 4)}
 
     return {name: loss(model) for name, model in models.items()}
-
-
-def _compile_seconds(build: Path) -> pd.Series:
-    """CPU seconds that each kernel took to compile, as far as a folder of builds has them."""
-    tables = [parquet.read_table(path).to_pandas() for path in sorted(build.glob("*.costs.parquet"))]
-    if not tables:
-        return pd.Series(dtype=np.float64)
-    return pd.concat(tables).groupby("kernel")["seconds"].max()
-
-
-def _losses_of_networks(
-    uses: pd.DataFrame, keys: pd.Series, best_ms: np.ndarray, picked: np.ndarray
-) -> dict[str, float]:  # fmt: skip
-    """What each run of a network loses of its time, percent, worst first; a layer without a kernel does not count."""
-    layer_times = pd.DataFrame({"problem_key": list(keys), "best": best_ms, "picked": picked})
-    table = uses.merge(layer_times[picked > 0], on="problem_key")
-    table["run"] = (table["network"] + " " + table["run"]).str.strip()
-    table["best"] *= table["occurrences"]
-    table["taken"] = table["best"] / table["picked"]
-    sums = table.groupby("run")[["best", "taken"]].sum()
-    losses = {str(run): efficiency.percent(1 - best / taken) for run, best, taken in sums.itertuples()}
-    return dict(sorted(losses.items(), key=lambda loss: (-loss[1], loss[0])))
-
-
-def _best_ms(measurements: Dataset) -> np.ndarray:
-    """Time of the fastest kernel of each problem, float64 [P]; infinite where nothing ran."""
-    best = np.full(len(measurements.problems), np.inf)
-    ran = measurements.ok
-    np.minimum.at(best, measurements.problem[ran], measurements.latency_ms[ran])
-    return best
 
 
 def set_line(operation: str, figures: Mapping[str, Any], pool: int) -> str:
