@@ -361,7 +361,7 @@ def test_a_compiler_that_does_not_answer_is_named(tmp_path):
 
 
 def test_a_wrong_tree_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"ck.root: .* has no folder include/ck_tile"):
+    with pytest.raises(UserError, match=r"ck.root: no Composable .* has the folder include/ck_tile"):
         LIBRARIES["hipcc"].find(str(tmp_path))
     (tmp_path / "include/ck_tile").mkdir(parents=True)
     with pytest.raises(UserError, match="no Composable Kernel tree of a known level"):

@@ -207,7 +207,7 @@ def test_a_toolchain_of_another_maker_is_named(machine):
 def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UserError, match="make cuda-toolchain"):
         compiler.find(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
-    with pytest.raises(UserError, match=r"has no file include.*; run `make cuda-toolchain`"):
+    with pytest.raises(UserError, match=r"has the folder include/cutlass; run `make cuda-toolchain`"):
         LIBRARIES["nvcc"].find(str(tmp_path))
 
 

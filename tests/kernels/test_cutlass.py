@@ -132,7 +132,7 @@ def test_an_unknown_group_of_tiles_is_named(tmp_path):
     path = tmp_path / "rules.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match="no group 'huge' of tiles"):
-        CutlassSweep.read_file(path)
+        CutlassSweep.read_file(path).enumerate(SPECS, "sm_90", Operation("forward", "bf16"), [2])
 
 
 def test_the_header_is_the_kernel():

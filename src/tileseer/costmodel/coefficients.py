@@ -190,9 +190,14 @@ class Coefficients(tables.StrictModel):
 
     @model_validator(mode="after")
     def _covers_the_vocabulary(self) -> Self:
-        _same_names("directions", set(self.directions), set(VARIANTS))
-        _same_names("specializations", set(self.specializations), set(SPECIALIZATIONS))
-        _same_names("pipelines and aliases", set(self.pipelines) | set(self.aliases), set(PIPELINES))
+        pipelines = {*self.pipelines, *self.aliases}
+        for what, names, vocabulary in (
+            ("directions", self.directions, VARIANTS),
+            ("specializations", self.specializations, SPECIALIZATIONS),
+            ("pipelines and aliases", pipelines, PIPELINES),
+        ):
+            if set(names) != set(vocabulary):
+                raise ValueError(f"{what}: {', '.join(sorted(set(names) ^ set(vocabulary)))} is missing or unknown")
         for name, target in self.aliases.items():
             if name in self.pipelines or target not in self.pipelines:
                 raise ValueError(f"aliases.{name} is {target!r}; name a pipeline of the table, once")
@@ -214,8 +219,3 @@ def load_coefficients(path: str | Path, deviation: bool = True) -> Coefficients:
     """Coefficients of the file ``path``, on request without drawn deviations; ``UserError`` on a mistake in it."""
     coefficients = tables.read_yaml_table(path, Coefficients)
     return coefficients if deviation else coefficients.undisturbed()
-
-
-def _same_names(what: str, given: set[str], needed: set[str]) -> None:
-    if given != needed:
-        raise ValueError(f"{what}: missing {sorted(needed - given)}, unknown {sorted(given - needed)}; name each once")

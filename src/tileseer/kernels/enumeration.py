@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Self, TypeVar, cast
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import Field
 
@@ -12,11 +12,10 @@ from tileseer.core.errors import UserError
 from tileseer.core.row_filter import Filter, Vocabulary, parse_filter, vocabulary
 from tileseer.core.tables import StrictModel, read_yaml_table
 from tileseer.gpus.arch import ArchSpecs
-from tileseer.kernels.gemm_kernel import GemmKernel
+from tileseer.kernels.gemm_kernel import Kernel
 from tileseer.kernels.rules import BrokenRule
 from tileseer.problems.operation import Operation
 
-Kernel = TypeVar("Kernel", bound=GemmKernel)
 Count = Annotated[int, Field(ge=1)]
 Triple = Annotated[list[Count], Field(min_length=3, max_length=3)]
 
@@ -45,10 +44,10 @@ class Rejected:
 
 
 @dataclass(frozen=True)
-class Enumeration(Generic[Kernel]):
+class Enumeration:
     """The legal kernels in name order, the refused ones, and the split-K values of each kernel."""
 
-    kernels: list[Kernel]
+    kernels: list[Any]
     rejected: list[Rejected]
     split_k: list[int]
 
@@ -63,7 +62,7 @@ class Sweep(StrictModel):
 
     def enumerate(
         self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
-    ) -> Enumeration[Any]:
+    ) -> Enumeration:
         """Every kernel for one arch and operation; none is corrected, illegal ones are refused.
 
         A kernel with a known defect is refused unless its flag is among ``included``.
@@ -88,20 +87,14 @@ def rows_of(variants: Mapping[Variant, Rows], operation: Operation) -> Rows:
 
 def sift(
     kernels: Sequence[Kernel], broken: Iterable[Sequence[BrokenRule]], split_k: Iterable[int], where: str
-) -> Enumeration[Kernel]:
+) -> Enumeration:
     """Sort kernels that break no rule from the others; ``broken``: the rules that each breaks."""
-    legal: dict[str, Kernel] = {}
-    rejected: dict[str, Rejected] = {}
-    for kernel, rules in zip(kernels, broken, strict=True):
-        if rules:
-            rejected[kernel.name] = Rejected(kernel.name, *rules[0])
-        else:
-            legal[kernel.name] = kernel
+    pairs = sorted(zip(kernels, broken, strict=True), key=lambda pair: pair[0].name)
+    legal = {kernel.name: kernel for kernel, rules in pairs if not rules}
+    rejected = {kernel.name: Rejected(kernel.name, *rules[0]) for kernel, rules in pairs if rules}
     if not legal:
         raise NoKernel(f"no kernel of the rule set is legal {where}")
-    return Enumeration(
-        [legal[key] for key in sorted(legal)], [rejected[key] for key in sorted(rejected)], sorted(set(split_k))
-    )
+    return Enumeration(list(legal.values()), list(rejected.values()), sorted(set(split_k)))
 
 
 def parse_kernel_filter(text: str, kinds: Iterable[type[Any]], where: str) -> Filter:
@@ -112,7 +105,7 @@ def parse_kernel_filter(text: str, kinds: Iterable[type[Any]], where: str) -> Fi
     return parse_filter(text, fields, where)
 
 
-def filter_kernels(listed: Enumeration[Kernel], text: str, where: str) -> Enumeration[Kernel]:
+def filter_kernels(listed: Enumeration, text: str, where: str) -> Enumeration:
     """Keep the kernels that the expression ``text`` holds for; list the others as refused."""
     condition = parse_kernel_filter(text, {type(kernel) for kernel in listed.kernels}, where)
     kept = {kernel.name: kernel for kernel in listed.kernels if condition.keeps(vars(kernel))}

@@ -19,29 +19,25 @@ class Library:
     """Section of the settings whose ``root`` is the top folder of a tree."""
     folder: str
     """Folder of the library below ``include``."""
-    mark: str
-    """Path that a tree has."""
-    how: str
-    """How to get it, for messages."""
+    target: str
+    """What `make` brings a tree with."""
     places: Callable[[], list[Path]]
 
     def find(self, root: str | None) -> Path:
         """Top folder of its tree: ``root``, else the first place that has one; ``UserError`` if there is none."""
-        if root:
-            path = Path(root).expanduser()
-            if not (path / self.mark).exists():
-                kind = "file" if Path(self.mark).suffix else "folder"
-                raise UserError(f"{self.section}.root: {path} has no {kind} {self.mark}; {self.how}")
-            return path
-        places = self.places()
+        places = [Path(root).expanduser()] if root else self.places()
         for place in places:
-            if (place / self.mark).exists():
+            if (place / "include" / self.folder).is_dir():
                 return place
-        raise UserError(f"no {self.what} in {', '.join(map(str, places))}; {self.how}")
+        option = f"{self.section}.root"
+        raise UserError(
+            f"{f'{option}: ' if root else ''}no {self.what} in {', '.join(map(str, places))}: a tree has the folder "
+            f"include/{self.folder}; run `make {self.target}`, or set {option}"
+        )
 
 
-def folders(*variables: str, default: str) -> list[Path]:
-    """Folders that variables of the environment name, then the default one."""
+def folders(*variables: str, default: str = "") -> list[Path]:
+    """Folders that variables of the environment name, then the default one, if there is one."""
     named = [os.environ.get(name, "") for name in variables]
     return [Path(folder) for folder in dict.fromkeys((*named, default)) if folder]
 
@@ -59,26 +55,13 @@ def brought(folder: str) -> Path:
 def _cutlass_places() -> list[Path]:
     package = importlib.util.find_spec("cutlass_library")
     installed = [Path(package.origin).parent / "source"] if package and package.origin else []
-    named = os.environ.get("CUTLASS_PATH", "")
-    return [*([Path(named)] if named else []), *installed, brought("cuda-toolchain") / "cutlass"]
+    return [*folders("CUTLASS_PATH"), *installed, brought("cuda-toolchain") / "cutlass"]
 
 
 LIBRARIES = {
     "hipcc": Library(
-        "Composable Kernel tree",
-        "ck",
-        "ck_tile",
-        "include/ck_tile",
-        "run `make toolchain`, or set ck.root to the top folder of a Composable Kernel tree",
-        lambda: [*rocm_folders(), brought("toolchain") / "ck"],
+        "Composable Kernel tree", "ck", "ck_tile", "toolchain", lambda: [*rocm_folders(), brought("toolchain") / "ck"]
     ),
-    "nvcc": Library(
-        "CUTLASS headers",
-        "cutlass",
-        "cutlass",
-        "include/cutlass/cutlass.h",
-        "run `make cuda-toolchain`, or set cutlass.root to the top folder of a CUTLASS tree",
-        _cutlass_places,
-    ),
+    "nvcc": Library("CUTLASS headers", "cutlass", "cutlass", "cuda-toolchain", _cutlass_places),
 }
 """By toolchain."""

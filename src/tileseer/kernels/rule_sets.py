@@ -87,7 +87,7 @@ class RuleSet:
                 kernels += sweep.enumerate(self.specs, arch, Operation(variant, dtype), ndims, [flags.ALL]).kernels
         return list_kernels(kernels, arch, self.specs) if family is CK_TILE else [ListedKernel(one) for one in kernels]
 
-    def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration[Any]:
+    def enumerate_kernels(self, arch: str, operation: Operation, settings: ConfigsSettings) -> Enumeration:
         """The legal kernels for one operation that the settings keep, and the refused ones with the reason."""
         try:
             enumeration = self._enumerate(arch, operation, settings.ndims, settings.include_flagged)
@@ -98,7 +98,7 @@ class RuleSet:
 
     def _enumerate(
         self, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str]
-    ) -> Enumeration[Any]:
+    ) -> Enumeration:
         if self.name not in RULE_SETS:
             return read_sweep(Path(self.name), arch).enumerate(self.specs, arch, operation, ndims, included)
         flags.check_flags(included)

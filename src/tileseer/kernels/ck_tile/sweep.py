@@ -64,7 +64,7 @@ class CkTileSweep(Sweep):
         operation: Operation,
         ndims: Sequence[int],
         included: Collection[str] = (flags.ALL,),
-    ) -> Enumeration[KernelConfig]:
+    ) -> Enumeration:
         """See ``Sweep``; by default with the kernels that have a known defect."""
         flags.check_flags(included)
         for named in (*self.own_vectors, *(arch for tile in self.tiles for arch in tile.only_on)):

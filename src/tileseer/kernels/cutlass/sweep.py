@@ -2,11 +2,12 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import product
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from tileseer.config.operations import Variant
+from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.cutlass.kernel import CutlassKernel
@@ -49,21 +50,9 @@ class CutlassSweep(Sweep):
     tiles: dict[str, list[CutlassTile]] = Field(min_length=1)
     variants: dict[Variant, CutlassVariant]
 
-    @model_validator(mode="after")
-    def _groups_exist(self) -> Self:
-        for variant, rows in self.variants.items():
-            for number, option in enumerate(rows.options):
-                for group in option.tiles:
-                    if group not in self.tiles:
-                        raise ValueError(
-                            f"variants.{variant}.options.{number}.tiles: there is no group {group!r} of tiles; "
-                            f"use {', '.join(self.tiles)}"
-                        )
-        return self
-
     def enumerate(
         self, specs: ArchSpecs, arch: str, operation: Operation, ndims: Sequence[int], included: Collection[str] = ()
-    ) -> Enumeration[CutlassKernel]:
+    ) -> Enumeration:
         """See ``Sweep``; no kernel has a known defect."""
         rows = rows_of(self.variants, operation)
         kernels = list(_combinations(self, rows, operation, ndims))
@@ -75,6 +64,8 @@ def _combinations(
     sweep: CutlassSweep, rows: CutlassVariant, operation: Operation, ndims: Sequence[int]
 ) -> Iterator[CutlassKernel]:
     for option in rows.options:
+        if unknown := sorted(set(option.tiles) - set(sweep.tiles)):
+            raise UserError(f"options.tiles: there is no group {unknown[0]!r} of tiles; use {', '.join(sweep.tiles)}")
         tiles = [row for group in option.tiles for row in sweep.tiles[group]]
         dimensionalities = [ndim for ndim in option.ndims if ndim in ndims]
         choices = product(option.swizzles, option.vectors, option.strides, option.group_modes)
