@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnx import NodeProto, helper, shape_inference
@@ -13,7 +14,7 @@ from tileseer.problems.crawl.observed import Observed
 Shape = tuple[int, ...]
 
 
-def record(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tuple[list[Observed], Counter[str]]:
+def record_onnx(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tuple[list[Observed], Counter[str]]:
     """Convolutions in the order of the graph, and how many were left out for which reason.
 
     Padding that differs between the two ends of an axis is done on the image first: the convolution then reads a
@@ -24,8 +25,7 @@ def record(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tu
     # onnx has no name of its own for what protobuf raises.
     except Exception as error:
         raise UserError(f"{path}: is no ONNX model that can be read: {error}") from error
-    weights = {tensor.name for tensor in model.graph.initializer}
-    _give_shapes(model, [value for value in model.graph.input if value.name not in weights], inputs, path)
+    _give_shapes(model.graph, inputs, path)
     try:
         graph = shape_inference.infer_shapes(model, data_prop=True).graph
     except (shape_inference.InferenceError, ValueError) as error:
@@ -35,32 +35,32 @@ def record(path: Path, inputs: Sequence[tuple[str, Shape]], trained: bool) -> tu
         shape = value.type.tensor_type.shape
         if all(axis.HasField("dim_value") for axis in shape.dim) and shape.dim:
             shapes.setdefault(value.name, tuple(axis.dim_value for axis in shape.dim))
-    found: list[Observed] = []
+    observed: list[Observed] = []
     left_out: Counter[str] = Counter()
     first = {value.name for value in graph.input}
     for node in graph.node:
         if node.op_type in ("Conv", "ConvTranspose"):
-            conv = _observed(node, shapes, trained, node.input[0] not in first)
-            if isinstance(conv, str):
-                left_out[conv] += 1
-            else:
-                found.append(conv)
-    return found, left_out
+            try:
+                observed.append(_observed(node, shapes, trained, trained and node.input[0] not in first))
+            except _LeftOutError as error:
+                left_out[str(error)] += 1
+    return observed, left_out
 
 
-def _give_shapes(
-    model: onnx.ModelProto, values: Sequence[onnx.ValueInfoProto], inputs: Sequence[tuple[str, Shape]], path: Path
-) -> None:
+class _LeftOutError(ValueError):
+    """Why a convolution cannot be read."""
+
+
+def _give_shapes(graph: onnx.GraphProto, inputs: Sequence[tuple[str, Shape]], path: Path) -> None:
     """Write the shapes that the user gave into the inputs of the graph."""
-    by_name = {value.name: value for value in values}
-    in_order = list(values)
+    weights = {tensor.name for tensor in graph.initializer}
+    by_name = {value.name: value for value in graph.input if value.name not in weights}
+    in_order = iter(by_name.values())
     for name, shape in inputs:
-        value = by_name.get(name) if name else (in_order.pop(0) if in_order else None)
+        value = by_name.get(name) if name else next(in_order, None)
         if value is None:
             names = ", ".join(by_name) or "none"
-            raise UserError(
-                f"{path}: the model has no input {name!r}" + f" to give a shape to; its inputs are: {names}"
-            )
+            raise UserError(f"{path}: the model has no input {name!r} to give a shape to; its inputs are: {names}")
         axes = value.type.tensor_type.shape.dim
         if len(axes) != len(shape):
             raise UserError(f"{path}: input {value.name} has {len(axes)} axes, but {len(shape)} extents are given")
@@ -68,76 +68,58 @@ def _give_shapes(
             axis.dim_value = extent
 
 
-def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, inner: bool) -> Observed | str:
-    """Convolution of a node, or why it cannot be read."""
+def _observed(node: NodeProto, shapes: Mapping[str, Shape], trained: bool, input_grad: bool) -> Observed:
     image, weight = shapes.get(node.input[0]), shapes.get(node.input[1])
     if image is None or weight is None:
-        return "the shape is dynamic: give the shapes of the model's inputs with --input"
-    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        raise _LeftOutError("the shape is dynamic: give the shapes of the model's inputs with --input")
     axes = len(weight) - 2
     if axes not in (1, 2, 3):
-        return f"a convolution over {axes} axes"
-    wrong = _wrong(attributes, axes)
-    if wrong:
-        return wrong
+        raise _LeftOutError(f"a convolution over {axes} axes")
+    attributes = _attributes(node, axes)
     transposed = node.op_type == "ConvTranspose"
-    groups = attributes.get("group", 1)
-    stride = tuple(attributes.get("strides", [1] * axes))
-    dilation = tuple(attributes.get("dilations", [1] * axes))
-    output_pad = tuple(attributes.get("output_padding", [0] * axes))
-    # Of a transposed convolution SAME means its output, which has other formulas.
-    same = transposed and attributes.get("auto_pad", b"NOTSET").startswith(b"SAME")
-    pads = None if same else _pads(attributes, image[2:], weight[2:], stride, dilation)
-    if transposed and (pads is None or attributes.get("output_shape") or any(b != a for b, a in pads)):
-        return "a transposed convolution whose padding follows from its output or differs between the ends of an axis"
-    if pads is None:
-        return f"auto_pad {attributes['auto_pad'].decode()}"
+    pads = _pads(attributes, image[2:], weight[2:], transposed)
+    if transposed and (attributes.get("output_shape") or any(before != after for before, after in pads)):
+        raise _LeftOutError("a transposed convolution whose padding follows from its output or differs on an axis")
     return Observed(
         layer=node.name or node.output[0],
         batch=image[0],
-        groups=groups,
+        groups=attributes["group"],
         channels=image[1],
-        filters=weight[1] * groups if transposed else weight[0],
-        image=tuple(extent + abs(b - a) for extent, (b, a) in zip(image[2:], pads, strict=True)),
+        filters=weight[1] * attributes["group"] if transposed else weight[0],
+        image=tuple(extent + abs(after - before) for extent, (before, after) in zip(image[2:], pads, strict=True)),
         filter=weight[2:],
-        stride=stride,
+        stride=tuple(attributes["strides"]),
         pad=tuple(min(pair) for pair in pads),
-        dilation=dilation,
-        output_pad=output_pad,
+        dilation=tuple(attributes["dilations"]),
+        output_pad=tuple(attributes["output_padding"]),
         transposed=transposed,
         trained=trained,
-        input_grad=trained and inner,
+        input_grad=input_grad,
     )
 
 
-def _wrong(attributes: Mapping[str, object], axes: int) -> str:
-    """Fault of the attribute that no convolution over ``axes`` axes can have; empty if there is none."""
-    for name, count in (("strides", axes), ("dilations", axes), ("output_padding", axes), ("pads", 2 * axes)):
-        values = attributes.get(name, [0] * count)
-        if not isinstance(values, Sequence) or len(values) != count or not all(isinstance(v, int) for v in values):
-            return f"attribute {name} is not {count} whole numbers"
-    groups, mode = attributes.get("group", 1), attributes.get("auto_pad", b"")
-    if not isinstance(groups, int) or groups < 1:
-        return "attribute group is no whole number from 1"
-    return "" if isinstance(mode, bytes) else "attribute auto_pad is no word"
+def _attributes(node: NodeProto, axes: int) -> dict[str, Any]:
+    """Attributes of a convolution over ``axes`` axes, each of the type and length of its default."""
+    defaults: dict[str, Any] = {"strides": [1] * axes, "dilations": [1] * axes, "output_padding": [0] * axes}
+    defaults |= {"pads": [0] * (2 * axes), "group": 1, "auto_pad": b"NOTSET"}
+    attributes = defaults | {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    for name, default in defaults.items():
+        value = attributes[name]
+        same = list(map(type, value)) == list(map(type, default)) if isinstance(default, list) else True
+        if type(value) is not type(default) or not same or (name == "group" and value < 1):
+            raise _LeftOutError(f"attribute {name} is none of a convolution over {axes} axes")
+    return attributes
 
 
-def _pads(
-    attributes: Mapping[str, object], image: Shape, filters: Shape, stride: Shape, dilation: Shape
-) -> list[tuple[int, int]] | None:
-    """Padding before and after each axis; None where ``auto_pad`` is not one that we know."""
-    mode = attributes.get("auto_pad", b"NOTSET")
-    if mode == b"VALID":
-        return [(0, 0)] * len(filters)
-    if mode in (b"SAME_UPPER", b"SAME_LOWER"):
-        pads: list[tuple[int, int]] = []
-        for extent, f, s, d in zip(image, filters, stride, dilation, strict=True):
-            # As many outputs as ceil(extent / stride).
-            total = max(0, (-(-extent // s) - 1) * s + d * (f - 1) + 1 - extent)
-            small, large = total // 2, total - total // 2
-            pads.append((small, large) if mode == b"SAME_UPPER" else (large, small))
-        return pads
-    if mode != b"NOTSET":
-        return None
-    sides = attributes.get("pads") or [0] * (2 * len(filters))
-    return list(zip(sides[: len(filters)], sides[len(filters) :], strict=True))  # type: ignore[index]
+def _pads(attributes: Mapping[str, Any], image: Shape, filters: Shape, transposed: bool) -> list[tuple[int, int]]:
+    """Padding before and after each axis."""
+    mode, pads = attributes["auto_pad"], attributes["pads"]
+    if mode in (b"NOTSET", b"VALID"):
+        return list(zip(pads[: len(filters)], pads[len(filters) :], strict=True))
+    # Of a transposed convolution SAME means its output, which has other formulas.
+    if mode not in (b"SAME_UPPER", b"SAME_LOWER") or transposed:
+        raise _LeftOutError(f"auto_pad {mode.decode(errors='replace')}")
+    axes = zip(image, filters, attributes["strides"], attributes["dilations"], strict=True)
+    # As many outputs as ceil(extent / stride).
+    totals = [max(0, (-(-extent // s) - 1) * s + d * (f - 1) + 1 - extent) for extent, f, s, d in axes]
+    return [(total // 2, total - total // 2) for total in totals]

@@ -112,7 +112,7 @@ def from_onnx(path: Path, inputs: list[str], trained: bool, network: str | None)
         from tileseer.problems.crawl import onnx_record
     except ImportError as error:
         raise UserError(f"--onnx needs the package onnx ({error}); {INSTALL}") from error
-    found, left_out = onnx_record.record(path, shapes, trained)
+    found, left_out = onnx_record.record_onnx(path, shapes, trained)
     run = f"{'train' if trained else 'infer'} {' '.join(inputs)}".strip()
     layers, more = tabulate(network or path.stem, run, found)
     return layers, left_out + more
