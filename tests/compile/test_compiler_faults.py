@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import fake_hipcc
-import faulty_hipcc
 import pytest
+from fake_machine import HipMachine, install_compiler
 from hypothesis import given
 from hypothesis import strategies as st
-from test_hipcc import Machine, units
 
 from tileseer.compile import machine_code
 
@@ -28,15 +27,14 @@ OBJECT = fake_hipcc.code_object([("0", "1000"), ("1", "2000")])
 
 @pytest.fixture
 def machine(tmp_path):
-    made = Machine(tmp_path)
-    shutil.copy(fake_hipcc.__file__, tmp_path)
-    made.compiler.write_text(f"#!{sys.executable}\n{Path(faulty_hipcc.__file__).read_text()}")
+    made = HipMachine(tmp_path)
+    install_compiler(made.compiler, "faulty_hipcc")
     return made
 
 
 def compiled(machine):
     """Compile two kernels in one run; what differs by the machine left out."""
-    made = machine.toolchain(batch=2, timeout_seconds=2).compile(units(*TEXTS))
+    made = machine.compile(*TEXTS, batch=2, timeout_seconds=2)
     return [replace(result, seconds=0.0, peak_mib=0.0, log="") for result in made]
 
 
@@ -66,7 +64,7 @@ def test_a_fault_in_one_call_leaves_no_trace(machine, how, call):
 @pytest.mark.parametrize("how", ["crash", "kill -9", "hang", "nothing", "another kernel"])
 def test_a_fault_that_comes_again_costs_one_kernel_and_is_not_kept(machine, how):
     right = undisturbed(machine)
-    let(machine, how=how, kernel=units(*TEXTS)[1].kernel.name)
+    let(machine, how=how, kernel=machine.units(*TEXTS)[1].kernel.name)
     made = compiled(machine)
     assert made[0] == right[0]
     assert made[1].status == {"hang": "compile_timeout", "kill -9": "compile_memory"}.get(how, "compile_error")

@@ -3,107 +3,31 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
-import fake_hipcc
 import pytest
-from kernel_samples import a_kernel
+from fake_machine import MI355X, ROOT, HipMachine
 
-from tileseer.compile import build, compiler, machine_code, reading, registry
+from tileseer.compile import build, compiler, machine_code, registry
 from tileseer.compile import chunk as stage
 from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
 from tileseer.compile.batches import first_error
-from tileseer.compile.hipcc import HipccToolchain
 from tileseer.config.compile import CkSettings, CompileSettings
-from tileseer.core.cache import Cache
 from tileseer.core.errors import UserError
-from tileseer.gpus import hardware
 from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile import emit as ck_tile_emit
 from tileseer.kernels.library import LIBRARIES
 
-ROOT = Path(__file__).parents[2]
-KERNEL = a_kernel()
 API = ROOT / "config/ck_api.yaml"
-MI355X = next(gpu for gpu in hardware.read_products(ROOT / "config/hardware.yaml").values() if gpu.arch == "gfx950")
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """A machine with a compiler, a CK tree of three headers and a cache."""
-    return Machine(tmp_path)
-
-
-class Machine:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.compiler = folder / "hipcc"
-        self.compiler.write_text(f"#!{sys.executable}\n" + Path(fake_hipcc.__file__).read_text())
-        self.compiler.chmod(0o755)
-        self.new_compiler(fake_hipcc.VERSION)
-        self.header("a", '#include "ck_tile/b.hpp"')
-        self.header("b", "")
-        self.header("other", "")
-        self.library("sin 1")
-
-    def shadowed(self) -> Path:
-        """A folder with another header in the place of HIP's."""
-        return self.header("hip/hip_runtime", "int shadow();", folder="shadow").parents[1]
-
-    def header(self, stem: str, text: str, folder: str = "ck/include/ck_tile") -> Path:
-        path = self.folder / folder / f"{stem}.hpp"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        self.forget()
-        return path
-
-    def library(self, code: str) -> None:
-        """Device code of the compiler, beside it."""
-        (self.folder / "ocml.bc").write_text(code)
-        self.forget()
-
-    def forget(self) -> None:
-        """Ends what is remembered of files for the time of a process."""
-        for known in (trees.content_digest, reading._content, reading._digest):
-            known.cache_clear()
-
-    def new_compiler(self, version: str) -> None:
-        (self.folder / "version").write_text(version)
-
-    def toolchain(self, **settings) -> HipccToolchain:
-        settings = CompileSettings(toolchain="hipcc", compiler=str(self.compiler), memory_mib=2048, **settings)
-        tree = trees.tree_of("hipcc", {"ck": str(self.folder / "ck")})
-        return HipccToolchain(
-            compiler.find(settings),
-            tree,
-            settings,
-            Cache(self.folder / "cache", 2**30),
-            ROOT / "workflow/native",
-            MI355X,
-        )
-
-    def statuses(self, *texts: str, **settings) -> list[str]:
-        return [result.status for result in self.toolchain(**settings).compile(units(*texts))]
-
-    @property
-    def runs(self) -> list[list[str]]:
-        path = self.folder / "runs"
-        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def units(*texts: str) -> list[CompileUnit]:
-    kernels = [replace(KERNEL, tile_m=16 * (index + 1)) for index in range(len(texts))]
-    return [
-        CompileUnit(kernel, "gfx950", f'#include "ck_tile/a.hpp"\n// {kernel.name}\n{text}'.encode())
-        for kernel, text in zip(kernels, texts, strict=True)
-    ]
+    return HipMachine(tmp_path)
 
 
 def test_one_run_compiles_many_kernels_and_reads_their_code(machine):
-    results = machine.toolchain().compile(units("CODE=1", "CODE=2"))
+    results = machine.compile("CODE=1", "CODE=2")
     assert [result.status for result in results] == ["ok", "ok"]
     assert len(machine.runs) == 1
     found = results[0].resources
@@ -113,19 +37,6 @@ def test_one_run_compiles_many_kernels_and_reads_their_code(machine):
         ("buffer_load_dwordx4", "ds_read_b128", "s_barrier", "s_cbranch_scc1", "s_endpgm"), 1
     )
     assert results[0].code_hash != results[1].code_hash
-
-
-def test_where_code_lies_does_not_change_its_hash(machine):
-    first, second = machine.toolchain().compile(units("CODE=5", "CODE=5 //"))
-    assert first.code_hash == second.code_hash
-
-
-def test_a_second_run_compiles_nothing(machine):
-    first = machine.toolchain().compile(units("CODE=1", "FAIL"))
-    runs = len(machine.runs)
-    second = machine.toolchain().compile(units("CODE=1", "FAIL"))
-    assert len(machine.runs) == runs
-    assert [replace(result, log="") for result in first] == second
 
 
 LOG = """\
@@ -146,11 +57,13 @@ unit.cpp:2:17: error: no member named 'MakeKernelArgs' in 'probe_2::Probe'
 
 
 def test_an_error_blames_the_kernels_that_it_is_instantiated_for(machine):
-    made = units(*"abcd")
+    made = machine.units(*"abcd")
     blamed = machine.toolchain().blamed(made, LOG.format(*(unit.kernel.name for unit in made)))
     assert {index: first_error(log) for index, log in blamed.items()} == {
-        1: "static assertion failed: of one", 2: "of the types of a kernel", 3: "no member named 'x' in 'y'",
-    }  # fmt: skip
+        1: "static assertion failed: of one",
+        2: "of the types of a kernel",
+        3: "no member named 'x' in 'y'",
+    }
 
 
 def test_an_error_of_the_back_end_blames_the_kernel_of_its_function(machine):
@@ -158,8 +71,10 @@ def test_an_error_of_the_back_end_blames_the_kernel_of_its_function(machine):
 fatal error: error in backend: Cannot select: 0x7f1b219fa4e0: v2i16,ch = AMDGPUISD::BUFFER_ATOMIC_FADD
 In function: _ZN7ck_tile6kentryILi2EN8probe_126AddingEJNS_30GroupedConvBwdWeightKernelArgsEEEEvDpT1_
 """
-    assert list(machine.toolchain().blamed(units(*"abcdefghijklm"), log)) == [12]
-    assert list(machine.toolchain().blamed(units(*"ab"), log.replace("8probe_126Adding", "7probe_15Probe"))) == [1]
+    assert list(machine.toolchain().blamed(machine.units(*"abcdefghijklm"), log)) == [12]
+    blamed = machine.toolchain().blamed
+    assert list(blamed(machine.units(*"abcdefghijklm"), log)) == [12]
+    assert list(blamed(machine.units(*"ab"), log.replace("8probe_126Adding", "7probe_15Probe"))) == [1]
 
 
 def test_kernels_that_differ_in_name_alone_are_compiled_once(machine):
@@ -167,18 +82,8 @@ def test_kernels_that_differ_in_name_alone_are_compiled_once(machine):
     assert [len(run) for run in machine.runs] == [1]
 
 
-@pytest.mark.parametrize("how", ["FAIL", "FAIL SILENT"])
-def test_one_failing_kernel_leaves_its_batch_alone(machine, how):
-    texts = [f"CODE={index}" for index in range(6)]
-    texts[3] = f"{how} 3"
-    results = machine.toolchain(batch=6).compile(units(*texts))
-    assert [result.status for result in results] == ["ok"] * 3 + ["compile_error"] + ["ok"] * 2
-    assert results[3].reason == "KERNEL has no such member"
-    assert not results[3].code_hash
-
-
 def test_kernels_that_fail_alike_have_the_same_digest(machine):
-    first, second = machine.toolchain().compile(units("FAIL 1", "FAIL 2"))
+    first, second = machine.compile("FAIL 1", "FAIL 2")
     assert first.error_digest == second.error_digest != ""
 
 
@@ -192,12 +97,12 @@ def test_what_depends_on_the_machine_is_tried_again(machine, word, status):
     runs = len(machine.runs)
     assert machine.statuses("CODE=1", word, **settings) == ["ok", status]
     # Twice: once may be the machine's fault.
-    assert machine.runs[runs:] == [[units("", "")[1].kernel.name]] * 2
+    assert machine.runs[runs:] == [[machine.units("", "")[1].kernel.name]] * 2
 
 
 def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
     with pytest.raises(UserError, match=r"disk of .* is full.*TMPDIR"):
-        machine.toolchain().compile(units("FULL"))
+        machine.compile("FULL")
     assert machine.toolchain().cache.stats().entries == 0
 
 
@@ -221,7 +126,7 @@ def test_a_full_disk_is_no_verdict_on_a_kernel(machine):
 )
 def test_what_is_wrong_with_compiler_or_tree_is_no_verdict_on_a_kernel(machine, said, message):
     with pytest.raises(UserError, match=message):
-        machine.toolchain().compile(units("CODE=1", f"SAYS {said}"))
+        machine.compile("CODE=1", f"SAYS {said}")
     assert machine.statuses("CODE=1", "CODE=2") == ["ok", "ok"]
 
 
@@ -239,11 +144,11 @@ def small_disk(tmp_path):
 def test_a_disk_that_is_too_small_stops_with_one_message_and_leaves_nothing(machine, small_disk, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(small_disk))
     with pytest.raises(UserError, match=r"No space left on device; free space or set TMPDIR"):
-        machine.toolchain().compile(units("CODE=1", "// long\n" * 20000))
+        machine.compile("CODE=1", "// long\n" * 20000)
     assert not list(small_disk.iterdir())
     # The sources fit, what the compiler writes does not.
     with pytest.raises(UserError, match=r"disk of .* is full: the compiler cannot write there"):
-        machine.toolchain().compile(units("CODE=1", "// long\n" * 2000 + "LONG"))
+        machine.compile("CODE=1", "// long\n" * 2000 + "LONG")
     assert not list(small_disk.iterdir())
     assert machine.toolchain().cache.stats().entries == 0
     assert machine.statuses("CODE=1") == ["ok"]
@@ -258,10 +163,10 @@ def test_the_temporary_folder_is_gone_whatever_happens(machine, monkeypatch, tmp
 
 def test_a_header_that_a_kernel_does_not_include_recompiles_nothing(machine):
     machine.statuses("CODE=1")
-    machine.header("other", "int changed;")
+    machine.write(machine.other, "int changed;")
     machine.statuses("CODE=1")
     assert len(machine.runs) == 1
-    machine.header("b", "int changed;")
+    machine.write(machine.included, "int changed;")
     machine.statuses("CODE=1")
     assert len(machine.runs) == 2
 
@@ -277,39 +182,32 @@ const char* text = "// no comment";
 
 
 def test_a_comment_and_white_space_in_a_header_recompile_nothing(machine):
-    machine.header("b", 'int f();\nconst char* text = "// no comment";\n#define A B')
+    machine.write(machine.included, 'int f();\nconst char* text = "// no comment";\n#define A B')
     machine.statuses("CODE=1")
-    machine.header("b", COMMENTED)
+    machine.write(machine.included, COMMENTED)
     assert machine.statuses("CODE=1") == ["ok"]
     assert len(machine.runs) == 1
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda machine, patch: machine.header("b", COMMENTED.replace("f()", "g()")),
-        lambda machine, patch: machine.header("b", COMMENTED.replace("// no", "/* no")),
-        lambda machine, patch: machine.header("b", COMMENTED.replace("A B", "A\nB")),
-        lambda machine, patch: machine.header("hip/hip_runtime", "", folder="system"),
-        lambda machine, patch: machine.library("sin 2"),
-        lambda machine, patch: patch.setenv("CCC_OVERRIDE_OPTIONS", "+-O1"),
-        lambda machine, patch: patch.setenv("CPLUS_INCLUDE_PATH", str(machine.shadowed())),
-        lambda machine, patch: machine.new_compiler("fake hipcc version 2"),
-    ],
-    ids=[
-        "token",
-        "literal",
-        "end of a directive",
-        "HIP's header",
-        "device library",
-        "options",
-        "include path",
-        "compiler",
-    ],
-)
+SHADOW = "shadow/hip/hip_runtime.hpp"
+EDITS = {
+    "token": lambda machine, patch: machine.write(machine.included, COMMENTED.replace("f()", "g()")),
+    "literal": lambda machine, patch: machine.write(machine.included, COMMENTED.replace("// no", "/* no")),
+    "end of a directive": lambda machine, patch: machine.write(machine.included, COMMENTED.replace("A B", "A\nB")),
+    "HIP's header": lambda machine, patch: machine.write("system/hip/hip_runtime.hpp", ""),
+    "device library": lambda machine, patch: machine.write("ocml.bc", "sin 2"),
+    "options": lambda machine, patch: patch.setenv("CCC_OVERRIDE_OPTIONS", "+-O1"),
+    "include path": lambda machine, patch: patch.setenv(
+        "CPLUS_INCLUDE_PATH", str(machine.write(SHADOW, "int shadow();").parents[1])
+    ),
+    "compiler": lambda machine, patch: machine.write("version", "fake hipcc version 2"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
 def test_what_the_compiler_reads_recompiles(machine, monkeypatch, edit):
-    machine.header("b", COMMENTED)
-    machine.header("hip/hip_runtime", "#define hip 1", folder="system")
+    machine.write(machine.included, COMMENTED)
+    machine.write("system/hip/hip_runtime.hpp", "#define hip 1")
     machine.statuses("#include <hip/hip_runtime.hpp>")
     edit(machine, monkeypatch)
     machine.forget()
@@ -319,19 +217,19 @@ def test_what_the_compiler_reads_recompiles(machine, monkeypatch, edit):
 
 def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machine):
     def ids():
-        made = units("CODE=1", "CODE=2")
+        made = machine.units("CODE=1", "CODE=2")
         table, _ = build.build(made, [[1], [1]], machine.toolchain())
         return table["kernel_id"].to_pylist()
 
     before = ids()
-    machine.new_compiler("fake hipcc version 2")
+    machine.write("version", "fake hipcc version 2")
     assert ids() == before
     assert len(machine.runs) == 2
 
 
 def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine, monkeypatch):
     monkeypatch.setattr(build, "MAX_VGPR_SPILLS", 100)
-    made = units("CODE=1", "CODE=1 //", "CODE=500")
+    made = machine.units("CODE=1", "CODE=1 //", "CODE=500")
     table, costs = build.build(made, [[1]] * 3, machine.toolchain())
     rows = table.to_pylist()
     assert [row["build_status"] for row in rows] == ["ok", "ok", "pruned"]
@@ -380,16 +278,16 @@ def test_the_level_is_seen_in_the_tree(tmp_path, level):
 
 
 def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
-    kernels = [KERNEL, replace(KERNEL, pipeline="wavelet")]
+    kernel = machine.kernels[0]
+    kernels = [kernel, replace(kernel, pipeline="wavelet")]
     texts = ck_tile_emit.CkTileEmitter(ROOT / "workflow/templates", API, "2025.11").files(kernels, "gfx950")
-    files = {path: text.encode() for path, text in texts.items()} | {f"{KERNEL.name}.hpp": b"CODE=1"}
+    files = {path: text.encode() for path, text in texts.items()} | {f"{kernel.name}.hpp": b"CODE=1"}
     made = build.units(kernels, files, "gfx950", "bundle")
     table, _ = build.build(made, [[1], [1]], machine.toolchain())
     row = table.to_pylist()[1]
-    assert (row["build_status"], row["build_reason"]) == (
-        "unsupported_by_ck", "CK Tile 2025.11: there is no wavelet pipeline",
-    )  # fmt: skip
-    assert machine.runs == [[KERNEL.name]]
+    assert row["build_status"] == "unsupported_by_ck"
+    assert row["build_reason"] == "CK Tile 2025.11: there is no wavelet pipeline"
+    assert machine.runs == [[kernel.name]]
 
 
 def test_a_block_that_does_not_fit_has_no_occupancy(machine):
@@ -406,9 +304,9 @@ def test_the_fingerprint_follows_compiler_and_tree(machine):
 
     first = found()
     assert found() == first
-    machine.header("other", "int changed;")
+    machine.write(machine.other, "int changed;")
     second = found()
-    machine.new_compiler("fake hipcc version 2")
+    machine.write("version", "fake hipcc version 2")
     assert len({first, second, found()}) == 3
 
 
@@ -418,7 +316,7 @@ def test_what_is_no_code_object_is_refused():
 
 
 def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, capsys):
-    chunk = units("CODE=1", "CODE=2")
+    chunk = machine.units("CODE=1", "CODE=2")
     table, costs = build.build(chunk, [[1], [1]], machine.toolchain(batch=1))
     assert "compile: 2 kernels in 2 units, estimated 0.0028 CPU hours and 0.0 MB" in capsys.readouterr().err
     taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from fake_machine import install_compiler
 from warm_snakemake import call
 
 from tileseer.problems.problem import DIMS
@@ -184,9 +185,7 @@ def with_fake_compiler(workflow: Workflow, folder: Path) -> Path:
     """Configure the workflow to compile with fake_hipcc.py and its faulty_hipcc.py; kernels of pipeline compv4 fail."""
     folder.mkdir()
     compiler = folder / "hipcc"
-    shutil.copy(ROOT / "tests/builders/fake_hipcc.py", folder)
-    compiler.write_text(f"#!{sys.executable}\n{(ROOT / 'tests/builders/faulty_hipcc.py').read_text()}")
-    compiler.chmod(0o755)
+    install_compiler(compiler, "faulty_hipcc")
     (folder / "version").write_text("fake hipcc version 1")
     (folder / "fail").write_text("COMPUTE_V4")
     tree = folder / "ck/include/ck_tile/ops/grouped_convolution/utils/grouped_convolution_utils.hpp"

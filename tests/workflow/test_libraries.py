@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from fake_machine import install_compiler
 from small_workflow import ROOT
 
 LIBRARIES = ("results/libraries/sm_90/driver.so", "results/libraries/sm_90/forward_fp16/0.so")
@@ -19,10 +19,7 @@ def cuda(fresh, tmp_path):
     folder = tmp_path / "machine"
     folder.mkdir()
     compiler = folder / "nvcc"
-    where = f"import sys\nsys.path.insert(0, {str(ROOT / 'tests/builders')!r})\nimport re\n"
-    text = (ROOT / "tests/builders/fake_nvcc.py").read_text().replace("import re\n", where, 1)
-    compiler.write_text(f"#!{sys.executable}\n{text}")
-    compiler.chmod(0o755)
+    install_compiler(compiler, "fake_nvcc")
     tree = folder / "cutlass/include/cutlass/cutlass.h"
     tree.parent.mkdir(parents=True)
     tree.write_text("")
