@@ -161,7 +161,7 @@ class Pools:
             yield from sweep.enumerate(self._specs, arch, Operation(variant, "bf16"), (2, 3), FLAGS).kernels
 
     def _named(self, rule_set: str, arch: str) -> Iterator[KernelConfig]:
-        enumerator = named.Enumerator(self._specs, named.RuleTables.load(RULE_SETS))
+        enumerator = named.Enumerator(self._specs, named.RuleTables.read_folder(RULE_SETS))
         for row in enumerator.enumerate(rule_set, arch, VARIANTS, NDIMS, DTYPES):
             if row.is_built(FLAGS) and isinstance(row.kernel, KernelConfig):
                 yield row.kernel.built_as

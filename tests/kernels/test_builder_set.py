@@ -17,7 +17,7 @@ from tileseer.problems.operation import Operation
 
 CONFIG = Path(__file__).parents[2] / "config"
 SPECS = ArchSpecs.load(CONFIG / "arch_specs.json")
-TABLES = RuleTables.load(CONFIG / "rule_sets")
+TABLES = RuleTables.read_folder(CONFIG / "rule_sets")
 CONFIGS = Path("experimental/grouped_convolution_tile_instances/configs")
 FOLDERS = {"forward": "forward", "bwd_data": "backward_data", "bwd_weight": "backward_weight"}
 

@@ -112,8 +112,8 @@ def run(args: argparse.Namespace) -> int:
     if args.list_names:
         names = sorted({kernel.name for _, kernel in kernels})
         return options.answer(args, {"names": names}, names)
-    rows = (kernel.row(arch).values() for arch, kernel in kernels)
     records = [kernel.record(arch) for arch, kernel in kernels]
+    rows = ([record[column] for column in COLUMNS] for record in records)
     return options.answer(args, {"configs": records}, map("\t".join, [COLUMNS, *rows]))
 
 
@@ -158,7 +158,7 @@ def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
         kernels = RuleSet(name, folder, args.ck_root, specs).list_kernels(arch, *_request(args))
-    kernels = [kernel for kernel in kernels if kernel.passes_arch_filter or not args.arch_filtered]
+    kernels = [kernel for kernel in kernels if not (kernel.rule and args.arch_filtered)]
     if args.filter is None:
         return kernels
     kinds = {type(kernel.kernel) for kernel in kernels} - set(KINDS)
@@ -180,15 +180,15 @@ def _count(args: argparse.Namespace) -> int:
     """Count the kernels of each cell; return 1 if a count differs from that of ``--compare``."""
     reference = counts.read_reference(args.compare) if args.compare else {}
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    enumerator = Enumerator(specs, RuleTables.load(find(args.config / "rule_sets")), args.ck_root)
+    enumerator = Enumerator(specs, RuleTables.read_folder(find(args.config / "rule_sets")), args.ck_root)
     sets = [args.rule_set] if args.rule_set else [*TABLE_SETS, *(BUILDER_SETS if args.ck_root else ())]
     archs = args.arch or sorted({cell.arch for cell in reference}) or list(specs.archs)
-    cells = list(counts.cells(archs, sets))
+    cells = list(counts.counted_cells(archs, sets))
     columns = (*counts.COLUMNS, *(("reference",) if reference else ()))
     rows, compared, different = [], 0, 0
     with Progress("count", len(cells), "cells") as progress:
         for cell in cells:
-            numbers = counts.counts(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
+            numbers = counts.count_kernels(enumerator.enumerate(cell.rule_set, cell.arch, *cell.request()))
             row = [*cell, *numbers.values()]
             if reference:
                 expected = reference.get(cell)
@@ -223,12 +223,16 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:
         raise UserError(f"{_title(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")
-    written = emitted_folder.emit_folder(folder, emitted, arch, emitter, args.chunk_size or DEFAULT_CHUNK_SIZE)
+    files = emitted_folder.emit_folder(folder, emitted, arch, emitter, args.chunk_size or DEFAULT_CHUNK_SIZE)
     return {
-        "arch": arch, "folder": folder, "changed": bool(written.changed or written.removed), "kernels": len(emitted),
-        "left_out_by_a_flag": len(left_out), "not_in_the_api_level": len(built) - len(emitted),
-        "files": written.files, "files_written": written.changed, "files_removed": written.removed,
-    }  # fmt: skip
+        "arch": arch,
+        "folder": folder,
+        "changed": bool(files["files_written"] or files["files_removed"]),
+        "kernels": len(emitted),
+        "left_out_by_a_flag": len(left_out),
+        "not_in_the_api_level": len(built) - len(emitted),
+        **files,
+    }
 
 
 def _emission_line(result: dict[str, Any]) -> str:

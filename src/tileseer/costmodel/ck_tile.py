@@ -14,7 +14,7 @@ from tileseer.costmodel.timing import KernelTerms
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.candidates import VECTOR_BYTES
 from tileseer.kernels.ck_tile.kernel import SPECIALIZATIONS, STREAMK
-from tileseer.kernels.ck_tile.lds import ALWAYS_DOUBLE_LDS
+from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
 from tileseer.kernels.gemm_kernel import SIZES
 from tileseer.kernels.rules import codes

@@ -47,7 +47,7 @@ def digest_instances(name: str, folder: Path, ck_root: str | None) -> dict[str, 
     """Digest of the files of a checkout that ``profiler`` and ``tests`` are read from; nothing for other sets."""
     if name not in BUILDER_SETS:
         return {}
-    top = checkout(name, ck_root) / RuleTables.load(folder).builder.files.folder
+    top = checkout(name, ck_root) / RuleTables.read_folder(folder).builder.files.folder
     if not top.is_dir():
         raise UserError(f"ck.root: there is no folder {top}, which the rule set {name} is read from")
     return {"instances": digest(top)}
@@ -74,7 +74,7 @@ class RuleSet:
                     f"{self.name} is a set of {CK_TILE.name} kernels, which {arch} does not run; name a file, such as "
                     f"config/rule_sets/{family.rule_set or CK_TILE.rule_set}"
                 )
-            enumerator = Enumerator(self.specs, RuleTables.load(self.tables), self.ck_root)
+            enumerator = Enumerator(self.specs, RuleTables.read_folder(self.tables), self.ck_root)
             return enumerator.enumerate(self.name, arch, variants, ndims, dtypes)
         if not Path(self.name).is_file():
             raise UserError(f"unknown rule set {self.name!r}; use one of {', '.join(RULE_SETS)}, or the path of a file")

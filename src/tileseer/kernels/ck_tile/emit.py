@@ -139,16 +139,13 @@ class CkTileEmitter(Emitter):
 
     def _filled(self, template: str, kernel: Kernel, arch: str) -> str:
         """Text of the kernel's form with the kernel's values."""
+        if fault := form_fault(kernel, self._api):
+            raise UserError(f"{kernel.name}: {fault}")
         kind = _KINDS[kernel.kind]
         key = (template, attrgetter(*kind.form)(kernel))
         if key not in self._skeletons:
-            if fault := form_fault(kernel, self._api):
-                raise UserError(f"{kernel.name}: {fault}")
             text = self._render(template, **self._form_context(kernel, kind))
             self._skeletons[key] = Skeleton(text, (*_COMMON_LEAVES, *kind.leaves))
-        # What depends on the form alone was checked when the skeleton was made.
-        if fault := self._api.no_form(kernel) or _size_fault(kernel):
-            raise UserError(f"{kernel.name}: {fault}")
         return self._skeletons[key].filled([kernel.name, _checked(arch), *map(str, attrgetter(*kind.leaves)(kernel))])
 
     def _form_context(self, kernel: Kernel, kind: _Kind) -> dict[str, object]:
@@ -209,36 +206,22 @@ def _checked(arch: str) -> str:
     return arch
 
 
-def _fault(kernel: KernelConfig, api: CkApi) -> str:
-    """Why CK Tile has no form for this kernel, or an empty string.
+def form_fault(kernel: Kernel, api: CkApi) -> str:
+    """Why the templates have no form for the kernel at this level of the API, or an empty string.
 
     Whether a kernel is worth having on an arch is for ``tileseer.kernels.ck_tile.legality``.
     """
-    k = kernel
-    reduces = api.variants[k.variant].reduces_into_workspace
-    pipeline = api.pipelines[k.pipeline]
-    if k.variant not in pipeline.variants:
-        return f"the pipeline {k.pipeline} exists for {', '.join(pipeline.variants)} only, not for {k.variant}"
-    if k.two_stage and not reduces:
-        return f"two_stage does not exist for {k.variant}"
-    if k.streamk != "none" and not reduces:
-        return f"streamk does not exist for {k.variant}"
-    if k.streamk != "none" and k.two_stage:
+    if (reason := api.no_form(kernel)) or isinstance(kernel, DepthwiseConfig):
+        return reason
+    k, exists_for = kernel, api.pipelines[kernel.pipeline].variants
+    reduces, streamk = api.variants[k.variant].reduces_into_workspace, k.streamk != "none"
+    if k.variant not in exists_for:
+        return f"the pipeline {k.pipeline} exists for {', '.join(exists_for)} only, not for {k.variant}"
+    if (k.two_stage or streamk) and not reduces:
+        return f"{'two_stage' if k.two_stage else 'streamk'} does not exist for {k.variant}"
+    if k.two_stage and streamk:
         return "streamk reduces in its own workspace and has no second stage; set one of streamk and two_stage"
-    return ""
-
-
-def form_fault(one: Kernel, api: CkApi) -> str:
-    """Why the templates have no form for the kernel at this level of the API, or an empty string."""
-    fault = _fault(one, api) if isinstance(one, KernelConfig) else ""
-    return api.no_form(one) or fault or _size_fault(one)
-
-
-def _size_fault(k: Kernel) -> str:
-    """Why there is no form for the kernel's numbers, or an empty string."""
-    if isinstance(k, DepthwiseConfig):
-        return ""
-    if k.explicit_gemm and k.num_groups_to_merge != 1:
+    if k.explicit_gemm and k.merges_groups:
         return f"explicit_gemm takes one group a block, num_groups_to_merge is {k.num_groups_to_merge}"
     if k.epilogue == "default" and k.num_wave_groups != 1:
         return f"the default epilogue has no wave groups, num_wave_groups is {k.num_wave_groups}"

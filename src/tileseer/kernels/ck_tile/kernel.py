@@ -26,7 +26,6 @@ SCHEDULERS = ("intrawave", "interwave")
 SPECIALIZATIONS = ("default", "filter1x1_pad0", "filter1x1_stride1_pad0", "filter3x3")
 STREAMK = ("none", "tree", "linear")
 DEFAULT_VECTORS = (4, 8, 8)
-TWO_BLOCK_PIPELINES = tuple(name for name, row in pipelines.TABLE.items() if row.blocks_per_cu == 2)
 
 
 @dataclass(frozen=True, order=True)

@@ -6,6 +6,7 @@ import numpy as np
 
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
 from tileseer.kernels.rules import THREADS_FIT, TILE_DIVIDES, Columns, Rule, kernel_columns
 from tileseer.problems.implicit_gemm import channel_runs
 
@@ -80,7 +81,7 @@ LEGALITY = (
     Rule(
         "buffering_fits_pipeline",
         "{pipeline} needs double_smem_buffer",
-        lambda p, k: k["double_smem_buffer"] | ~np.isin(k["pipeline"], ("compv4", "comp_async")),
+        lambda p, k: k["double_smem_buffer"] | ~np.isin(k["pipeline"], ALWAYS_DOUBLE_LDS),
     ),
     Rule(
         "vector_widths",

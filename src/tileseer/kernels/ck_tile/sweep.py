@@ -85,16 +85,8 @@ def _combinations(
     for ndim, tile, options in product(ndims, tiles, rows.options):
         if options.pipeline in tile.not_with:
             continue
+        words = (operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline, sweep.epilogue)
         sizes: list[Any] = [*tile.tile, *tile.wave, *tile.warp_tile, *tile.vectors]
-        for scheduler, double_smem_buffer, split_image, two_stage, merged in product(
-            options.schedulers, options.double_smem_buffer, options.split_image, options.two_stage,
-            options.num_groups_to_merge,
-        ):  # fmt: skip
-            choices: dict[str, Any] = {
-                "num_groups_to_merge": merged, "double_smem_buffer": double_smem_buffer,
-                "two_stage": two_stage, "split_image": split_image,
-            }  # fmt: skip
-            yield KernelConfig(
-                operation.variant, operation.dtype, LAYOUTS[ndim][0], ndim, options.pipeline, sweep.epilogue, scheduler,
-                *sizes, **choices,
-            )  # fmt: skip
+        fields = options.model_dump(exclude={"pipeline", "schedulers"})
+        for scheduler, *values in product(options.schedulers, *fields.values()):
+            yield KernelConfig(*words, scheduler, *sizes, **dict(zip(fields, values, strict=True)))

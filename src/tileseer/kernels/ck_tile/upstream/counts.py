@@ -17,9 +17,12 @@ from tileseer.kernels.ck_tile.upstream.named import ListedKernel
 from tileseer.kernels.ck_tile.upstream.request import NDIMS
 
 COUNTED = (
-    "enumerated_configs", "enumerated_unique_names", "arch_filtered_configs", "arch_filtered_unique_names",
+    "enumerated_configs",
+    "enumerated_unique_names",
+    "arch_filtered_configs",
+    "arch_filtered_unique_names",
     "of_which_depthwise",
-)  # fmt: skip
+)
 BUILT = "built"
 """Unique names without a flag: our own column, not part of a comparison."""
 ALL = "all"
@@ -48,7 +51,7 @@ class CountedCell(NamedTuple):
 COLUMNS = (*CountedCell._fields, *COUNTED, BUILT)
 
 
-def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCell]:
+def counted_cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCell]:
     """Yield every cell of some archs and rule sets."""
     joint = "+".join(map(str, JOINT_NDIMS))
     for arch, rule_set in product(archs, rule_sets):
@@ -59,13 +62,11 @@ def cells(archs: Sequence[str], rule_sets: Sequence[str]) -> Iterator[CountedCel
         yield CountedCell(arch, rule_set, ALL, ALL, joint, ALL)
 
 
-def counts(items: Sequence[ListedKernel]) -> dict[str, int]:
+def count_kernels(items: Sequence[ListedKernel]) -> dict[str, int]:
     """Counted columns of one enumeration."""
-    passed = [item for item in items if item.passes_arch_filter]
-    values = (
-        len(items), len({item.name for item in items}), len(passed), len({item.name for item in passed}),
-        sum(isinstance(item.kernel, DepthwiseConfig) for item in items),
-    )  # fmt: skip
+    every, passed = ([item.name for item in kept] for kept in (items, [item for item in items if not item.rule]))
+    depthwise = sum(isinstance(item.kernel, DepthwiseConfig) for item in items)
+    values = (len(every), len(set(every)), len(passed), len(set(passed)), depthwise)
     return dict(zip(COUNTED, values, strict=True)) | {BUILT: len({item.name for item in items if not item.flags})}
 
 
@@ -73,26 +74,19 @@ def read_reference(path: Path) -> dict[CountedCell, dict[str, int]]:
     """Read a file of counts (CSV with the columns of ``CountedCell`` and ``COUNTED``); ``UserError`` on any other."""
     try:
         with path.open(newline="", encoding="utf-8") as stream:
-            rows = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path}: cannot be read as a table of counts: {error}") from error
-    reference = {}
-    for number, row in enumerate(rows, start=2):
-        try:
-            cell = CountedCell(*(row[column] for column in CountedCell._fields))
-            cell.request()
-            reference[cell] = {column: int(row[column]) for column in COUNTED}
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{path}:{number}: a row needs {', '.join((*CountedCell._fields, *COUNTED))}: {error}"
-            ) from error
-    if not reference:
-        raise UserError(f"{path}: there is no row to compare with")
-    return reference
+            return {
+                CountedCell(*(row[column] for column in CountedCell._fields)): {
+                    column: int(row[column]) for column in COUNTED
+                }
+                for row in csv.DictReader(stream)
+            }
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
+        columns = ", ".join((*CountedCell._fields, *COUNTED))
+        raise UserError(f"{path}: this is no table of counts with the columns {columns}: {error!r}") from error
 
 
-def difference(found: dict[str, int], expected: dict[str, int]) -> str:
+def difference(counted: dict[str, int], expected: dict[str, int]) -> str:
     """The counts that differ, or an empty string."""
     return ", ".join(
-        f"{column} {found[column]} != {expected[column]}" for column in COUNTED if found[column] != expected[column]
+        f"{column} {counted[column]} != {expected[column]}" for column in COUNTED if counted[column] != expected[column]
     )

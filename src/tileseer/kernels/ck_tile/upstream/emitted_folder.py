@@ -6,7 +6,8 @@ longer emits, and nothing else. One emission at a time may use a folder.
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from tileseer.core.errors import UserError
@@ -14,72 +15,51 @@ from tileseer.kernels.emitter import Emitter
 from tileseer.kernels.gemm_kernel import Kernel
 
 MANIFEST = "MANIFEST"
-_TEMPORARY = ".writing-"
+_TEMPORARY = ".writing"
 
 
-@dataclass(frozen=True)
-class EmittedFiles:
-    """What an emission did to the files of a folder."""
+def emit_folder(
+    folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, chunk_size: int
+) -> dict[str, int]:
+    """Write the files of ``kernels`` and their collections below ``folder``; unchanged files keep their times.
 
-    files: int
-    changed: int
-    removed: int
-
-
-def emit_folder(folder: Path, kernels: Sequence[Kernel], arch: str, emitter: Emitter, chunk_size: int) -> EmittedFiles:
-    """Write the files of ``kernels`` and their collections below ``folder``; unchanged files keep their times."""
+    Returned: how many files there are, and how many of them were written and removed.
+    """
     collections = emitter.collection_files(kernels, arch, chunk_size)
     expected = {path for kernel in kernels for path in emitter.paths(kernel)} | set(collections)
     before = _listed(folder)
-    _prepare(folder, expected)
+    for parent in {(folder / path).parent for path in (MANIFEST, *expected)}:
+        parent.mkdir(parents=True, exist_ok=True)
     # An emission that is interrupted leaves a manifest that covers what it wrote.
     _write_manifest(folder, before | expected)
-    changed = sum(_write_texts(folder, emitter.kernel_files(kernel, arch).items()) for kernel in kernels)
-    changed += _write_texts(folder, collections.items())
+    texts = chain.from_iterable(emitter.kernel_files(kernel, arch).items() for kernel in kernels)
+    written = sum(_write_changed(folder, path, text) for path, text in chain(texts, collections.items()))
     stale = before - expected
     for path in stale:
         (folder / path).unlink(missing_ok=True)
     _write_manifest(folder, expected)
-    return EmittedFiles(len(expected), changed, len(stale))
+    return {"files": len(expected), "files_written": written, "files_removed": len(stale)}
 
 
-def _write_texts(folder: Path, texts: Iterable[tuple[str, str]]) -> int:
-    """Write each text unless the file has it already; return how many were written. A file appears whole."""
-    root, temporary = f"{folder}/", f"{folder}/{_TEMPORARY}{os.getpid()}"
-    written = 0
-    for path, text in texts:
-        content = text.encode()
-        if _content(root + path) != content:
-            with open(temporary, "wb") as stream:
-                stream.write(content)
-            os.replace(temporary, root + path)
-            written += 1
-    return written
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        with open(path, "rb", buffering=0) as stream:
-            return stream.read()
-    except FileNotFoundError:
-        return None
-
-
-def _prepare(folder: Path, expected: Iterable[str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for parent in {path.rpartition("/")[0] for path in expected}:
-        (folder / parent).mkdir(parents=True, exist_ok=True)
-    for left in folder.glob(f"{_TEMPORARY}*"):
-        left.unlink()
+def _write_changed(folder: Path, path: str, text: str) -> bool:
+    """Write a text unless the file has it already; return whether it was written. A file appears whole."""
+    target = f"{folder}/{path}"
+    content = text.encode()
+    with suppress(FileNotFoundError), open(target, "rb") as stream:
+        if stream.read() == content:
+            return False
+    with open(f"{folder}/{_TEMPORARY}", "wb") as stream:
+        stream.write(content)
+    os.replace(f"{folder}/{_TEMPORARY}", target)
+    return True
 
 
 def _listed(folder: Path) -> set[str]:
     """The paths of the manifest; a folder without one has none."""
     try:
-        text = (folder / MANIFEST).read_text(encoding="utf-8")
+        paths = set((folder / MANIFEST).read_text(encoding="utf-8").splitlines())
     except FileNotFoundError:
         return set()
-    paths = set(text.splitlines())
     for path in paths:
         if path.startswith("/") or ".." in Path(path).parts:
             raise UserError(f"{folder / MANIFEST}: {path!r} is no path below this folder; delete the folder")
@@ -87,4 +67,4 @@ def _listed(folder: Path) -> set[str]:
 
 
 def _write_manifest(folder: Path, paths: Iterable[str]) -> None:
-    _write_texts(folder, [(MANIFEST, "".join(f"{path}\n" for path in sorted(paths)))])
+    _write_changed(folder, MANIFEST, "".join(f"{path}\n" for path in sorted(paths)))

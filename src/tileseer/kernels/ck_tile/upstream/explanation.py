@@ -1,7 +1,7 @@
 """Every rule that a kernel meets, with pass or fail and the reason: ours, the reference's, and what a build does."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tileseer.gpus.arch import ArchSpecs
@@ -12,8 +12,6 @@ from tileseer.kernels.ck_tile.upstream import reference_filter
 from tileseer.kernels.ck_tile.upstream.named import list_kernels
 from tileseer.kernels.rules import broken_rules
 
-LEGAL, KNOWN_DEFECTS, EMISSION = "legality", "known defects", "emission"
-ENUMERATION, ARCH_FILTER, BUILD = "reference enumeration", "reference filter", "build"
 kernel_of = names.parse
 LEVELS = api.LEVELS
 """Of the CK Tile API, the newest first."""
@@ -35,35 +33,33 @@ def explain(
     """Verdict of every rule on ``arch``; the last one is whether a build for a level of the API has the kernel."""
     specs.arch(arch)
     (listed,) = list_kernels([kernel], arch, specs)
-    found = listed.flags
     if isinstance(kernel, KernelConfig):
         verdicts = list(_gemm(kernel, arch, specs))
     else:
         skipped = "the reference's filter does not look at depthwise kernels"
-        verdicts = [_verdict(LEGAL, flags.DEPTHWISE_FAULT, found[0].reason if found else "")]
-        verdicts.append(RuleVerdict(ARCH_FILTER, "not_looked_at", True, skipped))
-    names = api.read_api(api_table, level)
-    form = emit.form_fault(kernel, names)
-    fault = form or names.lack(kernel, arch)
-    verdicts.append(RuleVerdict(EMISSION, "has_a_form", not form, form))
-    verdicts.append(RuleVerdict(EMISSION, "unsupported_by_ck", not fault, f"CK Tile {level}: {fault}" if fault else ""))
-    reason = f"flags {', '.join(flag.name for flag in found)}: built only if they are asked for" if found else fault
-    return [*verdicts, RuleVerdict(BUILD, "is_built", not reason, reason)]
+        fault = listed.flags[0].reason if listed.flags else ""
+        verdicts = [RuleVerdict("legality", flags.DEPTHWISE_FAULT, not fault, fault)]
+        verdicts.append(RuleVerdict("reference filter", "not_looked_at", True, skipped))
+    table = api.read_api(api_table, level)
+    form = emit.form_fault(kernel, table)
+    lack = form or table.lack(kernel, arch)
+    verdicts.append(RuleVerdict("emission", "has_a_form", not form, form))
+    verdicts.append(RuleVerdict("emission", "unsupported_by_ck", not lack, f"CK Tile {level}: {lack}" if lack else ""))
+    named = ", ".join(flag.name for flag in listed.flags)
+    reason = f"flags {named}: built only if they are asked for" if named else lack
+    return [*verdicts, RuleVerdict("build", "is_built", not reason, reason)]
 
 
 def _gemm(kernel: KernelConfig, arch: str, specs: ArchSpecs) -> Iterator[RuleVerdict]:
     columns = reference_filter.filter_columns([kernel], arch, specs)
-    numbered = [replace(rule, name=f"{rule.name} ({flags.NUMBERS[rule.name]})") for rule in flags.DEFECTS]
-    for group, rules in (
-        (LEGAL, legality.LEGALITY),
-        (KNOWN_DEFECTS, numbered),
-        (ENUMERATION, reference_filter.CONFIG_RULES),
-        (ARCH_FILTER, reference_filter.ARCH_RULES),
-    ):
+    groups = {
+        "legality": legality.LEGALITY,
+        "known defects": flags.DEFECTS,
+        "reference enumeration": reference_filter.CONFIG_RULES,
+        "reference filter": reference_filter.ARCH_RULES,
+    }
+    for group, rules in groups.items():
         reasons = dict(broken_rules(rules, columns)[0])
         for rule in rules:
-            yield _verdict(group, rule.name, reasons.get(rule.name, ""))
-
-
-def _verdict(group: str, rule: str, reason: str) -> RuleVerdict:
-    return RuleVerdict(group, rule, not reason, reason)
+            number = f" ({flags.NUMBERS[rule.name]})" if rules is flags.DEFECTS else ""
+            yield RuleVerdict(group, rule.name + number, rule.name not in reasons, reasons.get(rule.name, ""))

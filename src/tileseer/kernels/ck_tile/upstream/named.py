@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
+from itertools import chain, groupby, product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -53,7 +54,7 @@ class RuleTables:
     builder: BuilderRules
 
     @classmethod
-    def load(cls, folder: Path) -> Self:
+    def read_folder(cls, folder: Path) -> Self:
         """Read the files of ``folder`` (config/rule_sets); a ``UserError`` names file, field and value."""
         return cls(
             read_yaml_table(folder / "default.yaml", DefaultRules),
@@ -79,26 +80,23 @@ class ListedKernel:
         """The kernel's name."""
         return str(self.kernel.name)
 
-    @property
-    def passes_arch_filter(self) -> bool:
-        """Whether the reference's architecture filter keeps the kernel."""
-        return not self.rule
-
     def is_built(self, included: Collection[str]) -> bool:
         """Whether a build has the kernel when the flags ``included`` are asked for."""
         return flags.ALL in included or all(flag.name in included for flag in self.flags)
 
-    def row(self, arch: str) -> dict[str, str]:
-        """The columns of a list, ``COLUMNS``."""
-        names = ",".join(flag.name for flag in self.flags)
-        reasons = "; ".join(flag.reason for flag in self.flags)
-        built_as = self.kernel.built_as.name
-        values = (self.name, arch, self.rule or "pass", self.reason, names, reasons, built_as)
-        return dict(zip(COLUMNS, values, strict=True))
-
     def record(self, arch: str) -> dict[str, Any]:
-        """The same with the kind of the kernel and its fields."""
-        return self.row(arch) | {"family": self.kernel.kind, "fields": asdict(self.kernel)}
+        """The columns of a list, ``COLUMNS``, then the kind of the kernel and its fields."""
+        return {
+            "kernel": self.name,
+            "arch": arch,
+            "arch_filter": self.rule or "pass",
+            "arch_filter_reason": self.reason,
+            "flags": ",".join(flag.name for flag in self.flags),
+            "flag_reasons": "; ".join(flag.reason for flag in self.flags),
+            "built_as": self.kernel.built_as.name,
+            "family": self.kernel.kind,
+            "fields": asdict(self.kernel),
+        }
 
 
 def list_kernels(
@@ -115,14 +113,16 @@ def list_kernels(
     for kernel in kernels:
         if isinstance(kernel, DepthwiseConfig):
             # The architecture filter of the reference does not look at depthwise kernels.
-            reason = depthwise.fault(kernel)
-            listed.append(ListedKernel(kernel, flags=(BrokenRule(flags.DEPTHWISE_FAULT, reason),) if reason else ()))
-            continue
-        own = tuple(next(flagged))
-        if lossy and (requested := lossy[kernel]):
-            reason = f"the instance file asks for {requested}; the reference makes {kernel.pipeline} of it"
-            own = (*own, BrokenRule(flags.PIPELINE_REPLACED, reason))
-        listed.append(ListedKernel(kernel, *next(iter(next(refused)), ("", "")), own))
+            rule, reason, own = "", "", []
+            if fault := depthwise.fault(kernel):
+                own.append(BrokenRule(flags.DEPTHWISE_FAULT, fault))
+        else:
+            rule, reason = next(iter(next(refused)), ("", ""))
+            own = next(flagged)
+            if lossy and lossy[kernel]:
+                fault = f"the instance file asks for {lossy[kernel]}; the reference makes {kernel.pipeline} of it"
+                own.append(BrokenRule(flags.PIPELINE_REPLACED, fault))
+        listed.append(ListedKernel(kernel, rule, reason, tuple(own)))
     return listed
 
 
@@ -165,16 +165,13 @@ class Enumerator:
 
         Order and, for the samples, content depend on the request as a whole.
         """
-        _check("rule set", [name], RULE_SETS)
-        _check("variant", variants, REQUESTED_VARIANTS)
-        _check("ndim", ndims, NDIMS)
-        _check("dtype", dtypes, DTYPES)
-        _check("arch", [arch], list(self._specs.archs))
+        self._check(name, arch, variants, ndims, dtypes)
         if sample := self._tables.full.samples.get(cast(SampledSet, name)):
             whole = self.enumerate(sample.of, arch, variants, ndims, dtypes)
-            if sample.every:
-                return sampling.every_nth(whole, sample.every)
-            return sampling.in_turn(whole, sample.at_least or 0)
+            kernels = [item.kernel for item in whole]
+            every, least = sample.every, sample.at_least or 0
+            ranks = sampling.every_nth(kernels, every) if every else sampling.in_turn(kernels, least)
+            return [whole[rank] for rank in ranks]
         parts = {"default": self._default, "full": self._full}.get(name, self._builder)
         # Named twice, by their own name and with ``forward``, the depthwise kernels come once.
         with_depthwise = (DEPTHWISE,) if name in BUILDER_SETS else (depthwise.VARIANT, DEPTHWISE)
@@ -182,9 +179,29 @@ class Enumerator:
         listed: list[ListedKernel] = []
         for variant in variants:
             cells = [Cell(arch, variant, *of) for of in product(ndims, dtypes)] if variant != DEPTHWISE else []
-            kernels = self._depthwise(name, dtypes) if variant == first and depthwise.NDIM in ndims else []
-            listed += parts(name, cells) + list_kernels(kernels, arch, self._specs)
+            own = self._depthwise(name, dtypes) if variant == first and depthwise.NDIM in ndims else []
+            listed += parts(name, cells) + list_kernels(own, arch, self._specs)
         return listed
+
+    def _check(
+        self, name: str, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
+    ) -> None:
+        """Refuse an empty request, unknown words and repeated ones, which would enumerate kernels twice."""
+        request: dict[str, tuple[Sequence[object], Sequence[object]]] = {
+            "rule set": ([name], RULE_SETS),
+            "arch": ([arch], list(self._specs.archs)),
+            "variant": (variants, REQUESTED_VARIANTS),
+            "ndim": (ndims, NDIMS),
+            "dtype": (dtypes, DTYPES),
+        }
+        for what, (values, known) in request.items():
+            words = ", ".join(map(str, known))
+            if not values:
+                raise UserError(f"no {what} is given; use some of {words}")
+            if unknown := [value for value in values if value not in known]:
+                raise UserError(f"unknown {what} {unknown[0]!r}; use one of {words}")
+            if len(set(values)) != len(values):
+                raise UserError(f"a {what} is given twice in {list(values)}")
 
     def _full(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
         for cell in cells:
@@ -200,6 +217,16 @@ class Enumerator:
             listed += list_kernels(list(kernels), cell.arch, self._specs, kernels)
         return listed
 
+    def _default(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
+        """Every kernel is made for every data type, suited or not, data types innermost."""
+        listed = []
+        for _, row in groupby(cells, key=attrgetter("ndim")):
+            every = zip(*(default_kernels(cell, self._tables.default) for cell in row), strict=True)
+            kernels = list(chain.from_iterable(every))
+            kept = without_broken(UNTAGGED_CONFIG_RULES, kernels, cells[0].arch, self._specs)
+            listed += list_kernels(kept, cells[0].arch, self._specs)
+        return listed
+
     def _depthwise(self, name: str, dtypes: Sequence[str]) -> list[DepthwiseConfig]:
         if name == "default":
             return []
@@ -208,36 +235,14 @@ class Enumerator:
         root = checkout(name, self._ck_root)
         return list(builder_set.depthwise_kernels(dtypes, name, root, self._tables.builder))
 
-    def _default(self, name: str, cells: Sequence[Cell]) -> list[ListedKernel]:
-        """Cross tiles and pipelines; every kernel is made for every data type, suited or not."""
-        # Of one direction and arch; for each dimensionality, the data types are innermost.
-        listed = []
-        for ndim in dict.fromkeys(cell.ndim for cell in cells):
-            dtypes = [cell.dtype for cell in cells if cell.ndim == ndim]
-            kernels = list(self._default_kernels(cells[0].variant, ndim, dtypes))
-            kept = without_broken(UNTAGGED_CONFIG_RULES, kernels, cells[0].arch, self._specs)
-            listed += list_kernels(kept, cells[0].arch, self._specs)
-        return listed
 
-    def _default_kernels(self, variant: str, ndim: int, dtypes: Sequence[str]) -> Iterator[KernelConfig]:
-        rules = self._tables.default
-        for row in rules.variants.get(cast(Variant, variant), []):
-            for tile in (tile for tile in rules.tiles if row.pipeline not in tile.not_with):
+def default_kernels(cell: Cell, rules: DefaultRules) -> Iterator[KernelConfig]:
+    """Cross the tiles of ``default`` with the pipelines of a direction."""
+    for row in rules.variants.get(cast(Variant, cell.variant), []):
+        for tile, two_stage in product(rules.tiles, row.two_stage):
+            if row.pipeline not in tile.not_with:
+                words = (cell.variant, cell.dtype, rules.layout, cell.ndim, row.pipeline, row.epilogue, "intrawave")
                 m, n, k = tile.tile
                 sizes = (m, n, k * row.tile_k_factor, *tile.wave, *tile.warp_tile, *rules.vectors)
-                for two_stage, dtype in product(row.two_stage, dtypes):
-                    words = (variant, dtype, rules.layout, ndim, row.pipeline, row.epilogue, "intrawave")
-                    options: dict[str, Any] = {"double_smem_buffer": row.double_smem_buffer, "two_stage": two_stage}
-                    yield KernelConfig(*words, *sizes, **options)
-
-
-def _check(what: str, values: Sequence[object], allowed: Sequence[object]) -> None:
-    """Refuse an empty request, unknown words and repeated ones, which would enumerate kernels twice."""
-    words = ", ".join(str(value) for value in allowed)
-    if not values:
-        raise UserError(f"no {what} is given; use some of {words}")
-    for value in values:
-        if value not in allowed:
-            raise UserError(f"unknown {what} {value!r}; use one of {words}")
-    if len(set(values)) != len(values):
-        raise UserError(f"a {what} is given twice in {list(values)}")
+                options: dict[str, Any] = {"double_smem_buffer": row.double_smem_buffer, "two_stage": two_stage}
+                yield KernelConfig(*words, *sizes, **options)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError
+from tileseer.kernels.ck_tile.pipelines import ALWAYS_DOUBLE_LDS
 
 NDIMS = (1, 2, 3)
 DEPTHWISE = "forward_depthwise"
@@ -83,7 +84,7 @@ def kernel_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """Fields of ``KernelConfig`` except variant, dtype, layout and ndim, with the defaults filled in."""
     values = DEFAULTS | fields
     if values["double_smem_buffer"] is None:
-        values["double_smem_buffer"] = values["pipeline"] in ("compv4", "comp_async")
+        values["double_smem_buffer"] = values["pipeline"] in ALWAYS_DOUBLE_LDS
     enabled = values.pop("streamk_enabled")
     strategy = values.pop("streamk_reduction")
     dangling = [field for field in ("streamk_reduction", "streamk_persistent") if fields.get(field)]

@@ -4,20 +4,10 @@ The result depends on what the large set holds: a sample of one direction is no 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from itertools import chain, zip_longest
+from typing import Any, TypeVar
 
-from tileseer.kernels.gemm_kernel import Kernel
-
-
-class HasKernel(Protocol):
-    """What is drawn."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """A kernel of the large set."""
-
-
-Item = TypeVar("Item", bound=HasKernel)
+Element = TypeVar("Element")
 
 
 def category(kernel: Any) -> tuple[str, str]:
@@ -34,39 +24,31 @@ def category(kernel: Any) -> tuple[str, str]:
     return next((kind for kind, holds in kinds if holds), "regular"), kernel.dtype
 
 
-def every_nth(items: Sequence[Item], step: int) -> list[Item]:
-    """Every ``step``-th item of each category, in order; a smaller category gives its first.
+def every_nth(kernels: Sequence[Any], step: int) -> list[int]:
+    """Ranks of every ``step``-th kernel of each category, in order; a smaller category gives its first.
 
-    Then the first item of each (variant, dtype, pipeline, scheduler) that would be missing is added.
+    Then the first kernel of each (variant, dtype, pipeline, scheduler) that would be missing is added.
     """
-    chosen: set[int] = set()
-    for ranks in _grouped(range(len(items)), lambda i: category(items[i].kernel)):
-        chosen.update(ranks[step - 1 :: step] or ranks[:1])
-    covered = {_traits(items[i].kernel) for i in chosen}
-    for index, item in enumerate(items):
-        traits = _traits(item.kernel)
-        if traits not in covered:
-            covered.add(traits)
-            chosen.add(index)
-    return [items[index] for index in sorted(chosen)]
+    groups = _grouped(range(len(kernels)), lambda rank: category(kernels[rank]))
+    chosen = {rank for ranks in groups for rank in ranks[step - 1 :: step] or ranks[:1]}
+    for ranks in _grouped(range(len(kernels)), lambda rank: _traits(kernels[rank])):
+        if chosen.isdisjoint(ranks):
+            chosen.add(ranks[0])
+    return sorted(chosen)
 
 
-def in_turn(items: Sequence[Item], at_least: int) -> list[Item]:
-    """The first item of each category and dimensionality, then the second of each ... up to ``at_least``."""
-    groups = list(_grouped(items, lambda item: (*category(item.kernel), item.kernel.ndim)))
-    rounds = range(max(map(len, groups), default=0))
-    turns = [group[turn] for turn in rounds for group in groups if turn < len(group)]
+def in_turn(kernels: Sequence[Any], at_least: int) -> list[int]:
+    """Ranks of the first kernel of each category and dimensionality, then of the second ... up to ``at_least``."""
+    groups = _grouped(range(len(kernels)), lambda rank: (*category(kernels[rank]), kernels[rank].ndim))
+    turns = [rank for rank in chain.from_iterable(zip_longest(*groups)) if rank is not None]
     return turns[: max(at_least, len(groups))]
 
 
-Element = TypeVar("Element")
-
-
-def _grouped(items: Iterable[Element], key: Callable[[Element], Hashable]) -> Iterable[list[Element]]:
+def _grouped(items: Iterable[Element], key: Callable[[Element], Hashable]) -> list[list[Element]]:
     groups: dict[Hashable, list[Element]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
-    return groups.values()
+    return list(groups.values())
 
 
 def _traits(kernel: Any) -> tuple[str, ...]:
