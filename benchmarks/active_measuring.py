@@ -18,11 +18,10 @@ import numpy as np
 
 from tileseer.config.model import TrainingParameters
 from tileseer.costmodel.coefficients import load_coefficients
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.learn import active_choice as choice
-from tileseer.learn import ranking
+from tileseer.learn import efficiency, ranking
 from tileseer.learn.cross_validation import assign_folds
 from tileseer.learn.features.features import Features
 from tileseer.learn.fit import Recipe, fit
@@ -53,7 +52,7 @@ def main() -> None:
 
     def judge(name: str, seed: int, split: Dataset, keep: np.ndarray) -> None:
         model = fit(split.only(keep), recipe.small)
-        scored = ranking.rank(model, split)
+        scored = ranking.rank_held_out(model, split)
         found[name][seed, scored.rows] = scored.picked
 
     for seed, split in enumerate(splits(data, args.seeds)):
@@ -65,7 +64,7 @@ def main() -> None:
             judge("all", seed, split, np.ones(len(split.problem), bool))
         for share in args.budget:
             plan = choice.ActivePlan(budget=share, stable=-1.0, seed=seed + 1)
-            rounds = choice.choose(pool, product, plan, lambda at, tflops=tflops: tflops[at], led)
+            rounds = choice.choose_rounds(pool, product, plan, lambda at, tflops=tflops: tflops[at], led)
             chosen = np.concatenate([one.pairs for one in rounds])
             drawn = np.random.default_rng(seed).permutation(len(rows))[: len(chosen)]
             for how, at in (("chosen", chosen), ("drawn", drawn)):

@@ -18,8 +18,7 @@ import numpy as np
 
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError, reports_user_errors
-from tileseer.dataset import efficiency
-from tileseer.learn import fit
+from tileseer.learn import efficiency, fit
 
 ROUNDS, TREES = 5, 150
 

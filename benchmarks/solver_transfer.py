@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from solvers import efficiency_of, fitted, label_of, matrix, table, weight_of
 
-from tileseer.dataset import efficiency
 from tileseer.gpus.hardware import read_hardware
+from tileseer.learn import efficiency
 from tileseer.problems.problem import DIMS
 
 SHARES = (0.0, 0.01, 0.05, 0.15, 1.0)

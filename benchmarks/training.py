@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 
 from tileseer.config.model import TrainingParameters
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
-from tileseer.learn import model_files, ranking
+from tileseer.learn import efficiency, model_files, ranking
 from tileseer.learn.cross_validation import cross_validate
 from tileseer.learn.features.features import Features, feature_set
 from tileseer.learn.fit import Recipe, fit_samples, samples_of
@@ -61,7 +60,7 @@ def main() -> None:
 
 def picked(data: Dataset, model: Model) -> np.ndarray:
     """The efficiency of the picks on the validation problems."""
-    return ranking.rank(model, data).picked
+    return ranking.rank_held_out(model, data).picked
 
 
 def other(folder: Path, like: Model) -> Model:

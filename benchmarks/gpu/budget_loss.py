@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from tileseer.core.errors import reports_user_errors
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import ranking
+from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.measure.harness.details import read_details
 
@@ -49,7 +48,7 @@ def grid(full: Dataset, some: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 def picked(full: Dataset, training: Path) -> np.ndarray:
     """Return the efficiency of a model's picks for the validation problems by the full times."""
-    return ranking.rank(Model.read(training), full).picked
+    return ranking.rank_held_out(Model.read(training), full).picked
 
 
 def told(values: np.ndarray) -> str:

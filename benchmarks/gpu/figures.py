@@ -32,7 +32,7 @@ def picks(results: Path, operation: str) -> pd.DataFrame:
     """Return for each solvable validation problem its key and the times of the pick and of the oracle, microseconds."""
     measured = Dataset.read(results / f"datasets/{ARCH}/{operation}.parquet")
     training = results / f"training/{ARCH}/{operation}"
-    scored = ranking.rank(Model.read(training), measured)
+    scored = ranking.rank_held_out(Model.read(training), measured)
     times = np.full(scored.offered.shape, np.inf)
     ok = measured.ok
     times[measured.problem[ok], measured.candidate[ok]] = measured.latency_ms[ok] * 1000

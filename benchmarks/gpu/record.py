@@ -176,7 +176,7 @@ def between_runs(results: Path, arch: str, operations: list[str]) -> dict[str, A
     known = {}
     for operation in operations:
         path = results / f"datasets/{arch}/{operation}.parquet"
-        told = provenance.of_table(parquet.read_table(path), path)
+        told = provenance.provenance_of(parquet.read_table(path), path)
         known |= {operation: told.between_runs.model_dump()} if told.between_runs else {}
     return known
 

@@ -8,7 +8,7 @@ from tileseer.config.model import ServingParameters
 from tileseer.core import documents, parquet
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.learn.validation import validate
+from tileseer.learn.validation import validate_model
 from tileseer.serve import publication, serving
 
 TEMPLATE = samples.CONFIG.parent / "workflow/templates/serving/selector.hpp.j2"
@@ -27,7 +27,7 @@ def make(folder, variant, threads=1):
     training = folder / "training" / data.operation
     trained.save(training)
     report = folder / f"{data.operation}.json"
-    documents.write_document(report, validate(trained.model, data, threads=threads))
+    documents.write_document(report, validate_model(trained.model, data, threads=threads))
     return training, report, serve(folder, variant, training, threads)
 
 

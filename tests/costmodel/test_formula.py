@@ -30,7 +30,7 @@ def train(data, prior):
 
 
 def picked(data, model):
-    return ranking.rank(model, data).picked.mean()
+    return ranking.rank_held_out(model, data).picked.mean()
 
 
 @pytest.fixture(scope="module")

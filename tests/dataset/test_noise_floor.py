@@ -6,8 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.dataset import efficiency
-from tileseer.learn import explain, noise_floor, validation
+from tileseer.learn import efficiency, explain, noise_floor, ranking, validation
 from tileseer.learn.validation import Context
 
 
@@ -60,13 +59,9 @@ def test_the_winners_curse_is_corrected_in_the_right_direction():
 @pytest.fixture(scope="module")
 def simulated():
     data = samples.measured()
-    rows = np.flatnonzero((data.problems["split"] == "validation").to_numpy())
-    measured = data.grid(rows)
-    problems = data.problems.iloc[rows]
-    offered = measured > 0
-    return noise_floor.of_simulation(
-        problems, data.candidates, offered, measured, samples.product(), samples.coefficients()
-    ), measured
+    offered = data.grid(np.arange(len(data.problems))) > 0
+    scored = ranking.score_ranking(data, np.zeros(offered.shape), offered)
+    return noise_floor.of_simulation(scored, samples.product(), samples.coefficients()), scored.achieved
 
 
 def test_of_the_simulator_the_floor_is_exact(simulated):
@@ -102,7 +97,7 @@ def test_the_report_has_floors_intervals_and_reasons():
     trained = samples.train(data, samples.product(), samples.SMALL)
     model = trained.model
     other = samples.train(data, samples.product(), samples.SMALL.model_copy(update={"n_estimators": 1})).model
-    found = validation.validate(model, data, Context(samples.coefficients(), other)).model_dump()
+    found = validation.validate_model(model, data, Context(samples.coefficients(), other)).model_dump()
     floors = found["noise_floor"]
     assert floors["perfect_selector"]["efficiency"]["mean"] > floors["perfect_model"]["efficiency"]["mean"]
     for part in (found, found["by_ndim"]["2d"], floors["perfect_model"]):
@@ -147,8 +142,8 @@ def test_a_problem_far_from_training_is_said_to_be_so():
     training = data.problems[data.problems["split"] == "train"]
     far = data.problems.iloc[[3]].assign(C=100_000, K=7)
     same = training.iloc[[4]]
-    novelty = explain.Novelty(training, far, "tileseer", samples.product())
+    novelty = explain.Novelty(training, far, samples.features())
     assert novelty.percentile[0] == 100
     assert any(text.startswith("C 100000, trained on 32 to 256") for text in novelty.outside(0))
-    known = explain.Novelty(training, same, "tileseer", samples.product())
+    known = explain.Novelty(training, same, samples.features())
     assert known.nearest[0] == 4 and known.outside(0) == []

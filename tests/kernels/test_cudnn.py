@@ -13,14 +13,14 @@ from published_models import SMALL_SERVING
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import documents, parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import own_choice, recording
+from tileseer.dataset import recording
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus import hardware
 from tileseer.kernels import registry
 from tileseer.kernels.cudnn.engines import ENGINES, tile_code
 from tileseer.kernels.cudnn.kernel import Plan
 from tileseer.kernels.names import read_kernel_name
-from tileseer.learn import model_files, ranking
+from tileseer.learn import model_files, own_choice, ranking
 from tileseer.learn import training as model_stage
 from tileseer.learn.features.cudnn import CUDNN
 from tileseer.problems.operation import Operation
@@ -95,7 +95,7 @@ def test_a_dataset_has_what_the_library_offered(measured):
     statuses = table.select(["kernel", "status"]).to_pandas().astype(str).groupby("kernel")["status"].agg(set)
     wrong = statuses[statuses.map(lambda found: "wrong_result" in found)]
     assert len(wrong) and not any("ok" in found for found in wrong)
-    own = own_choice.of(measured[0])
+    own = own_choice.library_choices(measured[0])
     times = np.full((len(measured[0].problems), len(measured[0].candidates)), np.inf)
     times[measured[0].problem, measured[0].candidate] = measured[0].rank
     # No plan that runs stands before the library's own choice.
@@ -116,7 +116,7 @@ def test_another_candidate_takes_a_lead_that_is_larger_than_the_margin():
 
 
 def test_each_grouping_has_the_margin_that_gains_most_where_few_lose(measured):
-    data, own = measured[0], own_choice.of(measured[0])
+    data, own = measured[0], own_choice.library_choices(measured[0])
     sure = np.full((len(data.problems), len(data.candidates)), -np.inf)
     ok = data.status == 0
     sure[data.problem[ok], data.candidate[ok]] = np.log(data.tflops[ok])
@@ -148,8 +148,8 @@ def test_the_other_data_type_is_learnt_from_and_not_picked(measured, trained):
 def test_the_own_choice_is_a_candidate_of_the_model(measured, trained):
     kept = []
     for margin in (0.0, 0.1, 10.0):
-        scored = ranking.rank(with_margin(trained.model, margin), measured[0])
-        kept.append(np.mean(scored.picks == own_choice.of(measured[0])[scored.rows]))
+        scored = ranking.rank_held_out(with_margin(trained.model, margin), measured[0])
+        kept.append(np.mean(scored.picks == own_choice.library_choices(measured[0])[scored.rows]))
     assert kept[0] < kept[1] < kept[2] == 1
     assert trained.model.spec.library == recording.read_recording(FOLDER).library
 
@@ -173,7 +173,7 @@ def test_a_program_gets_the_plan_that_python_gets(measured, trained, published, 
     choose = compiled_selector(header, f"{OPERATION}_{ARCH}", tmp_path / "selector.so")
     plans = np.array([Plan.parse(name).plan for name in trained.model.pool["kernel"]], object)
     positions = ranking.positions(data, trained.model)
-    offered, own = own_choice.offered(data)[:, positions], own_choice.of(data)
+    offered, own = own_choice.offered(data)[:, positions], own_choice.library_choices(data)
     moved = 0
     for row, problem in enumerate(problems_of_frame(data.problems)):
         first = np.flatnonzero(positions == own[row])

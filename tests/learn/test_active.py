@@ -30,7 +30,7 @@ def run(world, settings=SETTINGS, asked=None):
             asked.append(rows)
         return tflops[rows]
 
-    return choice.choose(pool, samples.product(), settings, measure)
+    return choice.choose_rounds(pool, samples.product(), settings, measure)
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
@@ -87,7 +87,7 @@ def led(world, budget, tflops=None, **more):
     pool, known = world
     known = known if tflops is None else tflops
     plan = choice.ActivePlan(budget=budget, rounds=4, stable=-1.0, **more)
-    return choice.choose(pool, samples.product(), plan, lambda rows: known[rows], samples.coefficients())
+    return choice.choose_rounds(pool, samples.product(), plan, lambda rows: known[rows], samples.coefficients())
 
 
 @pytest.mark.parametrize("budget", [0.02, 0.1, 0.5, 1.0])
@@ -151,7 +151,7 @@ def test_chosen_pairs_and_validation_problems_are_wanted_and_nothing_else():
     problems = pa.table({"problem_key": ["p", "v"], "split": ["train", "validation"]})
     rounds = [choice.Round(np.array([0]), None)]
     of_pool = pairs.select(["kernel_id", "split_k", "problem_key"]).filter(pa.array([False, False, True, False, True]))
-    chosen = stage.table(rounds, of_pool)
+    chosen = stage.chosen_table(rounds, of_pool)
     assert chosen_pairs.pairs_to_measure(pairs, problems, chosen).to_pylist() == [False, True, True, False, False]
     assert chosen_pairs.pairs_to_measure(pairs, problems, None).to_pylist() == [True, True, True, False, True]
     assert chosen_pairs.read_record(chosen).model_dump() == {

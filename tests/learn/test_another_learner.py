@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tileseer.learn.features.features import FEATURE_SETS
-from tileseer.learn.validation import validate
+from tileseer.learn.validation import validate_model
 
 PAGE = Path(__file__).parents[2] / "docs/CONTRIBUTING.md"
 
@@ -28,7 +28,7 @@ def test_another_learner_is_one_fit_and_is_validated_like_ours():
     model = example("Try another learner")["fit"](data, samples.recipe())
     scores = model.predict(data.problems, data.candidates)
     assert scores.shape == (len(data.problems), len(data.candidates)) and np.isfinite(scores).any(axis=1).all()
-    report = validate(model, data)
+    report = validate_model(model, data)
     assert report.efficiency.mean > report.baselines["random_supported"].efficiency.mean
 
 

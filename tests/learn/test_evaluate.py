@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
-from tileseer.learn import baselines, ranking, validation
+from tileseer.learn import baselines, efficiency, ranking, validation
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 
@@ -19,7 +18,7 @@ NAN = float("nan")
 def report(data, scores, supported=None, context=None):
     shape = (len(data.problems), len(data.candidates))
     allowed = np.ones(shape, bool) if supported is None else np.array(supported, bool)
-    scored = ranking.score(data, np.array(scores, float), allowed)
+    scored = ranking.score_ranking(data, np.array(scores, float), allowed)
     return validation.report_of(scored, samples.product(), context or validation.Context()).model_dump()
 
 

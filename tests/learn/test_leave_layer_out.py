@@ -5,8 +5,7 @@ import dataclasses
 import learning_samples as samples
 import numpy as np
 
-from tileseer.dataset import efficiency
-from tileseer.learn import fit, leave_out, ranking, validation
+from tileseer.learn import efficiency, fit, leave_out, ranking, validation
 
 OFFERED = np.ones((4, 2), bool)
 
@@ -49,7 +48,7 @@ def test_the_report_is_of_the_first_deal_and_its_baselines_are_of_other_folds():
     # Candidate 0 is best on the first two problems, candidate 1 on the others: each fold learns the wrong one.
     data = samples.table_of([[10, 5], [10, 5], [5, 10], [5, 10]], ["train"] * 4, ndim=2)
     scores = np.array([[1, 0], [1, 0], [0, 1], [1, 0]], float)
-    scored = ranking.score(data, scores, OFFERED, np.array([0, 0, 1, 1]))
+    scored = ranking.score_ranking(data, scores, OFFERED, np.array([0, 0, 1, 1]))
     found = validation.report_of(scored, samples.product(), validation.Context())
     assert found.n_problems == 4 and found.efficiency.mean == 87.5
     single = found.baselines["best_single_kernel"]

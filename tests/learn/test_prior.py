@@ -19,7 +19,7 @@ def changed(**settings):
 
 
 def picked(data, trained):
-    return ranking.rank(trained.model, data).picked.mean()
+    return ranking.rank_held_out(trained.model, data).picked.mean()
 
 
 def with_trees(trained, path):

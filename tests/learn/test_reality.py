@@ -6,7 +6,7 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.dataset import efficiency
+from tileseer.learn import efficiency
 from tileseer.learn.training import reality_check
 
 

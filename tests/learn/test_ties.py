@@ -31,10 +31,10 @@ def test_equal_kernels_are_told_apart_one_time_in_twenty():
 
 def test_the_report_counts_ties_and_says_which_noise():
     tied = np.array([[True, True, False], [False, True, False]])
-    told = ties.report(tied, np.array([1, 0]), None)
+    told = ties.report_ties(tied, np.array([1, 0]), None)
     assert (told.mean_candidates, told.problems_with_several, told.picks) == (1.5, 50.0, 50.0)
     assert told.between_runs is None and "within one run" in told.meaning
-    told = ties.report(tied, np.array([0, 1]), 0.005)
+    told = ties.report_ties(tied, np.array([0, 1]), 0.005)
     assert told.picks == 100.0 and told.between_runs == 0.5 and "0.50 % from run to run" in told.meaning
 
 
@@ -47,7 +47,7 @@ def judged():
     ok = found.status == 0
     scores[found.problem[ok], found.candidate[ok]] = found.tflops[ok]
     return validation.report_of(
-        ranking.score(found, scores, np.isfinite(scores)), learning_samples.product(), validation.Context()
+        ranking.score_ranking(found, scores, np.isfinite(scores)), learning_samples.product(), validation.Context()
     ).model_dump()
 
 

@@ -68,7 +68,7 @@ def test_a_tree_that_is_one_leaf():
 def test_what_is_no_model_is_refused():
     assert trees.feature_names("no model") == []
     with pytest.raises(UserError, match="LightGBM"):
-        trees.load("no model")
+        trees.load_trees("no model")
 
 
 def test_a_text_names_no_number_of_threads(booster):

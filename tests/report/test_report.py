@@ -558,7 +558,7 @@ def judged(shown, **changes) -> results.Results:
 def test_the_verdict_says_what_is_not_good_enough(shown, changes, reason):
     other = judged(shown, **changes)
     found = other.operations[0].validation
-    assert list(verdict.faults(found)) == [] if reason is None else reason in verdict.words(found)
+    assert list(verdict.faults(found)) == [] if reason is None else reason in verdict.verdict_words(found)
     (row,) = as_rows(decisions.verdict(other)[0])
     assert row["verdict"].startswith("good enough" if reason is None else "not good enough")
     assert row["worst networks"].startswith(f"{HOSTILE} 71.2 %, alexnet 93.5 %")

@@ -18,7 +18,7 @@ from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
 from tileseer.kernels.support import check_support
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
-from tileseer.learn.validation import validate
+from tileseer.learn.validation import validate_model
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, problems_of_frame
 from tileseer.serve import publication
@@ -45,7 +45,7 @@ def published(request, tmp_path_factory):
     training = folder / "training"
     trained.save(training)
     model = Model.read(training)
-    documents.write_document(folder / "report.json", validate(model, data))
+    documents.write_document(folder / "report.json", validate_model(model, data))
     served = stage.build(data, model, trained.out_of_fold, SMALL_SERVING)
     served.save(folder / "serving")
     publication.publish_models([training], [folder / "report.json"], [folder / "serving"], folder / "models")

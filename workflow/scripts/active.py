@@ -17,4 +17,4 @@ def main(
     from tileseer.measure.session import Session
 
     session = Session(arch, operation, settings, hardware, product, coefficients, journal, driver)
-    return stage.choose(session, support, build, problems, aliases, modules, chosen)
+    return stage.choose_pairs(session, support, build, problems, aliases, modules, chosen)

@@ -19,7 +19,7 @@ def main(
     from tileseer.learn import studies
     from tileseer.learn.model import Model
     from tileseer.learn.ranking import has_validation_split
-    from tileseer.learn.validation import Context, summary, validate
+    from tileseer.learn.validation import Context, summarize_report, validate_model
     from tileseer.problems import layers as layer_tables
     from tileseer.problems.problem_table import USES
 
@@ -34,9 +34,9 @@ def main(
         trains = [name for name, network in networks.items() if network.trains]
         context = Context(simulated, reference, parquet.read_table(uses, USES).to_pandas(), trains)
         requested = ValidationSettings.of(settings, "validation")
-        report = validate(model, data, context, threads)
+        report = validate_model(model, data, context, threads)
         report = studies.with_studies(report, data, recipe, requested, chosen)
     else:
         report = studies.report_by_layer(data, recipe, simulated)
     documents.write_document(validation, report)
-    return summary(report)
+    return summarize_report(report)

@@ -111,7 +111,7 @@ def _made(arch: str) -> dict[str, Any]:
         "models": models if models.exists() else None,
         "report": report if report.exists() else None,
         "operations": {
-            report.operation: figures[report.operation].model_dump() | {"verdict": verdict.words(report)}
+            report.operation: figures[report.operation].model_dump() | {"verdict": verdict.verdict_words(report)}
             for report in validated
         },
         "since": publication.changes_since_last(published, figures),

@@ -1,1 +1,1 @@
-"""Rows of measurements: assembly from journals, recordings of others, efficiency, provenance."""
+"""Rows of measurements: assembly from journals, recordings of others, provenance."""

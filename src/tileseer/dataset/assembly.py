@@ -2,7 +2,7 @@
 
 A pair that was refused without a device is ``unsupported``; every measured pair has the row of its journal. Malformed
 journal lines go to a quarantine file. Kernels and problems are numbers until the rows are written, a row group at a
-time, so that ten million pairs take about 4 GB.
+time.
 """
 
 from collections import Counter

@@ -77,7 +77,7 @@ class Dataset:
     @classmethod
     def of_table(cls, table: pa.Table, path: Path) -> Dataset:
         """The content of a dataset file; ``path`` names it in errors."""
-        origin = provenance.of_table(table, path)
+        origin = provenance.provenance_of(table, path)
         table, aliases = _without_aliases(table)
         problem, problems = _distinct(table, ["problem_key"], schema.PROBLEM)
         candidate, kernels = _distinct(table, ["kernel", "split_k"], (*schema.BUILD, "split_k"))

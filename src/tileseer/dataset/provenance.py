@@ -70,7 +70,7 @@ class DatasetProvenance(StrictModel):
         return {KEY: json.dumps(content, sort_keys=True)}
 
 
-def of_table(table: pa.Table, path: Path) -> DatasetProvenance:
+def provenance_of(table: pa.Table, path: Path) -> DatasetProvenance:
     """Provenance of the dataset ``table``, read from ``path``; ``UserError`` if it is not ours."""
     try:
         content = json.loads((table.schema.metadata or {})[KEY.encode()])

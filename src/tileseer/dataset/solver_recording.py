@@ -61,8 +61,7 @@ def write_solver_recording(
 def _write_operation(folder: Path, times: Mapping[tuple[Problem, str], float], arch: str) -> None:
     """Write the tables of one operation; the same times in any order give the same bytes."""
     kind = of_arch(arch).kernel
-    solvers = {(problem, solver): kind(problem.variant, problem.dtype, problem.ndim, solver).name
-               for problem, solver in times}  # fmt: skip
+    solvers = {pair: kind(pair[0].variant, pair[0].dtype, pair[0].ndim, pair[1]).name for pair in times}
     names = sorted(set(solvers.values()))
     problems = sorted({problem for problem, _ in times}, key=lambda p: tuple(getattr(p, name) for name in DIMS))
     problem_of, kernel_of = ({key: i for i, key in enumerate(keys)} for keys in (problems, names))

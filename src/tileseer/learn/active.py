@@ -27,7 +27,7 @@ from tileseer.measure.session import Session
 from tileseer.problems import problem_table
 
 
-def choose(
+def choose_pairs(
     session: Session,
     support: Sequence[Path],
     build: Sequence[Path],
@@ -61,12 +61,12 @@ def choose(
             return np.asarray(receipt.counted(measured, requested)["tflops"].to_numpy())
 
         plan = choice.ActivePlan(settings.training_share, seed=settings.seed)
-        rounds = choice.choose(pool, session.hardware, plan, measure, _formula(session))
-    chosen_table = table(rounds, pairs)
-    parquet.write_table(chosen_table, chosen)
+        rounds = choice.choose_rounds(pool, session.hardware, plan, measure, _formula(session))
+    table = chosen_table(rounds, pairs)
+    parquet.write_table(table, chosen)
     return (
-        f"{measured_now:,} pairs measured ({device.kind}), {chosen_table.num_rows:,} "
-        f"chosen of {pairs.num_rows:,} training pairs ({100 * chosen_table.num_rows / pairs.num_rows:.1f} %) in "
+        f"{measured_now:,} pairs measured ({device.kind}), {table.num_rows:,} "
+        f"chosen of {pairs.num_rows:,} training pairs ({100 * table.num_rows / pairs.num_rows:.1f} %) in "
         f"{len(rounds)} rounds"
     )
 
@@ -111,15 +111,13 @@ def pool_of(batch: run.Batch, pairs: Sequence[pa.Table]) -> tuple[Dataset, pa.Ta
     return pool, supported.take(pa.array(rows))
 
 
-def table(rounds: Sequence[Round], pairs: pa.Table) -> pa.Table:
+def chosen_table(rounds: Sequence[Round], pairs: pa.Table) -> pa.Table:
     """The chosen pairs with what each round saw in the metadata; ``pairs`` are those of the pool."""
     chosen = np.concatenate([one.pairs for one in rounds])
     number = np.repeat(np.arange(len(rounds)), [len(one.pairs) for one in rounds])
-    chosen_table = pairs.take(pa.array(chosen)).append_column("round", pa.array(number, pa.int32()))
+    table = pairs.take(pa.array(chosen)).append_column("round", pa.array(number, pa.int32()))
     record = {
         "supported_training_pairs": pairs.num_rows,
         "rounds": [{"pairs": len(one.pairs), "picks_changed": one.picks_changed} for one in rounds],
     }
-    return chosen_table.cast(chosen_pairs.SCHEMA).replace_schema_metadata(
-        {"tileseer": json.dumps(record, sort_keys=True)}
-    )
+    return table.cast(chosen_pairs.SCHEMA).replace_schema_metadata({"tileseer": json.dumps(record, sort_keys=True)})

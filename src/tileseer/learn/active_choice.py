@@ -70,7 +70,7 @@ Measure = Callable[[np.ndarray], np.ndarray]
 """From rows of the pool to their TFLOPS, NaN where a pair failed."""
 
 
-def choose(
+def choose_rounds(
     pool: Dataset, hardware: Hardware, settings: ActivePlan, measure: Measure, coefficients: Coefficients | None = None
 ) -> list[Round]:
     """Measure in rounds and return them; the last has the model's verdict on the pairs of the one before.

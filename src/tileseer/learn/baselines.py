@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from tileseer.dataset import own_choice
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import of_kernels
+from tileseer.learn import own_choice
 from tileseer.learn.features.features import Features
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.ranking import Scored, figures
@@ -24,7 +24,7 @@ OWN_CHOICE = "the first candidate that runs in the order of the library that off
 HAND_RULE = "largest tile reuse times tile fill times compute units kept busy, then the widest vectors"
 
 
-def of(scored: Scored, hardware: Hardware, noise_floor: Selectors[Summary]) -> dict[str, Baseline]:
+def score_baselines(scored: Scored, hardware: Hardware, noise_floor: Selectors[Summary]) -> dict[str, Baseline]:
     """Efficiency of each baseline on the scored problems."""
     supported = scored.offered
     possible = np.where(scored.pool, scored.achieved, 0.0)
@@ -47,7 +47,7 @@ def of(scored: Scored, hardware: Hardware, noise_floor: Selectors[Summary]) -> d
         "fixed_order": baseline(FIXED_ORDER, np.where(first >= 0, possible[everything, first], 0.0)),
         "random_supported": baseline(RANDOM, expected),
     }
-    own = own_choice.of(scored.dataset)
+    own = own_choice.library_choices(scored.dataset)
     if own is not None:
         first = own[scored.rows]
         reached = np.where(first == own_choice.NONE, 0.0, scored.achieved[everything, first])

@@ -13,8 +13,8 @@ import pandas as pd
 from tileseer.config.model import TrainingParameters
 from tileseer.core.errors import UserError
 from tileseer.core.progress import Progress
-from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.dataset import Dataset
+from tileseer.learn import efficiency, own_choice
 from tileseer.learn import fit as fits
 from tileseer.learn.fit import Samples
 from tileseer.learn.model import units
@@ -37,7 +37,7 @@ class CrossValidation:
 
 def cross_validate(samples: Samples) -> CrossValidation:
     """Cross-validate small models, or, where a margin depends on it, models of the size that is published."""
-    settings, own = samples.recipe.settings, own_choice.of(samples.pairs)
+    settings, own = samples.recipe.settings, own_choice.library_choices(samples.pairs)
     of_fold = deal(samples, settings.cv_group, settings.folds, settings.seed)
     score = out_of_fold(samples, of_fold, settings if own is None else settings.whole)
     return CrossValidation(

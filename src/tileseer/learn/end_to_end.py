@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import efficiency
+from tileseer.learn import efficiency
 from tileseer.learn.ranking import Scored
 from tileseer.learn.validation_report import Distance, NetworkTime, RunCost, Selectors, Stratum
 

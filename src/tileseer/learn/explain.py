@@ -6,9 +6,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.costmodel.formula import Formula
-from tileseer.dataset import efficiency
-from tileseer.gpus.hardware import Hardware
-from tileseer.learn import ranking
+from tileseer.learn import efficiency, ranking
 from tileseer.learn.features.features import Features
 from tileseer.learn.model import Model
 from tileseer.learn.ranking import Scored
@@ -92,13 +90,11 @@ class Novelty:
     """How unlike the training problems other problems are, by the problem features of a model."""
 
     def __init__(
-        self, training: pd.DataFrame, problems: pd.DataFrame, feature_set: str, hardware: Hardware,
-        apart: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self, training: pd.DataFrame, problems: pd.DataFrame, features: Features, apart: np.ndarray | None = None
+    ) -> None:
         """``apart`` (bool [R, T]): which training problems were known when each problem was held out; default: all."""
-        chosen = Features.of(feature_set, hardware)
-        self._names = [f.name for f in chosen.set.problem if not f.name.startswith("hw_")]
-        self._training, self._values = (_values(table, chosen, self._names) for table in (training, problems))
+        self._names = [f.name for f in features.set.problem if not f.name.startswith("hw_")]
+        self._training, self._values = (_values(table, features, self._names) for table in (training, problems))
         known, new = np.log2(self._training + 1), np.log2(self._values + 1)
         spread = known.std(axis=0)
         scale = np.where(spread > 0, spread, 1.0)
@@ -126,9 +122,9 @@ class Novelty:
         ]
 
 
-def _values(table: pd.DataFrame, chosen: Features, names: list[str]) -> np.ndarray:
-    columns = chosen.problem_columns(table)
-    values = {f.name: np.asarray(f.values(columns), np.float64) for f in chosen.set.problem}
+def _values(table: pd.DataFrame, features: Features, names: list[str]) -> np.ndarray:
+    columns = features.problem_columns(table)
+    values = {f.name: np.asarray(f.values(columns), np.float64) for f in features.set.problem}
     return np.stack([values[name] for name in names], axis=1)
 
 

@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from tileseer.core import draws
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, leave_out, ranking
+from tileseer.learn import cross_validation, efficiency, leave_out, ranking
 from tileseer.learn.fit import Recipe, fit, samples_of
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin
@@ -188,4 +187,4 @@ def _alone(dataset: Dataset, recipe: Recipe) -> Model:
 
 def _judged(dataset: Dataset, model: Model, recipe: Recipe) -> dict[str, Any]:
     """Fields of ``Learnt``: efficiency of the picks of a model on the validation problems."""
-    return ranking.learnt(ranking.rank(model, dataset, recipe.threads).picked)
+    return ranking.learnt(ranking.rank_held_out(model, dataset, recipe.threads).picked)

@@ -9,9 +9,8 @@ import numpy as np
 
 from tileseer.core.progress import Progress
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
-from tileseer.learn import cross_validation, ranking
+from tileseer.learn import cross_validation, efficiency, ranking
 from tileseer.learn.fit import Recipe, Samples, samples_of
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.ranking import Scored
@@ -60,5 +59,5 @@ def by_layer(dataset: Dataset, samples: Samples) -> list[Scored]:
             fold = np.full(len(dataset.problems), ranking.NEVER)
             fold[problem] = of_fold
             scores = cross_validation.spread(samples, score)
-            scored.append(ranking.score(dataset, scores, np.isfinite(scores), fold))
+            scored.append(ranking.score_ranking(dataset, scores, np.isfinite(scores), fold))
     return scored

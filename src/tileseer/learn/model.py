@@ -94,7 +94,7 @@ class Model:
     @cached_property
     def booster(self) -> lightgbm.Booster:
         """The trees; ``UserError`` where LightGBM is not installed or does not read them."""
-        return trees.load(self.text)
+        return trees.load_trees(self.text)
 
     @property
     def tree_count(self) -> int:
@@ -216,24 +216,15 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
 
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
-    """The candidates that a model chooses from: kernels of the arch's family, as their names say."""
+    """The candidates that a model chooses from: kernels of the arch's family, with the fields that their names say."""
     family = of_arch(arch)
-    kernel, fields = family.kernel, tuple(field_types(family.kernel))
-    pool = read_table(path, ("candidate", "kernel", "split_k", "aliases", *fields))
+    pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(family.prefix)), None)
     if foreign is not None:
         raise UserError(f"{path}: {foreign} is no kernel of {arch}; publish the models again")
-    named = kernel.frame([kernel.parse(name) for name in names])
-    for field in fields:
-        wrong = pool[field].to_numpy() != named[field].to_numpy()
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise UserError(
-                f"{path}: {field} of {names[row]} is {pool[field].iloc[row]!r}, its name says "
-                f"{named[field].iloc[row]!r}; publish the models again"
-            )
-    return pool
+    fields = family.kernel.frame([family.kernel.parse(name) for name in names])
+    return pool.assign(**{name: fields[name].to_numpy() for name in field_types(family.kernel)})
 
 
 def read_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:

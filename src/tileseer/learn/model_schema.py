@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, RootModel
 from tileseer.core.documents import Document, Scalar
 from tileseer.core.errors import UserError
 from tileseer.costmodel.formula import FormulaPrior
-from tileseer.dataset import efficiency
+from tileseer.learn import efficiency
 from tileseer.learn.features.features import FEATURE_SETS
 from tileseer.measure.device import DeviceKind
 
@@ -98,7 +98,7 @@ class FeatureSpec(Document):
     """Library that offers the candidates, and its version: of another one the model knows nothing."""
     own_margins: list[float] | None = None
     """Lead of a score with which a candidate replaces the choice of the library that offers it, for each of
-    ``dataset.own_choice.GROUPINGS``."""
+    ``own_choice.GROUPINGS``."""
     source: str | None = None
     """Whose times these are, where others published them."""
     training_rows: int | None = None

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import efficiency
 from tileseer.gpus.hardware import Hardware
-from tileseer.learn import ranking
+from tileseer.learn import efficiency, ranking
 from tileseer.learn import validation_report as schema
 from tileseer.learn.model_schema import Summary
 from tileseer.learn.ranking import Scored
@@ -60,15 +58,14 @@ class FloorEfficiencies:
         return Selectors[Summary](**{name: Summary.of(values[part]) for name, values in self.selectors().items()})
 
 
-def of(scored: Scored, hardware: Hardware, coefficients: Coefficients | None) -> FloorEfficiencies:
+def floor_of(scored: Scored, hardware: Hardware, coefficients: Coefficients | None) -> FloorEfficiencies:
     """Efficiencies by the simulated device's ``coefficients``, else by the noise of the times."""
     if coefficients is None:
         return of_errors(scored.achieved, scored.relative_errors, scored.dataset.between_runs)
-    candidates = scored.dataset.candidates
-    return of_simulation(scored.problems, candidates, scored.pool, scored.achieved, hardware, coefficients)
+    return of_simulation(scored, hardware, coefficients)
 
 
-def report(floor: FloorEfficiencies, scored: Scored) -> schema.NoiseFloor:
+def report_floor(floor: FloorEfficiencies, scored: Scored) -> schema.NoiseFloor:
     """What selectors that know more score, and the picks against the best true time."""
     against_true = np.where(scored.pool, floor.true, 0.0)
     rows = floor.selectors() | {
@@ -95,14 +92,9 @@ def report(floor: FloorEfficiencies, scored: Scored) -> schema.NoiseFloor:
     )
 
 
-def of_simulation(
-    problems: pd.DataFrame, candidates: pd.DataFrame, offered: np.ndarray, measured: np.ndarray,
-    hardware: Hardware, coefficients: Coefficients,
-) -> FloorEfficiencies:  # fmt: skip
-    """Efficiencies from the noise-free times of the simulated device.
-
-    ``measured`` (float64 [R, Q]) is the measured efficiency, ``offered`` (bool [R, Q]) what a selector may pick.
-    """
+def of_simulation(scored: Scored, hardware: Hardware, coefficients: Coefficients) -> FloorEfficiencies:
+    """Efficiencies from the noise-free times of the simulated device."""
+    problems, candidates, measured = scored.problems, scored.dataset.candidates, scored.achieved
     truth = SimulatedDevice(hardware, coefficients, seed=0).truth_us(problems, candidates)
     unknown = coefficients.deviation.model_copy(update={"pair": 0.0})
     # A pair that crashes has no true time, but nothing foretells it: the formula goes on giving one.
@@ -112,8 +104,8 @@ def of_simulation(
     return FloorEfficiencies(
         basis="noise-free times of the simulated device",
         first={
-            "perfect_selector": _best_of_first(measured, np.where(offered, truth, np.inf)),
-            "perfect_model": _best_of_first(measured, np.where(offered & ~np.isnan(expected), expected, np.inf)),
+            "perfect_selector": _best_of_first(measured, np.where(scored.pool, truth, np.inf)),
+            "perfect_model": _best_of_first(measured, np.where(scored.pool & ~np.isnan(expected), expected, np.inf)),
         },
         true=truth.min(axis=1, keepdims=True) / truth,
     )

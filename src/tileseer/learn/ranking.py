@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.dataset import Dataset
+from tileseer.learn import efficiency, own_choice
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.problems.problem import DIMS
@@ -117,7 +117,7 @@ class Scored:
         return self.dataset.spread_out(self.rows, self.dataset.relative_error, np.nan)
 
 
-def score(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fold: np.ndarray | None = None) -> Scored:
+def score_ranking(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fold: np.ndarray | None = None) -> Scored:
     """Score a ranking on the problems on which anything ran, of those with split ``validation`` or with a ``fold``.
 
     ``scores`` (float64 [P, Q], higher is better) and ``offered`` (bool [P, Q]: the CPU support rules pass and the
@@ -135,7 +135,7 @@ def score(dataset: Dataset, scores: np.ndarray, offered: np.ndarray, fold: np.nd
     return Scored(dataset, rows, fold, offered, achieved, order[:, 0], ranked)
 
 
-def rank(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
+def rank_held_out(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     """The picks of a model on the problems that were held out for validation.
 
     Measured candidates outside the model's pool are not offered; ``UserError`` when the pool has one that was not
@@ -147,7 +147,7 @@ def rank(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
     offered[:, positions(dataset, model)] = model.supported(problems)
     scores = np.full(offered.shape, -np.inf)
     scores[rows] = model.predict(problems.iloc[rows], dataset.candidates, threads)
-    own = own_choice.of(dataset)
+    own = own_choice.library_choices(dataset)
     if own is not None:
         offered &= own_choice.offered(dataset)
         scores = np.where(offered, scores, -np.inf)
@@ -156,7 +156,7 @@ def rank(model: Model, dataset: Dataset, threads: int = 1) -> Scored:
         grouping = own_choice.grouping(problems["G"].to_numpy()[has], problems["C"].to_numpy()[has])
         scores[has] = own_choice.kept(scores[has], own[has], np.array(model.spec.own_margins)[grouping])
         offered[has, own[has]] = True
-    return score(dataset, scores, offered)
+    return score_ranking(dataset, scores, offered)
 
 
 def figures(picked: np.ndarray) -> dict[str, Any]:

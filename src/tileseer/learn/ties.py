@@ -7,7 +7,7 @@ were measured again (``Dataset.between_runs``).
 
 import numpy as np
 
-from tileseer.dataset import efficiency
+from tileseer.learn import efficiency
 from tileseer.learn import validation_report as schema
 from tileseer.learn.ranking import Scored
 
@@ -28,7 +28,7 @@ def with_best(achieved: np.ndarray, error: np.ndarray) -> np.ndarray:
     return ran & (behind <= SIGMAS * np.hypot(error, np.take_along_axis(error, best, axis=1)))
 
 
-def report(tied: np.ndarray, picks: np.ndarray, between_runs: float | None) -> schema.Ties:
+def report_ties(tied: np.ndarray, picks: np.ndarray, between_runs: float | None) -> schema.Ties:
     """How many candidates tie, and how many ``picks`` (int [R], columns of ``tied``) do."""
     count = tied.sum(axis=1)
     noise = "the scatter of the samples within one run, which is too small for another run"

@@ -12,10 +12,9 @@ from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.costmodel.cost_models import COST_MODELS
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.registry import FAMILIES, of_arch
-from tileseer.learn import model_files
+from tileseer.learn import efficiency, model_files
 from tileseer.learn.cross_validation import CrossValidation, cross_validate
 from tileseer.learn.features import features
 from tileseer.learn.fit import Recipe, Samples, fit_samples, samples_of

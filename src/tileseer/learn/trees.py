@@ -27,7 +27,7 @@ for each row."""
 _CATEGORICAL = 1
 
 
-def load(text: str) -> lightgbm.Booster:
+def load_trees(text: str) -> lightgbm.Booster:
     """The trees of a model text; ``UserError`` without LightGBM, or if it is no model text."""
     try:
         import lightgbm

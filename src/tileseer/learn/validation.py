@@ -9,12 +9,12 @@ import pandas as pd
 
 from tileseer.core.errors import UserError
 from tileseer.costmodel.coefficients import Coefficients
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.registry import of_arch
-from tileseer.learn import baselines, end_to_end, explain, noise_floor, ranking, ties
+from tileseer.learn import baselines, efficiency, end_to_end, explain, noise_floor, ranking, ties
 from tileseer.learn import validation_report as schema
+from tileseer.learn.features.features import Features
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.learn.noise_floor import FloorEfficiencies
@@ -38,22 +38,24 @@ class Context:
     """Networks with layers that train, beside those that own training problems."""
 
 
-def validate(model: Model, dataset: Dataset, context: Context | None = None, threads: int = 1) -> schema.Validation:
+def validate_model(
+    model: Model, dataset: Dataset, context: Context | None = None, threads: int = 1
+) -> schema.Validation:
     """Validation report of a model on the problems of its dataset that were held out."""
     context = context or Context()
-    scored = ranking.rank(model, dataset, threads)
+    scored = ranking.rank_held_out(model, dataset, threads)
     # Another learner has no trees to explain its picks by.
     report = report_of(scored, model.hardware, context, model if model.text else None)
     if context.reference is None:
         return report
-    behind = _against(scored, ranking.rank(context.reference, dataset, threads))
+    behind = _against(scored, ranking.rank_held_out(context.reference, dataset, threads))
     return report.model_copy(update={"reference_trainer": behind})
 
 
 def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | None = None) -> schema.Validation:
     """Validation report of the picks of a ranking; if ``model`` made it, its worst picks are explained."""
     dataset, problems = scored.dataset, scored.problems
-    floor = noise_floor.of(scored, gpu, context.simulated)
+    floor = noise_floor.floor_of(scored, gpu, context.simulated)
     tied = ties.with_best(scored.achieved, scored.relative_errors)
     training = dataset.problems.iloc[scored.training]
     if training.empty:
@@ -61,8 +63,8 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
             f"{dataset.operation}: the dataset has no problem with split train; the baselines are chosen on them, "
             "give the dataset that the model was trained on"
         )
-    described = model.spec.feature_set if model else of_arch(dataset.arch).features
-    novelty = explain.Novelty(training, problems, described, gpu, scored.apart)
+    features = model.features if model else Features.of(of_arch(dataset.arch).features, gpu)
+    novelty = explain.Novelty(training, problems, features, scored.apart)
     parts: dict[str, Any] = {}
     if context.uses is not None:
         gflop = np.array([problem.flop for problem in problems_of_frame(problems)]) / 1e9
@@ -70,7 +72,7 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
         parts["by_distance"] = end_to_end.by_distance(
             context.uses, problems["problem_key"], lambda part: _stratum(scored, floor, part)
         )
-    floors = noise_floor.report(floor, scored)
+    floors = noise_floor.report_floor(floor, scored)
     perfect = floors.perfect_model
     return schema.Validation(
         **dict(Origin.of(dataset)),
@@ -82,12 +84,12 @@ def report_of(scored: Scored, gpu: Hardware, context: Context, model: Model | No
         interval_level=efficiency.LEVEL,
         noise_floor=floors,
         of_perfect_model=efficiency.percent(100 * scored.picked.mean() / perfect.efficiency.mean) if perfect else None,
-        ties=ties.report(tied, scored.picks, dataset.between_runs),
+        ties=ties.report_ties(tied, scored.picks, dataset.between_runs),
         oracle=_oracle(scored),
         by_ndim=_strata(scored, floor, problems["ndim"].astype(str) + "d"),
         by_layer_kind=_strata(scored, floor, layer_kinds(problems)),
         by_network=_by_network(scored, floor, context.uses, {*training["network"], *context.training_networks}),
-        baselines=baselines.of(scored, gpu, floor.summary()),
+        baselines=baselines.score_baselines(scored, gpu, floor.summary()),
         worst=explain.worst(scored, novelty, model),
         picks=ties.every_pick(scored, tied),
         **parts,
@@ -170,7 +172,7 @@ def _against(ours: Scored, theirs: Scored) -> schema.ReferenceTrainer:
     )
 
 
-def summary(report: schema.Validation) -> str:
+def summarize_report(report: schema.Validation) -> str:
     """One line about a validation report."""
     summary_of, floor = report.efficiency, "perfect_model" if report.noise_floor.perfect_model else "perfect_selector"
     return (

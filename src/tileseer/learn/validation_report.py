@@ -8,7 +8,7 @@ from typing import Annotated, Generic, TypeVar
 from pydantic import Field
 
 from tileseer.core.documents import Document
-from tileseer.dataset.efficiency import PERCENTILES
+from tileseer.learn.efficiency import PERCENTILES
 from tileseer.learn.model_schema import Origin, Summary
 
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]

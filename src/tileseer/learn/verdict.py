@@ -29,7 +29,7 @@ def faults(report: Validation) -> Iterator[str]:
         yield f"{name.replace('_', ' ')} has {baseline.efficiency.mean:.1f} %, the model at least {low:.1f} %"
 
 
-def words(report: Validation) -> str:
+def verdict_words(report: Validation) -> str:
     """The verdict in words."""
     reasons = "; ".join(faults(report))
     return f"not good enough: {reasons}" if reasons else "good enough"

@@ -35,7 +35,7 @@ def verdict(results: Results) -> Iterable[Row]:
         found = result.validation
         networks = sorted(found.by_network.items(), key=lambda item: (item[1].efficiency.mean, item[0]))[:FEW]
         yield {
-            "operation": found.operation, "verdict": verdicts.words(found), "mean, %": found.efficiency.mean,
+            "operation": found.operation, "verdict": verdicts.verdict_words(found), "mean, %": found.efficiency.mean,
             "interval of the mean, %": tables.interval(found.interval["mean"]),
             "10th percentile, %": found.efficiency.p10,
             "possible mean, %": found.noise_floor.best.efficiency.mean,

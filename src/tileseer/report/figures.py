@@ -20,7 +20,7 @@ import vl_convert
 
 from tileseer.core.cache import key
 from tileseer.core.script import shared_cache
-from tileseer.dataset.efficiency import PERCENTILES
+from tileseer.learn.efficiency import PERCENTILES
 from tileseer.report.measured import Measured, short
 from tileseer.report.results import PUBLISHED, PUBLISHED_FOR, OperationResult, Results
 

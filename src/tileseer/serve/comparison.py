@@ -15,10 +15,10 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency, provenance, schema
+from tileseer.dataset import provenance, schema
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels import candidates
-from tileseer.learn import model_files, ranking
+from tileseer.learn import efficiency, model_files, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import FeatureSpec, Origin
 from tileseer.problems.problem import DIMS
@@ -117,7 +117,7 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
     measurements = Dataset.read(measured)
     operation = measurements.operation
     models = [Model.read(model_files.operation_folder(path, operation)) for path in (path_a, path_b)]
-    scored = [ranking.rank(model, measurements) for model in models]
+    scored = [ranking.rank_held_out(model, measurements) for model in models]
     chosen, (got_a, got_b) = scored[0].problems, (one.picked for one in scored)
     names = measurements.candidates["candidate"].to_numpy()
     pick_a, pick_b = (np.where(one.pool.any(axis=1), names[one.picks], "") for one in scored)
@@ -152,7 +152,7 @@ def compare_models(path_a: Path, path_b: Path, measured: Path) -> Comparison:
 def _read_pairs(path: Path) -> tuple[Side, pd.DataFrame]:
     """A dataset's pairs: ``candidate``, ``problem_key``, ``status``, ``latency_ms``, relative ``error``."""
     table = schema.read_rows(path)
-    made = provenance.of_table(table, path)
+    made = provenance.provenance_of(table, path)
     # What was never run can not have become faster or slower.
     table = table.filter(pc.not_equal(table["status"].cast("string"), "unsupported"))
     rows = table.select([*_COLUMNS, *DIMS]).to_pandas()

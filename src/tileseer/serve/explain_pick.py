@@ -135,8 +135,7 @@ def _neighbours(model: Model, folder: Path, problem: Problem) -> dict[str, Any]:
     training = _training_problems(model, folder, picked.index)
     if training.empty:
         return {"distance_percentile": None, "outside_training": [], "nearest_training_problems": []}
-    columns = problem_frame([problem])
-    novelty = explain.Novelty(training, columns, model.spec.feature_set, model.hardware)
+    novelty = explain.Novelty(training, problem_frame([problem]), model.features)
     rows = []
     for row in np.argsort(novelty.away[0], kind="stable")[:NEAREST]:
         near = training.iloc[row]

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from tileseer.dataset import efficiency
-from tileseer.learn import cross_validation
+from tileseer.learn import cross_validation, efficiency
 from tileseer.learn.model import units
 from tileseer.serve.selector import EVERY_NDIM, level, threshold
 from tileseer.serve.serving_files import Coverage, Gaps, Guarantee

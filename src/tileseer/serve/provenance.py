@@ -16,7 +16,7 @@ from tileseer.core import code_digest, documents, parquet, seal
 from tileseer.core.checkout import Source, source_of
 from tileseer.core.errors import UserError
 from tileseer.core.tables import StrictModel
-from tileseer.dataset.provenance import Recording, of_table
+from tileseer.dataset.provenance import Recording, provenance_of
 from tileseer.learn import model_files
 
 FORMAT = 1
@@ -112,7 +112,7 @@ def digest_of_checkout(workflow: Path) -> str:
 
 
 def _made(dataset: Path, *others: Path) -> Made:
-    source = of_table(parquet.read_table(dataset, columns=["status"]), dataset)
+    source = provenance_of(parquet.read_table(dataset, columns=["status"]), dataset)
     hashes = {}
     for path in (dataset, *others):
         seal.check_seal(path)

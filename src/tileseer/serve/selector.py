@@ -243,8 +243,8 @@ class Selector:
         known, which is a warning. The header's ``choose`` gives the same.
         """
         # Imported here: pandas takes half a second, and a selection does without.
-        from tileseer.dataset.own_choice import grouping
         from tileseer.learn.model_schema import FeatureSpec
+        from tileseer.learn.own_choice import grouping
 
         spec = documents.read_document(self.folder / model_files.SPEC, FeatureSpec)
         if spec.own_margins is None:

@@ -20,13 +20,12 @@ from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
 from tileseer.costmodel.coefficients import Coefficients, load_coefficients
 from tileseer.costmodel.resources import REGISTERS
-from tileseer.dataset import efficiency, own_choice
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.registry import of_arch
-from tileseer.learn import model_files, ranking
+from tileseer.learn import efficiency, model_files, own_choice, ranking
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, Summary
 from tileseer.problems import layers as layer_tables
@@ -105,7 +104,7 @@ class _Pool:
     def scores(self) -> np.ndarray:
         """Scores, [P, Q]; -inf where a candidate cannot run or is not offered."""
         scores = self.model.predict(self.measurements.problems, threads=self.threads)
-        if own_choice.of(self.measurements) is None:
+        if own_choice.library_choices(self.measurements) is None:
             return scores
         offered = own_choice.offered(self.measurements)[:, ranking.positions(self.measurements, self.model)]
         return np.where(offered, scores, -np.inf)
@@ -150,7 +149,7 @@ def serve(dataset: Path, training: Path, inputs: ServingInputs, threads: int) ->
     measurements = Dataset.read(dataset)
     model = Model.read_for(training, measurements, dataset)
     served = build(measurements, model, read_out_of_fold(training), inputs, threads)
-    return served, _summary(served, own_choice.of(measurements) is not None)
+    return served, _summary(served, own_choice.library_choices(measurements) is not None)
 
 
 def _summary(served: Served, by_library: bool) -> str:
@@ -182,7 +181,7 @@ def build(
     kernels = _kernels(pool, inputs)
     pruned = model.pool["kernel"].isin(kernels.pruned).to_numpy()
     selector = Selector(packing.selector_arrays(cascade, pruned, known, origin))
-    judged = ranking.has_validation_split(measurements) and own_choice.of(measurements) is None
+    judged = ranking.has_validation_split(measurements) and own_choice.library_choices(measurements) is None
     pairs = pool.scores, pool.achieved
     return Served(
         header=header.render_header(inputs.template, cascade, pruned, known, origin),

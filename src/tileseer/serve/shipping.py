@@ -18,10 +18,9 @@ import pandas as pd
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
-from tileseer.dataset import efficiency
 from tileseer.dataset.dataset import Dataset
 from tileseer.kernels.registry import of_arch
-from tileseer.learn import ranking
+from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
 from tileseer.problems import layers

@@ -85,7 +85,7 @@ def _model(path: Path, operation: str) -> str:
 def _dataset(path: Path) -> str:
     """Check a dataset's seal, columns and rows; return what it is."""
     table = schema.read_rows(path)
-    made = provenance.of_table(table, path)
+    made = provenance.provenance_of(table, path)
     measurements = Dataset.of_table(table, path)
     timed = int((measurements.latency_ms > 0).sum())
     return (

@@ -29,7 +29,7 @@ def grouping(groups: np.ndarray, channels: np.ndarray) -> np.ndarray:
     return np.where(groups == 1, 0, np.where(groups == channels, 1, 2))
 
 
-def of(dataset: Dataset) -> np.ndarray | None:
+def library_choices(dataset: Dataset) -> np.ndarray | None:
     """The candidate that the library would run itself for each problem, int [P], or ``NONE``; None without an order."""
     if np.isnan(dataset.rank).all():
         return None
