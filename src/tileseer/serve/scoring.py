@@ -1,6 +1,6 @@
 """Scores of any kernels on any problems by a published model, to judge it on measurements of others."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -238,9 +238,11 @@ def _scored(
     problems = pairs.dims.iloc[used_problems][list(DIMS)].reset_index(drop=True)
     problems = problems.assign(variant=operation.variant, dtype=operation.dtype, ndim=np.where(_is_3d(problems), 3, 2))
     multiples, padding = np.unique([one.channel_multiple for one in named], return_inverse=True)
-    # The same problems once for each padding of their channels, one below the other.
+    # The same problems once for each padding of the channels of a group, one below the other.
     problem = problem + padding[name] * len(problems)
-    problems = pd.concat([_padded(problems, int(multiple)) for multiple in multiples], ignore_index=True)
+    steps = [problems["G"] * multiple for multiple in multiples]
+    padded = [problems.assign(**{n: -(-problems[n] // step) * step for n in "CK"}) for step in steps]
+    problems = pd.concat(padded, ignore_index=True)
     verdicts = check_support(problems, pool, operation.variant, model.hardware)
     return {
         "score": replace(model, pool=pool).score_pairs(problems, problem, name, threads),
@@ -248,12 +250,6 @@ def _scored(
         "in_pool": in_pool[name],
         "model": model.spec.operation,
     }
-
-
-def _padded(problems: pd.DataFrame, multiple: int) -> pd.DataFrame:
-    """Problems with the channels of each group padded to a multiple."""
-    groups = problems["G"]
-    return problems.assign(**{name: -(-problems[name] // (groups * multiple)) * groups * multiple for name in "CK"})
 
 
 def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame, np.ndarray]:
@@ -313,30 +309,21 @@ def _kernels_3d(kernels: Sequence[Named]) -> np.ndarray:
 
 
 def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -> pa.Table:
-    def words(texts: Iterable[str], rows: pd.Series) -> pa.DictionaryArray:
-        distinct, code = np.unique(np.array(list(texts), object).astype(str), return_inverse=True)
-        return pa.DictionaryArray.from_arrays(pa.array(code[rows].astype(np.int32)), pa.array(distinct.tolist()))
-
-    named, name = pairs.kernels, values["name"]
-    every = np.zeros(len(values), np.int64)
-    dims = pairs.dims.iloc[values["problem"]]
-    rules = ["", *(rule.name for rule in SUPPORT[of_arch(index.arch).name].rules)]
-    columns = {
-        "problem_idx": dims["problem_idx"].to_numpy(),
-        "kernel": words((one.text for one in named), name),
-        "variant": words((one.kernel.variant for one in named), name),
-        "dtype": words((one.kernel.dtype for one in named), name),
-        "ndim": np.array([one.kernel.ndim for one in named], np.int32)[name],
-        **{dim: dims[dim].to_numpy(np.int32) for dim in DIMS},
-        "candidate": words((candidates.label(one.kernel.name, one.split_k) for one in named), name),
-        "assumed": words((one.assumed for one in named), name),
-        "in_pool": values["in_pool"].to_numpy(bool),
-        "supported": (values["rule"] == 0).to_numpy(),
-        "rule": words(rules, values["rule"]),
-        "score": values["score"].to_numpy(),
-        "rank": values["rank"].fillna(0).to_numpy(np.int32),
-        "model_operation": words(values["model"], values.index),
-        "arch": words([index.arch], every),
-        "device_kind": words([index.device_kind], every),
-    }
-    return pa.table(columns, schema=SCHEMA)
+    kernels = pd.DataFrame(
+        {
+            "kernel": [one.text for one in pairs.kernels],
+            "variant": [one.kernel.variant for one in pairs.kernels],
+            "dtype": [one.kernel.dtype for one in pairs.kernels],
+            "candidate": [candidates.label(one.kernel.name, one.split_k) for one in pairs.kernels],
+            "assumed": [one.assumed for one in pairs.kernels],
+        },
+        dtype="category",
+    ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
+    rules = np.array(["", *(rule.name for rule in SUPPORT[of_arch(index.arch).name].rules)], object)
+    texts = {"rule": rules[values["rule"]], "arch": index.arch, "device_kind": index.device_kind}
+    scored = values.assign(
+        supported=values["rule"] == 0, rank=values["rank"].fillna(0), model_operation=values["model"], **texts
+    ).astype(dict.fromkeys([*texts, "model_operation"], "category"))
+    parts = kernels.iloc[values["name"]], pairs.dims.iloc[values["problem"]][["problem_idx", *DIMS]], scored
+    table = pd.concat([part.reset_index(drop=True) for part in parts], axis=1)
+    return pa.Table.from_pandas(table, SCHEMA, preserve_index=False).replace_schema_metadata(None)

@@ -12,7 +12,7 @@ import math
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -82,21 +82,19 @@ class Selection:
 class _Pool:
     """The candidates of one dimensionality, or the first of them."""
 
+    ndim: int
     places: slice
     program: Program
     """Features, and the microseconds that scores start from."""
     rows: np.ndarray
     """Rows of the tables that belong to the features of candidates, int [features, candidates]."""
+    _left_over: dict[TreeTable, np.ndarray] = field(default_factory=dict)
 
-    def of_candidates(self, trees: TreeTable) -> np.ndarray:
+    def left_over(self, trees: TreeTable) -> np.ndarray:
         """What the features of the candidates leave over."""
-        if trees not in self._computed:
-            self._computed[trees] = trees.left_over(self.rows)
-        return self._computed[trees]
-
-    @cached_property
-    def _computed(self) -> dict[TreeTable, np.ndarray]:
-        return {}
+        if trees not in self._left_over:
+            self._left_over[trees] = trees.left_over(self.rows)
+        return self._left_over[trees]
 
 
 class _Pairs(NamedTuple):
@@ -175,12 +173,12 @@ class Selector:
             score[place >= 0] = 0.0
         known = place >= 0
         ndim = ndims(dims)
-        for position, size in enumerate(np.diff(self.about.begins).tolist()):
-            rows = np.flatnonzero(~known & (ndim == DIMENSIONALITIES[position]))
+        for pools, size in zip(self._pools, np.diff(self.about.begins).tolist(), strict=True):
+            rows = np.flatnonzero(~known & (ndim == pools[0].ndim))
             step = max(1, BLOCK // max(1, size))
             for start in range(0, len(rows), step):
                 block = rows[start : start + step]
-                place[block], score[block] = self._best(dims[block], position, pruned_only)
+                place[block], score[block] = self._best(*pools, dims[block], pruned_only)
         return Selection(np.where(place >= 0, self.row[place], NO_CANDIDATE), score, known)
 
     def rank(self, problem: Problem) -> list[Ranked]:
@@ -188,9 +186,8 @@ class Selector:
         operation = f"{problem.variant}_{problem.dtype}"
         if operation != self.about.operation:
             raise UserError(f"the problem is {operation}, but the model is for {self.about.operation}")
-        dims, position = _dims_of(problem), DIMENSIONALITIES.index(problem.ndim)
-        pool = self._pools[position][1]
-        pairs = self._supported_pairs(pool, dims, problem.ndim, False)
+        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
+        pairs = self._supported_pairs(pool, _dims_of(problem), False)
         places, score = pairs.candidate + pool.places.start, self._score(pool, pairs)
         order = np.lexsort((self.row[places], -score))
         # On top of a formula the level is unknown: the pick stands for the best. Without, it may score above the best.
@@ -253,14 +250,13 @@ class Selector:
             message = f"{self.folder}: measured with {spec.library}, not with {library}: its own choice is kept"
             warnings.warn(message, stacklevel=2)
             return NO_CANDIDATE
-        position = DIMENSIONALITIES.index(problem.ndim)
-        pool = self._pools[position][1]
+        pool = self._pools[DIMENSIONALITIES.index(problem.ndim)][1]
         places = {name.partition(f"_{problem.ndim}d_")[2]: at for at, name in enumerate(self.kernels[pool.places])}
         candidate = np.array([places[name] for name in offered if name in places], np.int64)
         if not len(offered) or offered[0] not in places:
             return NO_CANDIDATE
         inputs = _inputs(_dims_of(problem), problem.ndim)
-        score = self._score(pool, self._pairs(pool, inputs, np.zeros(len(candidate), np.int64), candidate, 1))
+        score = self._score(pool, self._pairs(pool, inputs, np.zeros(len(candidate), np.int64), candidate))
         best = int(score.argmax())
         margin = spec.own_margins[int(grouping(np.array(problem.G), np.array(problem.C)))]
         sure = score[best] - score[0] > margin
@@ -298,26 +294,27 @@ class Selector:
         """For each dimensionality the finalists, and all candidates."""
         begins = self.about.begins
         return [
-            (self._pool(begin, begin + finalists), self._pool(begin, end))
-            for begin, finalists, end in zip(begins[:-1], self.about.finalists, begins[1:], strict=True)
+            (self._pool(ndim, begin, begin + finalists), self._pool(ndim, begin, end))
+            for ndim, begin, finalists, end in zip(
+                DIMENSIONALITIES, begins[:-1], self.about.finalists, begins[1:], strict=True
+            )
         ]
 
-    def _pool(self, begin: int, end: int) -> _Pool:
+    def _pool(self, ndim: int, begin: int, end: int) -> _Pool:
         places = slice(begin, end)
-        return _Pool(places, self._programs["features"].of_rows(places), self._arrays["fixed"][:, places])
+        return _Pool(ndim, places, self._programs["features"].of_rows(places), self._arrays["fixed"][:, places])
 
-    def _best(self, dims: np.ndarray, position: int, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _best(self, finalists: _Pool, every: _Pool, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, ...]:
         """Place and score of the best candidate of each of n problems."""
-        finalists, every = self._pools[position]
-        place, score = self._best_of(finalists, dims, DIMENSIONALITIES[position], pruned_only)
+        place, score = self._best_of(finalists, dims, pruned_only)
         none = np.flatnonzero(place < 0)
         if len(none):
-            place[none], score[none] = self._best_of(every, dims[none], DIMENSIONALITIES[position], pruned_only)
+            place[none], score[none] = self._best_of(every, dims[none], pruned_only)
         return place, score
 
-    def _best_of(self, pool: _Pool, dims: np.ndarray, ndim: int, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _best_of(self, pool: _Pool, dims: np.ndarray, pruned_only: bool) -> tuple[np.ndarray, np.ndarray]:
         place, best = np.full(len(dims), NO_CANDIDATE), np.full(len(dims), -np.inf)
-        pairs = self._supported_pairs(pool, dims, ndim, pruned_only)
+        pairs = self._supported_pairs(pool, dims, pruned_only)
         cuts = iter([*self.about.stages, (None, 0.0)])
         for trees in self._forest if len(pairs.problem) else ():
             best_score, score = _best_score(pairs.problem, len(dims)), pairs.start
@@ -325,18 +322,17 @@ class Selector:
                 score = score + column
                 score[score < best_score(score) - margin] = -np.inf
             keep = np.flatnonzero(score > -np.inf)
-            pairs = _Pairs(
-                pairs.problem[keep], pairs.candidate[keep], score[keep], pairs.single, pairs.paired.take(keep, axis=1)
-            )
+            kept = pairs.problem[keep], pairs.candidate[keep], score[keep]
+            pairs = _Pairs(*kept, pairs.single, pairs.paired.take(keep, axis=1))
         # All that are left of a problem have its best score.
         first = first_of(pairs.problem)
         place[pairs.problem[first]] = pairs.candidate[first] + pool.places.start
         best[pairs.problem[first]] = pairs.start[first]
         return place, best
 
-    def _supported_pairs(self, pool: _Pool, dims: np.ndarray, ndim: int, pruned_only: bool) -> _Pairs:
+    def _supported_pairs(self, pool: _Pool, dims: np.ndarray, pruned_only: bool) -> _Pairs:
         """The pairs of n problems and the candidates of the pool that support them."""
-        inputs = _inputs(dims, ndim)
+        inputs = _inputs(dims, pool.ndim)
         runs = self._arrays["always"]
         for holds in self._programs["rules"].run(inputs):
             runs = runs & holds
@@ -344,17 +340,15 @@ class Selector:
         if pruned_only:
             runs = runs & self._pruned[pool.places]
         problem, candidate = np.nonzero(np.broadcast_to(runs, (len(dims), runs.shape[-1])))
-        return self._pairs(pool, inputs, problem, candidate, len(dims))
+        return self._pairs(pool, inputs, problem, candidate)
 
-    def _pairs(
-        self, pool: _Pool, inputs: Inputs, problem: np.ndarray, candidate: np.ndarray, problems: int
-    ) -> _Pairs:  # fmt: skip
+    def _pairs(self, pool: _Pool, inputs: Inputs, problem: np.ndarray, candidate: np.ndarray) -> _Pairs:
         if not len(problem):
             none = np.empty((0, 0), np.intp)
             return _Pairs(problem, candidate, np.empty(0), none, none)
         values = pool.program.run(inputs)
         singles, pairs = self.about.single, self.about.paired
-        single = self._features.rows(singles, values[: len(singles)], problems)
+        single = self._features.rows(singles, values[: len(singles)], np.size(inputs["N"]))
         of_pairs = [_of_pairs(value, problem, candidate) for value in values[len(singles) :]]
         start = np.zeros(len(problem))
         if self._weight is not None:
@@ -373,7 +367,7 @@ class Selector:
 def _sums(pool: _Pool, trees: TreeTable, pairs: _Pairs) -> np.ndarray:
     """What the trees add to the scores of pairs, float64 [pairs, ends]."""
     left_over = trees.left_over(pairs.paired)
-    left_over &= pool.of_candidates(trees).take(pairs.candidate, axis=0)
+    left_over &= pool.left_over(trees).take(pairs.candidate, axis=0)
     of_problems = trees.left_over(pairs.single)
     left_over &= of_problems if len(of_problems) == 1 else of_problems.take(pairs.problem, axis=0)
     return trees.sums(left_over)
@@ -426,13 +420,12 @@ def _of_pairs(values: Value, problem: np.ndarray, candidate: np.ndarray) -> np.n
     return values[problem, candidate if values.shape[1] > 1 else 0]
 
 
-_FLAT = np.array([1, 1, 1, 0, 1])
-_DEPTH = np.array([DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilation_d")])
+_DEPTH = [DIMS.index(name) for name in ("Di", "Z", "stride_d", "pad_d", "dilation_d")]
 
 
 def ndims(dims: np.ndarray) -> np.ndarray:
     """2 or 3 of each problem: 3 where one of the depth fields says so."""
-    return np.where((dims[:, _DEPTH] == _FLAT).all(axis=1), 2, 3)
+    return np.where((dims[:, _DEPTH] == (1, 1, 1, 0, 1)).all(axis=1), 2, 3)
 
 
 def _dims_of(problem: Problem) -> np.ndarray:
