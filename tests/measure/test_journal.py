@@ -1,5 +1,9 @@
+"""What a journal keeps: whole rows as they were, and nothing else, whatever happened to the file."""
+
 import os
+import sys
 import time
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +15,7 @@ from tileseer.core.errors import UserError
 from tileseer.measure import batch, journal, receipt
 from tileseer.measure.journal import COLUMNS, Journal
 
+MIB = 1 << 20
 DEVICE = journal.MeasuredBy("gfx950", "toy", "simulated", "c" * 16)
 
 
@@ -50,23 +55,93 @@ def test_what_is_appended_is_read_back_exactly(tmp_path):
     assert not malformed.num_rows
 
 
+def forged(line, **changes):
+    """A row with other values and a checksum that fits."""
+    fields = dict(zip(COLUMNS, line.decode().split(",")[:-1], strict=True)) | changes
+    text = ",".join(fields.values()).encode("latin1")
+    return b"%s,%08x" % (text, zlib.crc32(text))
+
+
+CHECKSUM = "its checksum does not fit"
+FIELDS = "other fields than those of a row"
+VALUES = "no such status, or no such time"
+
+
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("content", "reason"),
     [
-        ("one,two", "checksum"),
-        ("", "an empty line"),
-        ('"unclosed,quote', "checksum"),
+        (b"one,two", CHECKSUM),
+        (b'"unclosed,quote', CHECKSUM),
+        (b"", "an empty line"),
+        (b"\0" * 5 * MIB, "longer than any row"),
+        (b"," * 3 * MIB, "longer than any row"),
+        ({"error": "x" * 3 * MIB}, "longer than any row"),
+        ({"latency_ms": "fast"}, FIELDS),
+        ({"kernel": "one,two"}, FIELDS),
+        ({"error": "\xff\xfe"}, FIELDS),
+        *(({"latency_ms": value}, VALUES) for value in ("", "0", "-0.001", "inf", "nan", "1e99")),
+        *(({"tflops": value}, VALUES) for value in ("", "nan", "-1")),
+        ({"samples": str(2**63 - 1)}, VALUES),
+        ({"samples": ""}, VALUES),
+        ({"status": "fine"}, VALUES),
     ],
+    ids=lambda value: str(value)[:40],
 )
-def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, line, told):
+def test_a_line_that_is_none_is_passed_over_and_reported(tmp_path, content, reason):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    header, first, second = path.read_bytes().splitlines()
+    line = content if isinstance(content, bytes) else forged(first, **content)
+    path.write_bytes(b"\n".join([header, first, line, b"torn", second]) + b"\n")
+    append(path, measurement(2))
+    found, malformed = journal.read_journal(path, DEVICE)
+    assert found == rows(measurement(0), measurement(1), measurement(2))
+    assert malformed["line"].to_pylist() == [3, 4]
+    assert malformed["reason"].to_pylist() == [reason, CHECKSUM]
+
+
+@pytest.mark.parametrize("changes", [{"device": "other"}, {"arch": "gfx942"}, {"device_kind": "measured"}])
+def test_a_row_of_another_device_does_not_count(tmp_path, changes):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1, **changes))
+    assert journal.read_journal(path, DEVICE)[0] == rows(measurement(0))
+
+
+@pytest.mark.parametrize("torn", [0, 50])
+@pytest.mark.parametrize("tail", [b"\0" * 2 * MIB, b"\r" * 3 * MIB, b'"' * 3 * MIB + b"\n", bytes(range(256)) * 9000])
+def test_a_long_torn_tail_blocks_nobody(tmp_path, torn, tail):
+    path = tmp_path / "j.csv"
+    append(path, measurement(0), measurement(1))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) - torn] + tail)
+    append(path, measurement(2))
+    numbers = (0, 2) if torn else (0, 1, 2)
+    assert journal.read_journal(path)[0] == rows(*(measurement(number) for number in numbers))
+
+
+def test_a_long_row_counts(tmp_path):
+    path = tmp_path / "j.csv"
+    long = measurement(0, status="crash", error="x" * (3 * MIB // 2), latency_ms=None, tflops=None, latency_cv=None)
+    append(path, long)
+    assert journal.read_journal(path)[0] == rows(long)
+
+
+def test_a_header_without_an_end_is_no_journal_until_rows_follow(tmp_path):
+    path = tmp_path / "j.csv"
+    path.write_text(journal.HEADER)
+    append(path, measurement(0))
+    assert journal.read_journal(path)[0] == rows(measurement(0))
+
+
+def test_the_memory_does_not_depend_on_the_length_of_a_line(tmp_path):
     path = tmp_path / "j.csv"
     append(path, measurement(0))
-    path.write_text(path.read_text() + line + "\n")
-    append(path, measurement(1))
-    found, malformed = journal.read_journal(path)
-    assert found["kernel_id"].to_pylist() == [f"{0:016x}", f"{1:016x}"]
-    [fault] = malformed.to_pylist()
-    assert (fault["line"], fault["text"]) == (3, line) and told in fault["reason"]
+    os.truncate(path, path.stat().st_size + 400 * MIB)
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_DATA, (700 << 20,) * 2); from pathlib import Path; "
+        "from tileseer.measure import journal; assert journal.read_journal(Path(sys.argv[1]))[0].num_rows == 1"
+    )
+    assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code, str(path)]) == 0
 
 
 def test_what_is_reported_of_a_line_does_nothing_to_a_terminal(tmp_path):
@@ -76,27 +151,6 @@ def test_what_is_reported_of_a_line_does_nothing_to_a_terminal(tmp_path):
     [fault] = journal.read_journal(path)[1].to_pylist()
     assert fault["text"].startswith(r"\x1b[2J\x00\ttab\xffx") and fault["text"].isprintable()
     assert len(fault["text"]) < 600
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"N": "many"}, {"latency_ms": "nan"}, {"latency_ms": "-1"}, {"latency_ms": ""}, {"latency_ms": "1.124"},
-        {"status": "fine"}, {"device_kind": "guessed"}, {"kernel_id": "xyz"}, {"samples": ""},
-    ],
-)  # fmt: skip
-def test_a_line_with_another_value_is_reported_as_damaged(tmp_path, changes):
-    path = tmp_path / "j.csv"
-    append(path, measurement(0), measurement(1))
-    lines = path.read_text().splitlines()
-    fields = dict(zip((*COLUMNS, "crc32"), lines[2].split(","), strict=True)) | changes
-    lines.insert(2, ",".join(fields.values()))
-    lines.insert(1, "torn")
-    path.write_text("\n".join(lines) + "\n")
-    found, malformed = journal.read_journal(path)
-    assert found.num_rows == 2
-    assert malformed["line"].to_pylist() == [2, 4]
-    assert malformed["reason"][1].as_py() == "its checksum does not fit"
 
 
 def test_a_line_torn_by_a_dying_writer_costs_that_line_only(tmp_path):
