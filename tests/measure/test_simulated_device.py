@@ -18,7 +18,7 @@ from tileseer.kernels.ck_tile import kernel
 from tileseer.kernels.ck_tile.kernel import KernelConfig
 from tileseer.measure import device as base
 from tileseer.measure import simulated_device as simulated
-from tileseer.measure.device import DEVICE_KINDS, STATUSES
+from tileseer.measure.device import STATUSES
 from tileseer.measure.simulated_device import SimulatedDevice
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
@@ -64,9 +64,17 @@ def layers(variant="forward", dtype="bf16"):
     )
 
 
-def every_pair(problems, candidates):
-    p, q = np.indices((len(problems), len(candidates)))
-    return p.ravel(), q.ravel()
+PROBLEMS, CANDIDATES = layers(), pool()
+PAIRS = tuple(index.ravel() for index in np.indices((len(PROBLEMS), len(CANDIDATES))))
+
+
+def measured(seed=1, repeats=10, **noise):
+    """Return the times of all pairs, which of them ran, and the true times of these; some of the noise may be other."""
+    law = COEFFICIENTS.noise.model_copy(update=noise)
+    made = device(seed, repeats, coefficients=COEFFICIENTS.model_copy(update={"noise": law}))
+    times = made.measure(PROBLEMS, CANDIDATES, *PAIRS)
+    ran = times.status == OK
+    return times, ran, made.truth_us(PROBLEMS, CANDIDATES).ravel()[ran]
 
 
 def same(left, right, at=slice(None)):
@@ -105,44 +113,29 @@ def test_frozen_table_covers_the_model():
 
 
 def test_order_subset_and_batches_do_not_change_a_bit():
-    problems, candidates = layers(), pool()
-    p, q = every_pair(problems, candidates)
-    whole = device().measure(problems, candidates, p, q)
+    whole, *_ = measured()
     assert {OK, UNSUPPORTED, CRASH} == set(whole.status.tolist())
-
-    order = np.random.default_rng(3).permutation(len(p))
-    same(whole, device().measure(problems, candidates, p[order], q[order]), order)
-    few = order[:37]
-    same(whole, device().measure(problems, candidates, p[few], q[few]), few)
-    for one in few[:5]:
-        same(whole, device().measure(problems, candidates, p[[one]], q[[one]]), [one])
+    order = np.random.default_rng(3).permutation(len(PAIRS[0]))
+    for at in (order, order[:37], *([one] for one in order[:5])):
+        same(whole, device().measure(PROBLEMS, CANDIDATES, *(index[at] for index in PAIRS)), at)
 
 
 def test_rows_of_the_tables_may_stand_elsewhere():
-    problems, candidates = layers(), pool()
-    whole = device().measure(problems, candidates, *every_pair(problems, candidates))
-    status = whole.status.reshape(len(problems), len(candidates))
-    latency = whole.latency_ms.reshape(status.shape)
-    some_problems, some_candidates = problems.iloc[[140, 3, 77]], candidates.iloc[[90, 5]]
-    part = device().measure(some_problems, some_candidates, *every_pair(some_problems, some_candidates))
-    np.testing.assert_array_equal(part.status, status[np.ix_([140, 3, 77], [90, 5])].ravel())
-    np.testing.assert_array_equal(part.latency_ms, latency[np.ix_([140, 3, 77], [90, 5])].ravel())
+    some = np.ix_([140, 3, 77], [90, 5])
+    pairs = (index.ravel() for index in np.indices((3, 2)))
+    part = device().measure(PROBLEMS.iloc[[140, 3, 77]], CANDIDATES.iloc[[90, 5]], *pairs)
+    same(measured()[0], part, np.arange(len(PAIRS[0])).reshape(len(PROBLEMS), -1)[some].ravel())
 
 
 def test_seed_changes_times_but_not_outcomes():
-    problems, candidates = layers(), pool()
-    pairs = every_pair(problems, candidates)
-    one, again, other = (device(seed).measure(problems, candidates, *pairs) for seed in (1, 1, 2))
+    (one, ran, _), (again, *_), (other, *_) = (measured(seed) for seed in (1, 1, 2))
     same(one, again)
     np.testing.assert_array_equal(one.status, other.status)
-    ran = one.status == OK
     assert (one.latency_ms[ran] != other.latency_ms[ran]).mean() > 0.95
 
 
 def test_times_are_whole_clock_ticks_and_only_ok_pairs_have_one():
-    problems, candidates = layers(), pool()
-    times = device(repeats=10).measure(problems, candidates, *every_pair(problems, candidates))
-    ran = times.status == OK
+    times, ran, _ = measured()
     ticks = times.latency_ms[ran] * 1e6 / 4
     np.testing.assert_allclose(ticks, np.round(ticks), atol=1e-3)
     for values in (times.latency_ms, times.latency_cv):
@@ -151,35 +144,28 @@ def test_times_are_whole_clock_ticks_and_only_ok_pairs_have_one():
 
 
 def test_crashes_are_rare_and_the_same_for_every_seed():
-    problems, candidates = layers(), pool()
-    times = device().measure(problems, candidates, *every_pair(problems, candidates))
+    times, *_ = measured()
     launched = times.status != UNSUPPORTED
     assert (times.status == CRASH)[launched].mean() == pytest.approx(COEFFICIENTS.failure_rate, abs=0.002)
 
 
 def test_noise_is_as_large_as_measured():
     """Two runs of one kernel, by time: see the replicate table in docs/simulated-device.md (rms)."""
-    problems, candidates = layers(), pool()
-    pairs = every_pair(problems, candidates)
-    truth = device().truth_us(problems, candidates).ravel()
-    one, two = (device(seed).measure(problems, candidates, *pairs) for seed in (11, 12))
-    with np.errstate(invalid="ignore"):
-        apart = np.log(one.latency_ms / two.latency_ms) / np.sqrt(2)
+    (one, ran, truth), (two, *_) = measured(11), measured(12)
+    apart = np.log(one.latency_ms[ran] / two.latency_ms[ran]) / np.sqrt(2)
     for low, high, rms in ((0, 7, 0.032), (7, 12, 0.024), (12, 25, 0.02), (25, 60, 0.011), (60, 1e9, 0.0062)):
         inside = apart[(truth >= low) & (truth < high)]
         assert len(inside) > 500, (low, len(inside))
         assert np.sqrt(np.mean(inside**2)) == pytest.approx(rms, rel=0.25), low
 
 
+SILENT = dict.fromkeys(("run_relative", "run_us", "launch_relative", "launch_us", "outlier_rate"), 0.0)
+
+
 def test_a_session_warms_up_and_its_clock_drifts():
-    problems, candidates = layers(), pool()
-    pairs = every_pair(problems, candidates)
-    truth = device().truth_us(problems, candidates).ravel()
-    quiet = {"outlier_rate": 0.0, "run_relative": 0.0, "run_us": 0.0, "launch_relative": 0.0, "launch_us": 0.0}
-    law = COEFFICIENTS.noise.model_copy(update=quiet | {"tick_us": 1e-6})
-    times = device(coefficients=COEFFICIENTS.model_copy(update={"noise": law})).measure(problems, candidates, *pairs)
-    ran = times.status == OK
-    change = np.log(times.latency_ms[ran] * 1000 / truth[ran])
+    law = COEFFICIENTS.noise
+    times, ran, truth = measured(**SILENT, tick_us=1e-6)
+    change = np.log(times.latency_ms[ran] * 1000 / truth)
     cold = law.warm_up_pairs / law.session_pairs
     assert change.mean() == pytest.approx(law.warm_up * (1 - cold), abs=1e-4)
     assert change.std() == pytest.approx(
@@ -188,50 +174,36 @@ def test_a_session_warms_up_and_its_clock_drifts():
     assert -law.clock_drift - 1e-5 < change.min() and change.max() < law.clock_drift + law.warm_up + 1e-5
 
 
+def test_the_sentinel_says_how_far_a_time_drifted():
+    times, ran, truth = measured(**SILENT, tick_us=1e-6)
+    assert 0.002 < np.ptp(times.sentinel[ran]) < 0.02
+    # Over the time at the session's begin, which is the truth but for the wave's phase there.
+    ratio = times.latency_ms[ran] * 1000 / truth / times.sentinel[ran]
+    assert np.ptp(ratio) < 1e-5
+    assert np.isnan(times.sentinel[times.status == UNSUPPORTED]).all()
+
+
 def test_single_launches_scatter_more_and_say_nothing_about_their_spread():
-    problems, candidates = layers(), pool()
-    pairs = every_pair(problems, candidates)
-    truth = device().truth_us(problems, candidates).ravel()
     spread = {}
     for repeats in (1, 100):
-        times = device(repeats=repeats).measure(problems, candidates, *pairs)
-        ran = times.status == OK
+        times, ran, truth = measured(repeats=repeats)
         assert np.isnan(times.latency_cv[ran]).all() == (repeats == 1)
-        spread[repeats] = np.median(np.abs(np.log(times.latency_ms[ran] * 1000 / truth[ran])))
+        spread[repeats] = np.median(np.abs(np.log(times.latency_ms[ran] * 1000 / truth)))
     assert spread[1] > 1.3 * spread[100]
 
 
 def test_reported_scatter_is_the_launch_noise():
-    problems, candidates = layers(), pool()
-    pairs = every_pair(problems, candidates)
-    truth = device().truth_us(problems, candidates).ravel()
-    times = device().measure(problems, candidates, *pairs)
-    ran = times.status == OK
+    times, ran, truth = measured()
     law = COEFFICIENTS.noise
-    expected = np.hypot(law.launch_relative, law.launch_us / truth[ran])
-    assert np.sqrt(np.mean((times.latency_cv[ran] / expected) ** 2)) == pytest.approx(1, abs=0.03)
-    assert (times.latency_cv[ran] / expected).std() == pytest.approx(1 / np.sqrt(2 * 9), rel=0.1)
-
-
-def test_the_sentinel_says_how_far_a_time_drifted():
-    silent = dict.fromkeys(("run_relative", "run_us", "launch_relative", "launch_us", "outlier_rate"), 0.0)
-    noise = COEFFICIENTS.noise.model_copy(update=silent | {"tick_us": 1e-6})
-    drifting = device(coefficients=COEFFICIENTS.model_copy(update={"noise": noise}))
-    problems, candidates = layers(), pool()
-    times = drifting.measure(problems, candidates, *every_pair(problems, candidates))
-    truth = drifting.truth_us(problems, candidates).ravel()
-    ran = times.status == OK
-    assert 0.002 < np.ptp(times.sentinel[ran]) < 0.02
-    # Over the time at the session's begin, which is the truth but for the wave's phase there.
-    ratio = times.latency_ms[ran] * 1000 / truth[ran] / times.sentinel[ran]
-    assert np.ptp(ratio) < 1e-5
-    assert np.isnan(times.sentinel[times.status == UNSUPPORTED]).all()
+    ratio = times.latency_cv[ran] / np.hypot(law.launch_relative, law.launch_us / truth)
+    assert np.sqrt(np.mean(ratio**2)) == pytest.approx(1, abs=0.03)
+    assert ratio.std() == pytest.approx(1 / np.sqrt(2 * 9), rel=0.1)
 
 
 def test_names_of_one_pipeline_share_their_truth():
     names = [*COEFFICIENTS.aliases, *COEFFICIENTS.pipelines]
     candidates = kernel.frame([replace(BASE, pipeline=name) for name in names]).assign(split_k=1)
-    column = dict(zip(names, device().truth_us(layers(), candidates).T, strict=True))
+    column = dict(zip(names, device().truth_us(PROBLEMS, candidates).T, strict=True))
     for name, target in COEFFICIENTS.aliases.items():
         np.testing.assert_array_equal(column[name], column[target])
     both = np.isfinite(column["mem"]) & np.isfinite(column["compv3"])
@@ -239,10 +211,9 @@ def test_names_of_one_pipeline_share_their_truth():
 
 
 def test_fields_without_a_formula_still_make_another_kernel():
-    problems = layers()
     changed = [{"pad_n": False}, {"num_wave_groups": 2}]
     kernels = [BASE, *(replace(BASE, **change) for change in changed)]
-    truth = device().truth_us(problems, kernel.frame(kernels).assign(split_k=1))
+    truth = device().truth_us(PROBLEMS, kernel.frame(kernels).assign(split_k=1))
     for column in (1, 2):
         both = np.isfinite(truth[:, 0]) & np.isfinite(truth[:, column])
         apart = np.log(truth[both, column] / truth[both, 0])
@@ -268,21 +239,15 @@ def test_what_breaks_a_rule_or_does_not_fit_is_unsupported():
 
 def test_no_pairs_and_no_tables():
     none = np.zeros(0, int)
-    assert len(device().measure(layers(), pool(), none, none).status) == 0
-    assert device().truth_us(layers().iloc[:0], pool()).shape == (0, len(pool()))
+    assert len(device().measure(PROBLEMS, CANDIDATES, none, none).status) == 0
+    assert device().truth_us(PROBLEMS.iloc[:0], CANDIDATES).shape == (0, len(CANDIDATES))
 
 
 def test_identity_tells_everything_apart_that_changes_a_time():
     other_noise = COEFFICIENTS.model_copy(update={"failure_rate": 0.005})
-    devices = [
-        device(),
-        device(seed=2),
-        device(repeats=20),
-        device(gpu=GPUS["gfx950_mi350x"]),
-        device(coefficients=other_noise),
-    ]
-    identities = [one.identity() for one in devices]
-    assert len(set(identities)) == len(devices)
+    changes = ({}, {"seed": 2}, {"repeats": 20}, {"gpu": GPUS["gfx950_mi350x"]}, {"coefficients": other_noise})
+    identities = [device(**change).identity() for change in changes]
+    assert len(set(identities)) == len(changes)
     assert identities[0] == device().identity()
     assert all(len(text) == 64 and int(text, 16) >= 0 for text in identities)
 
@@ -294,18 +259,15 @@ def test_identity_follows_every_module_of_the_cost_model():
     assert {name for name in used if name.startswith("tileseer.costmodel")} - tables <= set(simulated.IDENTITY)
 
 
-def test_it_says_that_it_is_simulated():
-    assert device().kind == "simulated" and device().kind in DEVICE_KINDS
-    assert device().name == "gfx950_mi355x"
-    assert COEFFICIENTS.model.startswith("ckconv-sim-")
-
-
 def test_one_direction_at_a_time_and_sane_arguments():
-    mixed = pd.concat([layers().iloc[:1], layers("bwd_data").iloc[:1]])
+    mixed = pd.concat([PROBLEMS.iloc[:1], layers("bwd_data").iloc[:1]])
     with pytest.raises(UserError, match="one direction"):
-        device().truth_us(mixed, pool())
+        device().truth_us(mixed, CANDIDATES)
     with pytest.raises(UserError, match="repeats"):
         device(repeats=0)
+    endless = COEFFICIENTS.model_copy(update={"noise": COEFFICIENTS.noise.model_copy(update={"tick_us": 1e99})})
+    with pytest.raises(UserError, match=r"a time is 0, no number, or an hour or more; correct config/simulated_device"):
+        device(coefficients=endless).measure(PROBLEMS, CANDIDATES, *PAIRS)
 
 
 @pytest.mark.parametrize(
