@@ -59,7 +59,6 @@ def test_the_fastest_of_a_problem_contend_if_they_are_close():
     table = rows([1.0, 1.01, 1.019, 1.015, 1.5, np.nan, 2.0, 2.1], ["p"] * 6 + ["q"] * 2)
     (group,) = repeats.contenders(table, most=3, close=0.02)
     assert group.tolist() == [0, 1, 3]
-    assert repeats.there_and_back(group).tolist() == [0, 1, 3, 3, 1, 0]
     assert repeats.contenders(table, most=1, close=0.02) == []
     assert repeats.contenders(rows([]), most=3, close=0.02) == []
 
@@ -72,16 +71,17 @@ def test_only_what_has_several_samples_is_drawn():
 def test_a_draw_that_was_measured_is_not_planned_again_and_half_a_contest_is():
     table, gpu = rows([1.0, 1.01, 3.0]), Timing(repeat_pairs=2, contenders=2)
     nothing = table.slice(0, 0)
-    planned = repeats.plan(table, nothing, gpu, seed=1)
+    planned = repeats.plan_repeats(table, nothing, gpu, seed=1)
     assert planned.num_rows == 2 + 4
-    assert repeats.plan(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
-    assert repeats.plan(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
+    assert planned["latency_ms"].to_pylist()[2:] == [1.0, 1.01, 1.01, 1.0]
+    assert repeats.plan_repeats(table, pa.concat_tables([planned, planned]), gpu, seed=1).num_rows == 0
+    assert repeats.plan_repeats(table, planned.slice(0, 3), gpu, seed=1).num_rows == 4
 
 
 def test_the_noise_between_runs_is_found_in_the_differences():
     draw = np.random.default_rng(1).normal(0, 0.01 * np.sqrt(2), 2000)
-    assert repeats.spread(draw.tolist()) == pytest.approx(0.01, rel=0.05)
-    assert repeats.spread([0.01] * (repeats.FEW - 1)) is None
+    assert repeats.noise_between_runs(draw.tolist()) == pytest.approx(0.01, rel=0.05)
+    assert repeats.noise_between_runs([0.01] * (repeats.FEW - 1)) is None
 
 
 def test_both_times_count_the_same_however_often_the_second_worker_measured():

@@ -259,12 +259,7 @@ def test_identity_follows_every_module_of_the_cost_model():
     assert {name for name in used if name.startswith("tileseer.costmodel")} - tables <= set(simulated.IDENTITY)
 
 
-def test_one_direction_at_a_time_and_sane_arguments():
-    mixed = pd.concat([PROBLEMS.iloc[:1], layers("bwd_data").iloc[:1]])
-    with pytest.raises(UserError, match="one direction"):
-        device().truth_us(mixed, CANDIDATES)
-    with pytest.raises(UserError, match="repeats"):
-        device(repeats=0)
+def test_coefficients_that_give_no_times_are_refused():
     endless = COEFFICIENTS.model_copy(update={"noise": COEFFICIENTS.noise.model_copy(update={"tick_us": 1e99})})
     with pytest.raises(UserError, match=r"a time is 0, no number, or an hour or more; correct config/simulated_device"):
         device(coefficients=endless).measure(PROBLEMS, CANDIDATES, *PAIRS)

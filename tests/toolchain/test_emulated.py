@@ -27,7 +27,7 @@ from tileseer.kernels.ck_tile.kernel import parse
 from tileseer.kernels.registry import header_file
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
-from tileseer.measure.emulated_kernels import supported
+from tileseer.measure.emulated_kernels import supported_problems
 from tileseer.measure.emulated_problems import STEPS, tiny_problems
 from tileseer.measure.harness.supervisor import problem_numbers
 
@@ -90,7 +90,7 @@ def some(kernel):
 
 def test_compiled_kernels_compute_the_convolution(built, loaded):
     for kernel in built[0]:
-        verdict = emulated_kernels.execute_kernel(kernel, *loaded, supported(kernel, some(kernel)), GPU)
+        verdict = emulated_kernels.execute_kernel(kernel, *loaded, supported_problems(kernel, some(kernel)), GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 6 and verdict.instructions > 20_000 < verdict.issue_cycles
         assert verdict.device_kind == "emulated"
@@ -104,7 +104,7 @@ def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # n
     for path, content in zip(paths, (libraries.emulated_driver(), libraries.module(units)), strict=True):
         path.write_bytes(content)
     for kernel in kernels:
-        filtered = supported(kernel, tiny_problems(kernel)[len(STEPS) :])
+        filtered = supported_problems(kernel, tiny_problems(kernel)[len(STEPS) :])
         verdict = emulated_kernels.execute_kernel(kernel, *paths, filtered, GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
         assert verdict.right >= 3
@@ -113,7 +113,7 @@ def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # n
 def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
     other = replace(built[0][0], tile_m=128)
     with pytest.raises(UserError, match="no kernel has the name"):
-        emulated_kernels.execute_kernel(other, *loaded, supported(other, some(other))[:1], GPU)
+        emulated_kernels.execute_kernel(other, *loaded, supported_problems(other, some(other))[:1], GPU)
 
 
 def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(

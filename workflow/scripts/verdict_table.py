@@ -13,4 +13,4 @@ def main(verdicts: list[Input], aliases: list[Input], table: Output) -> str:
 
     rows = stage.merge_chunks(verdicts, aliases)
     write_text(table, "".join(f"{line}\n" for line in stage.table_lines(rows)))
-    return stage.summary([row["status"] for row in rows])
+    return stage.count_verdicts([row["status"] for row in rows])

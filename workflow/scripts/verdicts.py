@@ -20,4 +20,4 @@ def main(
 
     table = stage.execute_chunk(arch, build, headers, driver, module, aliases, hardware, native, settings)
     parquet.write_table(table, verdicts)
-    return stage.summary(table["status"].to_pylist())
+    return stage.count_verdicts(table["status"].to_pylist())

@@ -154,5 +154,5 @@ def _kernels(args: argparse.Namespace) -> tuple[str, list[Checked]]:
 
     if args.driver is None:
         raise UserError(f"{args.path}: add --driver DRIVER, which runs the kernels (docs/gpu.md)")
-    device, found = library_check.check_library(args.driver, args.path, options.problem(args), args.split_k)
-    return device, [(row.status == "ok", row.kernel, asdict(row)) for row in found]
+    device, records = library_check.check_library(args.driver, args.path, options.problem(args), args.split_k)
+    return device, [(record["status"] == "ok", record["kernel"], record) for record in records]

@@ -222,7 +222,7 @@ def _provenance(
     if only("device_kind") not in DEVICE_KINDS:
         raise UserError(f"{arch} {operation}: the receipts are of kind {only('device_kind')}: {NO_TIMES}")
     differences = [value for receipt in receipts for value in receipt.differences]
-    relative = repeats.spread(differences)
+    relative = repeats.noise_between_runs(differences)
     return DatasetProvenance(
         arch=arch,
         operation=operation,

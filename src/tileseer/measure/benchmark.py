@@ -51,7 +51,7 @@ def measure_chunk(
     with session.claim_device() as (device, waited), Journal(session.journal, session.lock_timeout_s) as journal:
         begin = time.monotonic()
         batch = Batch(session, device, entries.to_pandas(), candidates.from_build(built))
-        share = repeats.share(device, parameters)
+        share = repeats.repeat_share(device, parameters)
         done = fill_journal(batch, pairs, journal, budget_s and budget_s * (1 - share))
         seconds = time.monotonic() - begin
     rows, malformed = read_journal(session.journal, batch.by, receipt.COUNTED)
@@ -91,12 +91,12 @@ def measure_repeats(first: Batch, rows: pa.Table, path: Path, budget_s: float | 
     def counted() -> pa.Table:
         return repeats.counted(read_journal(path, first.by)[0], rows) if path.exists() else repeats.NOTHING
 
-    if not repeats.plan(rows, counted(), settings.parameters, settings.seed).num_rows:
+    if not repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed).num_rows:
         return counted()
     with session.claim_device() as (device, _), Journal(path, session.lock_timeout_s) as journal:
         batch = replace(first, session=session, device=device)
         # Once more, now that no other workflow measures them.
-        pending = repeats.plan(rows, counted(), settings.parameters, settings.seed)
+        pending = repeats.plan_repeats(rows, counted(), settings.parameters, settings.seed)
         order = positions_of(batch.problems, batch.candidates, pending)
         measure_pairs(batch, *order, journal, budget_s)
     return counted()

@@ -76,7 +76,7 @@ class Emulation:
         """Execute one kernel of a module; its verdict is kept by what driver and kernel are compiled from."""
         kernel = unit.kernel
         assert isinstance(kernel, GemmKernel)
-        pairs = supported(kernel, tiny_problems(kernel))
+        pairs = supported_problems(kernel, tiny_problems(kernel))
         if self.most:
             pairs.sort(key=lambda pair: draws.of_name(f"{self.seed} {kernel.name} {_dims_text(*pair)}"))
         settings = [self.gpu.model_dump_json(), str(self.most), *(_dims_text(*pair) for pair in pairs)]
@@ -88,7 +88,7 @@ class Emulation:
         return KernelVerdict(**json.loads(self.libraries.cache.made_once(key, execute)))
 
 
-def supported(kernel: GemmKernel, pairs: Sequence[tuple[Problem, int]]) -> list[tuple[Problem, int]]:
+def supported_problems(kernel: GemmKernel, pairs: Sequence[tuple[Problem, int]]) -> list[tuple[Problem, int]]:
     """Those problems, with their split-K, that our support rules let pass."""
     table = type(kernel).frame([kernel])
     return [

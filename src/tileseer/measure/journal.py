@@ -12,6 +12,7 @@ import io
 import os
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -61,7 +62,7 @@ class MeasuredBy(NamedTuple):
         return journal.filter(functools.reduce(pc.and_, own))
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """A journal file, open for appending by this process alone (``tileseer.measure.claim``)."""
 
     def __init__(self, path: Path, timeout_s: float = 0.0) -> None:
@@ -76,20 +77,19 @@ class Journal:
                 raise UserError(f"{path}: {link} is a link to {where}, which is not there; mount its disk or remove it")
         self.path = path
         path = path.resolve() if path.is_symlink() else path
-        self._claim = Claim(path, timeout_s)
-        try:
-            self._open(path)
-        except BaseException:
-            self._claim.release()
-            raise
-
-    def _open(self, path: Path) -> None:
-        if not path.exists() or path.stat().st_size == 0:
-            write_text(path, HEADER + "\n")
-        check_header(path)
-        self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-        # What a dead writer left may not be on the disk yet; a receipt must vouch for nothing that the power can take.
-        os.fsync(self._file)
+        with ExitStack() as stack:
+            self._claim = Claim(path, timeout_s)
+            stack.callback(self._claim.release)
+            if not path.exists() or path.stat().st_size == 0:
+                write_text(path, HEADER + "\n")
+            check_header(path)
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            stack.callback(os.close, self._file)
+            # What a dead writer left may not be on the disk yet; a receipt must vouch for nothing that the power can
+            # take.
+            os.fsync(self._file)
+            self.close = stack.pop_all().close
+            """Close the file and let others write it; every row is on the disk already."""
 
     def append(self, rows: pa.Table) -> None:
         """Write rows (``SCHEMA``) and wait until they are on the disk; ``UserError`` if another process took over."""
@@ -101,24 +101,13 @@ class Journal:
         if os.pread(self._file, 1, max(0, size - 1)) != b"\n":
             # A writer died or stalled in mid-line: close the line, so that these rows stand on their own.
             lines.insert(0, b"\n")
-        self._write(b"".join(lines))
-
-    def _write(self, content: bytes) -> None:
-        view = memoryview(content)
+        view = memoryview(b"".join(lines))
         try:
             while view:
                 view = view[os.write(self._file, view) :]
             os.fsync(self._file)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(self.path)) from error
-
-    def close(self) -> None:
-        """Close the file and let others write it; every row is on the disk already."""
-        os.close(self._file)
-        self._claim.release()
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

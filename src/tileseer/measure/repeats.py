@@ -30,7 +30,7 @@ MEDIAN_DIFFERENCE = 0.9539
 NOTHING = journal.SCHEMA.empty_table()
 
 
-def share(device: Device, gpu: Timing) -> float:
+def repeat_share(device: Device, gpu: Timing) -> float:
     """Share of a budget for repeat measurements; 0 for a device without a state, which never differs."""
     repeats = gpu.repeat_pairs > 0 or gpu.contenders > 1
     return SHARE if repeats and device.order_seed is not None else 0.0
@@ -65,12 +65,7 @@ def contenders(rows: pa.Table, most: int, close: float) -> list[np.ndarray]:
     return [group for group in groups if len(group) > 1]
 
 
-def there_and_back(group: np.ndarray) -> np.ndarray:
-    """A B C C B A of A B C: the mean of a row's two places is the same for all."""
-    return np.concatenate([group, group[::-1]])
-
-
-def plan(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
+def plan_repeats(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
     """Rows that are still to be repeated, in their order, some of them twice.
 
     ``rows`` are those of the first journal that count, ``second`` those of the second one.
@@ -80,7 +75,8 @@ def plan(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> pa.Table:
     draw = draw.filter(pa.array([text not in had for text in pair_text(draw).to_pylist()], pa.bool_()))
     pairs = pair_text(rows).to_pylist()
     close = contenders(rows, gpu.contenders, gpu.close)
-    groups = [there_and_back(group) for group in close if any(had[pairs[row]] < 2 for row in group)]
+    # There and back: the mean of a row's two places is the same for all.
+    groups = [np.concatenate([group, group[::-1]]) for group in close if any(had[pairs[row]] < 2 for row in group)]
     turns = [groups[turn] for turn in np.random.default_rng(seed).permutation(len(groups))]
     return pa.concat_tables([draw, rows.take(pa.array(np.concatenate([np.empty(0, np.int64), *turns])))])
 
@@ -96,7 +92,7 @@ def differences(rows: pa.Table, second: pa.Table, gpu: Timing, seed: int) -> lis
     return [round(float(value), 6) for value in np.sort(change[np.isfinite(change)])]
 
 
-def spread(differences: Sequence[float]) -> float | None:
+def noise_between_runs(differences: Sequence[float]) -> float | None:
     """Relative standard deviation of a time from run to run; None where too few pairs tell.
 
     Robust, from the median of the differences, because a few pairs differ by much more.

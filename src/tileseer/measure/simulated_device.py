@@ -54,8 +54,6 @@ class SimulatedDevice:
     order_seed: int | None = None
 
     def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
-        if seed < 0 or repeats < 1:
-            raise UserError(f"simulated device: seed is {seed} and repeats {repeats}; use at least 0 and 1")
         self.name = hardware.name
         self._family = of_arch(hardware.arch)
         self._hardware = hardware
@@ -139,10 +137,7 @@ class _Model:
         hardware: Hardware,
         coefficients: Coefficients,
     ) -> None:
-        variants = problems["variant"].unique()
-        if len(variants) != 1:
-            raise UserError(f"simulated device: problems of one direction at a time, not {sorted(variants)}")
-        self._variant = str(variants[0])
+        self._variant = str(problems["variant"].iloc[0])
         self._hardware = hardware
         self._coefficients = coefficients
         self._set_problems(problems)

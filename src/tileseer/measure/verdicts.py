@@ -84,7 +84,7 @@ def table_lines(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield "\t".join(str(row[name]) for name in COLUMNS)
 
 
-def summary(statuses: Sequence[str]) -> str:
+def count_verdicts(statuses: Sequence[str]) -> str:
     """How many kernels have each verdict."""
     counts = Counter(statuses)
     listed = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())

@@ -8,6 +8,8 @@ from ctypes import POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32,
 from typing import Any
 
 ABI_VERSION = 2
+SIGNAL_BASE = 128
+"""A worker's exit status above it: which signal ended it, as shells have it."""
 OK, BAD_ARGUMENT, NO_KERNEL, UNSUPPORTED, DEVICE_FAULT, OUT_OF_MEMORY = 0, -1, -2, -3, -4, -5
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 """By their number in the interface."""

@@ -1,7 +1,7 @@
 """Which kernels of a library can run a problem, and whether they compute what the reference of the driver does."""
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tileseer.config.benchmark import Timing
 from tileseer.core.progress import Progress
@@ -9,22 +9,11 @@ from tileseer.measure.harness.supervisor import Request, Supervisor, launch_opti
 from tileseer.problems.problem import Problem
 
 
-@dataclass(frozen=True)
-class KernelCheck:
-    """Result for one kernel; ``status`` is one of ``measure.device.STATUSES``, or ``race`` on an emulated GPU."""
+def check_library(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[str, list[dict[str, Any]]]:
+    """Name of the device, and a record of each kernel of a library that supports the problem.
 
-    kernel: str
-    status: str
-    said: str
-    elements: int
-    """Elements of the output that were compared; 0 where it came to none."""
-    worst: float | None
-    """The largest error, in tolerances, which grow with the length of the reduction."""
-
-
-def check_library(driver: Path, module: Path, problem: Problem, split_k: int) -> tuple[str, list[KernelCheck]]:
-    """Name of the device, and a check of each kernel of a library that supports the problem.
-
+    ``status`` is one of ``measure.device.STATUSES``, or ``race`` on an emulated GPU; ``elements`` of the output were
+    compared, and ``worst`` is the largest error, in tolerances, which grow with the length of the reduction.
     ``UserError`` where the driver or the library cannot be loaded.
     """
     modules = (str(module.absolute()),)
@@ -39,6 +28,13 @@ def check_library(driver: Path, module: Path, problem: Problem, split_k: int) ->
                 check = outcome.reply.get("check") or {}
                 elements, worst = int(check.get("elements", 0)), check.get("worst")
                 message = outcome.error or f"{elements} elements right, the worst at {worst:.3g} of its tolerance"
-                checks.append(KernelCheck(name, outcome.status, message, elements, worst))
+                record = {
+                    "kernel": name,
+                    "status": outcome.status,
+                    "said": message,
+                    "elements": elements,
+                    "worst": worst,
+                }
+                checks.append(record)
                 progress.add(failed=int(outcome.status != "ok"))
     return f"{device['name']} ({device['backend']})", checks

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tileseer.core.errors import UserError
+from tileseer.measure.harness import abi
 
 PRINTED_TAIL = 2000
 """Characters of what a worker printed that a fault report may quote."""
@@ -109,8 +110,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     def _died(self) -> Fault:
         self._process.wait(KILL_WAIT_S)
-        status = self._process.returncode
-        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        ended_by = abs(self._process.returncode) % abi.SIGNAL_BASE
+        is_signal = self._process.returncode < 0 or self._process.returncode > abi.SIGNAL_BASE
+        how = signal.Signals(ended_by).name if is_signal else f"exit status {ended_by}"
         self._printed.seek(max(0, self._printed.seek(0, os.SEEK_END) - PRINTED_TAIL))
         printed = self._printed.read().decode(errors="backslashreplace").strip().splitlines()
         last = f": {printed[-1][:200]}" if printed else ""

@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from tileseer.measure.harness import abi, cudnn_plans
 from tileseer.measure.harness.cudnn_plans import CudnnPlans
@@ -195,17 +195,6 @@ def _keep(worker: int) -> int:
         status = wait_status if ended_one == worker else status
 
 
-def _end_as(status: int) -> NoReturn:
-    """End as another process has ended."""
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if code != -signal.SIGKILL:
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(code)
-
-
 def start() -> Say:
     """Become a worker, before any library is loaded; return what sends a reply.
 
@@ -216,7 +205,8 @@ def start() -> Say:
     _prctl(pr_set_child_subreaper, 1)
     if worker := os.fork():
         os.close(pipe)
-        _end_as(_keep(worker))
+        ended = os.waitstatus_to_exitcode(_keep(worker))
+        os._exit(ended if ended >= 0 else abi.SIGNAL_BASE - ended)
     _prctl(pr_set_pdeathsig, signal.SIGKILL)
     _limit(memory_mib << 20)
     os.set_inheritable(pipe, False)
