@@ -23,7 +23,7 @@ COUNT = r"[1-9]\d{0,5}"
 class Part:
     """A part of a name: what it is to a reader, and a format string of fields and properties.
 
-    ``{field:text}`` is a flag, whose text stands there or not. An optional part is left out where all its fields have
+    ``{field:text}`` is a flag: it writes the text or nothing. An optional part is left out where all its fields have
     their defaults.
     """
 
@@ -32,46 +32,47 @@ class Part:
     optional: bool = False
 
 
-class _Piece:
-    """A fixed text, and the field behind it, with the text of each value; a count has none."""
-
-    def __init__(self, kind: type[Kernel], literal: str, field: str, flag: str) -> None:
-        own = {one.name: one for one in fields(kind)}.get(field)  # type: ignore[arg-type]
-        self.literal = literal
-        self.field = field
-        self.default = own.default if own else None
-        self.texts: dict[Any, str] = {value: SPELLED.get(value, str(value)) for value in kind.choices.get(field, ())}
-        if own and own.type == "bool":
-            self.texts = {True: flag or "1", False: "" if flag else "0"}
-        # Longest first: one may be the beginning of another.
-        words = sorted(filter(None, self.texts.values()), key=len, reverse=True)
-        group = f"(?P<{field}>" if own else "(?:"
-        any_value = kind.patterns.get(field) or (COUNT if own else "[0-9]+")
-        self.pattern = f"{literal}{group}{'|'.join(words) or any_value})" if field else literal
-
-    def text(self, kernel: Kernel) -> str:
-        value = getattr(kernel, self.field) if self.field else ""
-        return self.literal + (self.texts[value] if self.texts else str(value))
-
-
 class _Place:
     """A part of the names of one class of kernels."""
 
     def __init__(self, kind: type[Kernel], part: Part) -> None:
-        pieces = [_Piece(kind, text, field or "", flag or "") for text, field, flag, _ in Formatter().parse(part.form)]
-        self.pieces, self.optional, self.what = pieces, part.optional, part.what
-        self.defaults = [(piece.field, piece.default) for piece in pieces if piece.field]
-        if pieces[0].texts and not part.optional:
-            words = (part.form.strip("_").replace(f"{{{pieces[0].field}}}", word) for word in pieces[0].texts.values())
+        own = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+        self.what, self.optional = part.what, part.optional
+        self.pieces: list[tuple[str, str]] = []
+        """Fixed texts, each with the field behind it."""
+        self.texts: dict[str, dict[Any, str]] = {}
+        """Field to the text of each value; of a count or a free text to nothing."""
+        self.pattern = ""
+        for literal, field, flag, _ in Formatter().parse(part.form):
+            self.pieces.append((literal, field or ""))
+            self.pattern += literal
+            if field:
+                is_flag = field in own and own[field].type == "bool"
+                texts = {value: SPELLED.get(value, str(value)) for value in kind.choices.get(field, ())}
+                self.texts[field] = {True: flag or "1", False: "" if flag else "0"} if is_flag else texts
+                self.pattern += self._field_pattern(kind, field, field in own)
+        self.defaults = [(field, own[field].default if field in own else None) for field in self.texts]
+        if (first := self.pieces[0][1]) and self.texts[first] and not part.optional:
+            words = (part.form.strip("_").replace(f"{{{first}}}", word) for word in self.texts[first].values())
             self.what += f" ({', '.join(words)})"
-        patterns = [piece.pattern + "?" * ("" in piece.texts.values() and len(pieces) > 1) for piece in pieces]
         # Behind a part that ends with a number or a word: nothing or the next part.
-        self.pattern = "".join(patterns) + ("" if part.form.endswith("_") else "(?![^_])")
+        self.pattern += "" if part.form.endswith("_") else "(?![^_])"
+
+    def _field_pattern(self, kind: type[Kernel], field: str, is_own: bool) -> str:
+        # Longest first: one may be the beginning of another.
+        words = sorted(filter(None, self.texts[field].values()), key=len, reverse=True)
+        values = "|".join(words) or kind.patterns.get(field) or (COUNT if is_own else "[0-9]+")
+        absent = "?" if "" in self.texts[field].values() and len(self.texts) > 1 else ""
+        return f"({f'?P<{field}>' if is_own else '?:'}{values}){absent}"
 
     def text(self, kernel: Kernel) -> str:
         if self.optional and all(getattr(kernel, field) == default for field, default in self.defaults):
             return ""
-        return "".join([piece.text(kernel) for piece in self.pieces])
+        return "".join([literal + self._value_text(kernel, field) for literal, field in self.pieces])
+
+    def _value_text(self, kernel: Kernel, field: str) -> str:
+        value = getattr(kernel, field) if field else ""
+        return self.texts[field][value] if self.texts.get(field) else str(value)
 
 
 class Grammar(Generic[AnyKernel]):
@@ -82,8 +83,7 @@ class Grammar(Generic[AnyKernel]):
         self._places = [_Place(kind, part) for part in kind.parts]
         whole = (f"(?:{place.pattern})?" if place.optional else place.pattern for place in self._places)
         self._whole = re.compile("".join(whole), re.ASCII)
-        self._texts = {piece.field: piece.texts for place in self._places for piece in place.pieces}
-        self._free = frozenset(kind.patterns)
+        self._texts = {field: texts for place in self._places for field, texts in place.texts.items()}
 
     def name(self, kernel: AnyKernel) -> str:
         """Name of a kernel."""
@@ -100,10 +100,9 @@ class Grammar(Generic[AnyKernel]):
         return kernel
 
     def _value(self, field: str, word: str) -> Any:
-        texts = self._texts[field]
-        if field in self._free:
-            return word
-        return next(value for value, text in texts.items() if text == word) if texts else int(word)
+        if texts := self._texts[field]:
+            return next(value for value, text in texts.items() if text == word)
+        return word if field in self._kind.patterns else int(word)
 
     def _fault(self, text: str) -> str:
         """Message about the place where ``text`` leaves the grammar, with a caret below it."""
@@ -113,17 +112,16 @@ class Grammar(Generic[AnyKernel]):
             if match:
                 position = match.end()
             elif not place.optional:
-                return _told(text, position, f"{place.what} is expected")
+                return _show_fault(text, position, f"{place.what} is expected")
         rest = text[position:]
-        behind = next((place.what for place in self._places if place.optional and re.match(place.pattern, rest)), "")
-        reason = f"{behind} stands behind a part that follows it" if behind else "no further part is known here"
-        return _told(text, position, reason)
+        late = next((place.what for place in self._places if place.optional and re.match(place.pattern, rest)), "")
+        reason = f"{late} stands behind a part that follows it" if late else "no further part is known here"
+        return _show_fault(text, position, reason)
 
 
-def _told(text: str, position: int, reason: str) -> str:
-    found = re.match(r"_?[^_]*", text[position:])
-    word = found[0] if found else ""
-    what = f"found {word!r}" if word else "the name ends"
+def _show_fault(text: str, position: int, reason: str) -> str:
+    match = re.match(r"_?[^_]*", text[position:])
+    what = f"found {match[0]!r}" if match and match[0] else "the name ends"
     # A caret needs characters that are one column wide.
     shown = "".join(character if character.isascii() and character.isprintable() else "?" for character in text)
     return f"at character {position + 1} {reason}, {what}\n  {shown}\n  {' ' * position}^"
