@@ -60,7 +60,6 @@ class ToyKernel(GemmKernel):
 
 TOY = Family(
     "toy",
-    "toy_conv_",
     "toy_*",
     ToyKernel,
     features="toy",

@@ -98,6 +98,8 @@ def test_an_unknown_arch_and_a_missing_entry_are_refused():
         registry.of_arch("rdna")
     with pytest.raises(UserError, match="kernels of miopen are not made or timed here; replay a recording"):
         registry.entry(EMITTERS, registry.MIOPEN)
+    with pytest.raises(UserError, match="kernels of one family at a time"):
+        registry.of_kernels(["cutlass_conv_fwd", "grouped_conv_fwd_bf16"])
     with pytest.raises(ValueError, match="no kernel name"):
         registry.of_kernels([])
     assert registry.parse_kernels([]) == []

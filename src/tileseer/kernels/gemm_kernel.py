@@ -7,12 +7,20 @@ from dataclasses import fields
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
+from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.kernels.grammar import Grammar, Part
 
 if TYPE_CHECKING:
     import pandas as pd
 
+OPERATION_CHOICES: Mapping[str, Sequence[Any]] = {"variant": VARIANTS, "dtype": DTYPES, "ndim": (2, 3)}
+OPERATION_PARTS = (
+    Part("a direction", "{variant}_"),
+    Part("a data type", "{dtype}_"),
+    Part("the dimensionality", "{ndim}d_"),
+)
+"""What kernels of libraries have that choose the layout themselves."""
 SIZES = ("tile_m", "tile_n", "tile_k", "wave_m", "wave_n", "wave_k", "warp_tile_m", "warp_tile_n", "warp_tile_k")
 """The sizes that every kernel has, in the order in which names tell them."""
 SIZE_PARTS = (

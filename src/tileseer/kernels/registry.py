@@ -30,8 +30,6 @@ class Family:
 
     name: str
     """Its key in the table of each subject."""
-    prefix: str
-    """How its kernels' names begin."""
     archs: str
     """Pattern of the names of its archs."""
     kernel: type[Any]
@@ -51,10 +49,14 @@ class Family:
     rule_set: str = ""
     """File of config/rule_sets that the kernels of a quick measurement are drawn from."""
 
+    @property
+    def prefix(self) -> str:
+        """How its kernels' names begin."""
+        return str(self.kernel.parts[0].form)
+
 
 CK_TILE = Family(
     "ck_tile",
-    "grouped_conv_",
     "gfx*",
     KernelConfig,
     features="tileseer",
@@ -66,7 +68,6 @@ CK_TILE = Family(
 )
 CUTLASS = Family(
     "cutlass",
-    "cutlass_conv_",
     "sm_*",
     CutlassKernel,
     features="cutlass",
@@ -76,8 +77,8 @@ CUTLASS = Family(
     registration="TILESEER_CUTLASS_KERNEL({name})",
     rule_set="cutlass.yaml",
 )
-MIOPEN = Family("miopen", "miopen_conv_", "*_miopen", Solver, features="miopen")
-CUDNN = Family("cudnn", "cudnn_conv_", "*_cudnn", Plan, features="cudnn", offered=True)
+MIOPEN = Family("miopen", "*_miopen", Solver, features="miopen")
+CUDNN = Family("cudnn", "*_cudnn", Plan, features="cudnn", offered=True)
 FAMILIES: tuple[Family, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.kernels.cudnn.engines import ENGINES
-from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, Kernel
 from tileseer.kernels.grammar import Part
 
 PREFIX = "cudnn_conv_"
@@ -28,15 +27,11 @@ class Plan(Kernel):
     """As in cuDNN's name: ``k2=7_k13=1``; empty where the engine has none."""
 
     kind: ClassVar[str] = "plan"
-    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "ndim": (2, 3), "engine": tuple(ENGINES),
-    }  # fmt: skip
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {**OPERATION_CHOICES, "engine": tuple(ENGINES)}
     patterns: ClassVar[Mapping[str, str]] = {"knobs": f"{KNOB}(?:_{KNOB})*"}
     parts: ClassVar[Sequence[Part]] = (
         Part(PREFIX, PREFIX),
-        Part("a direction", "{variant}_"),
-        Part("a data type", "{dtype}_"),
-        Part("the dimensionality", "{ndim}d_"),
+        *OPERATION_PARTS,
         Part("an engine of cuDNN", "eng{engine}"),
         Part("its knobs", "_{knobs}", optional=True),
     )

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tileseer.config.operations import DTYPES, VARIANTS
-from tileseer.kernels.gemm_kernel import Kernel
+from tileseer.kernels.gemm_kernel import OPERATION_CHOICES, OPERATION_PARTS, Kernel
 from tileseer.kernels.grammar import Part
 from tileseer.kernels.miopen.solvers import SOLVERS, Facts
 
@@ -25,14 +24,10 @@ class Solver(Kernel):
 
     kind: ClassVar[str] = "solver"
     short: ClassVar[str] = "solver"
-    choices: ClassVar[Mapping[str, Sequence[Any]]] = {
-        "variant": VARIANTS, "dtype": DTYPES, "ndim": (2, 3), "solver": tuple(SOLVERS),
-    }  # fmt: skip
+    choices: ClassVar[Mapping[str, Sequence[Any]]] = {**OPERATION_CHOICES, "solver": tuple(SOLVERS)}
     parts: ClassVar[Sequence[Part]] = (
         Part(PREFIX, PREFIX),
-        Part("a direction", "{variant}_"),
-        Part("a data type", "{dtype}_"),
-        Part("the dimensionality", "{ndim}d_"),
+        *OPERATION_PARTS,
         Part("a solver", "{solver}"),
     )
 
