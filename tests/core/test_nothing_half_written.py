@@ -21,6 +21,7 @@ import json
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,19 @@ def remove(path):
         path.unlink(missing_ok=True)
 
 
+@contextmanager
+def replaced(path, content):
+    """A file has another content meanwhile; None stands for a folder in its place."""
+    sound = path.read_bytes()
+    path.unlink()
+    path.mkdir() if content is None else path.write_bytes(content)
+    try:
+        yield
+    finally:
+        remove(path)
+        path.write_bytes(sound)
+
+
 def judge(call, place, outputs, damaged, capfd, refused=False):
     """Run something; it is done as a whole, or it names the damaged file and leaves everything as it was."""
     before = snapshot(place)
@@ -205,37 +219,25 @@ def test_a_stage_and_a_table_of_the_user(stage, name, data, world, capfd):
         content = data.draw(st.sampled_from((b"", b"\0" * 99, b"nonsense\n" * 9)))
     else:
         content = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))(data, sound)
-    with Trial(world, stage.outputs) as trial:
-        path.write_bytes(content)
-        try:
-            judge(stage.run, trial.place, trial.outputs, path, capfd)
-        finally:
-            path.write_bytes(sound)
+    with Trial(world, stage.outputs) as trial, replaced(path, content):
+        judge(stage.run, trial.place, trial.outputs, path, capfd)
 
 
 @pytest.mark.parametrize("name", ["benchmark", "active"])
 def test_coefficients_that_make_impossible_times_are_refused(name, world, capfd):
     stage = next(stage for stage in STAGES if stage.name == name)
     path = world / "config/simulated_device.yaml"
-    sound = path.read_bytes()
-    with Trial(world, stage.outputs) as trial:
-        path.write_text(yaml.safe_dump(changed(yaml.safe_load(sound), ("iteration", "latency"), 1e308, rename=False)))
-        try:
-            judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
-        finally:
-            path.write_bytes(sound)
+    table = changed(yaml.safe_load(path.read_text()), ("iteration", "latency"), 1e308, rename=False)
+    with Trial(world, stage.outputs) as trial, replaced(path, yaml.safe_dump(table).encode()):
+        judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
 
 
 def test_a_table_of_archs_without_an_operator_is_named(world, capfd):
     path = world / "config/arch_specs.json"
-    sound = path.read_bytes()
-    try:
-        content = json.loads(sound)
-        content["operators"].pop("conv_fwd")
-        path.write_text(json.dumps(content))
+    specs = json.loads(path.read_text())
+    del specs["operators"]["conv_fwd"]
+    with replaced(path, json.dumps(specs).encode()):
         judge(lambda: main.main(COMMANDS["codegen"].split()), world.parent, (), path, capfd, refused=True)
-    finally:
-        path.write_bytes(sound)
 
 
 def files_of(path):
@@ -253,12 +255,8 @@ def test_a_stage_and_what_an_earlier_one_made(stage, name, data, world, capfd):
     content = damaged_bytes(data, sound) if sealed else data.draw(st.sampled_from((b"", b"nonsense\n" * 9)))
     if content == sound:
         return
-    with Trial(world, stage.outputs) as trial:
-        path.write_bytes(content)
-        try:
-            judge(stage.run, trial.place, trial.outputs, path, capfd)
-        finally:
-            path.write_bytes(sound)
+    with Trial(world, stage.outputs) as trial, replaced(path, content):
+        judge(stage.run, trial.place, trial.outputs, path, capfd)
 
 
 @pytest.mark.parametrize(("command", "name"), [pytest.param(c, n, id=f"{c} {n}") for c in COMMANDS for n in INPUTS[c]])
@@ -270,10 +268,9 @@ def test_a_command_and_its_input(command, name, data, world, capfd):
     how = data.draw(st.sampled_from((damaged_bytes, lambda data, _: hostile_text(data, path))))
     content = damaged_bytes(data, sound) if path.suffix == ".parquet" else how(data, sound)
     try:
-        path.write_bytes(content)
-        judge(lambda: main.main(COMMANDS[command].split()), world.parent, [world / "new"], path, capfd)
+        with replaced(path, content):
+            judge(lambda: main.main(COMMANDS[command].split()), world.parent, [world / "new"], path, capfd)
     finally:
-        path.write_bytes(sound)
         remove(world / "new")
 
 
@@ -302,16 +299,11 @@ def test_a_command_whose_folder_has_a_hostile_name(command, world, capfd):
 @pytest.mark.parametrize("content", [b"", b"nonsense\n" * 9, b"\0" * 99], ids=["empty", "foreign", "zeros"])
 def test_a_damaged_journal_of_another_chunk(content, world, capfd):
     path = world / "journals/active.csv"
-    sound = path.read_bytes()
     stage = next(stage for stage in STAGES if stage.name == "benchmark")
-    with Trial(world, stage.outputs) as trial:
+    with Trial(world, stage.outputs) as trial, replaced(path, content):
         # Nothing measured yet, so the others are looked through.
         Path("journals/0.csv").write_text(journal.HEADER + "\n")
-        path.write_bytes(content)
-        try:
-            judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
-        finally:
-            path.write_bytes(sound)
+        judge(stage.run, trial.place, trial.outputs, path, capfd, refused=True)
 
 
 ALIASES = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join(9 * [f'*a{n - 1}'])}]\n" for n in range(1, 13))
@@ -331,16 +323,9 @@ def test_a_command_and_an_input_of_an_impossible_shape(command, name, shape, wor
     path = world / name
     if path.suffix in (".csv", ".txt") and shape != "a folder":
         return
-    sound = path.read_bytes()
-    path.unlink()
-    try:
-        path.mkdir() if SHAPES[shape] is None else path.write_bytes(SHAPES[shape])
-        # What is wrong is what verify is asked for.
-        refused = command != "verify"
-        judge(lambda: main.main(COMMANDS[command].split()), world.parent, (), path, capfd, refused)
-    finally:
-        remove(path)
-        path.write_bytes(sound)
+    # What is wrong is what verify is asked for.
+    with replaced(path, SHAPES[shape]):
+        judge(lambda: main.main(COMMANDS[command].split()), world.parent, (), path, capfd, command != "verify")
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -26,16 +26,7 @@ def keeps(text, **changed):
         ("64 <= tile_n < tile_m <= 128", True),
         ("tile_m * tile_n // (wave_m * wave_n) == 2048", True),
         ("pipeline == mem or tile_m == 1", True),
-        ("mem != pipeline", False),
-        ("two_stage", False),
-        ("not (two_stage or pad_m)", False),
-        ("tile_k in (16, 64)", False),
-        ("tile_k in (32,)", True),
-        ("-1 < tile_m % 3 - 1", True),
         ("  dtype == bf16  ", True),
-        # As in Python: not binds closer than and, and closer than or.
-        ("not two_stage and pipeline == mem or tile_m == 1", True),
-        ("two_stage and two_stage or pad_m", True),
     ],
 )
 def test_what_is_kept(text, kept):
@@ -51,13 +42,11 @@ def test_what_is_kept(text, kept):
         ("tile_m in 32", 1, "write brackets and a comma after in: (32,)"),
         ("tile_m >= ", 10, "this is no expression"),
         ("tile_m / 2 == 1", 1, "only fields, whole numbers"),
-        ("tile_m is 1", None, ""),
         ("pipeline == 'mem'", 13, "words need no quotes"),
         ("tile_m.real == 1", 7, "'.' has no meaning here"),
         ("open(tile_m)", 1, "only fields, whole numbers"),
         ("mem if two_stage else 1", 1, "only fields, whole numbers"),
         ("tile_m ** 2 == 1", 1, "only fields, whole numbers"),
-        ("True", 1, "only fields, whole numbers"),
         ("1 == 1or two_stage", None, "this is no expression"),
         ("", None, "this is no expression"),
         ("tile_m == 1\nor two_stage", 12, "has no meaning here"),
@@ -140,20 +129,8 @@ def test_the_result_is_that_of_the_same_words_in_python(condition):
     assert parse_filter(condition, FIELDS, "here").keeps(ROW) is expected
 
 
-pieces = st.sampled_from(
-    [
-        *FIELDS,
-        *PIPELINES,
-        *"()<>=!+-*/%, 019_",
-        " and ",
-        " or ",
-        " not ",
-        " in ",
-        "==",
-        "lambda",
-        "if",
-    ]
-)
+SPACED = (" and ", " or ", " not ", " in ")
+pieces = st.sampled_from([*FIELDS, *PIPELINES, *"()<>=!+-*/%, 019_", *SPACED, "==", "lambda", "if"])
 
 
 @given(st.lists(pieces, max_size=25).map("".join) | st.text(max_size=40))

@@ -150,12 +150,7 @@ class Suite:
                 process = self.scratch.start("--forcerun", stage.name, "--", *TARGETS)
                 if victim := kill_some(process, draw):
                     victims.append(victim)
-            run = self.scratch.run()
-            same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-            for victim in victims:
-                self.count(
-                    f"kill -9 of {victim}", "recovered" if same else "lost", f"{stage.name}: {run.output[-2000:]}"
-                )
+            self._finish(*(f"kill -9 of {victim}" for victim in victims), detail=stage.name)
 
     def fill_disks_of_runs(self, options: str = f"size={PAGE}", fault: str = "disk full") -> None:
         """Let a whole run make each stage again on a file system without room, or that is read-only."""
@@ -165,16 +160,12 @@ class Suite:
                 self.restore()
                 with mounted(self.scratch.folder / folder, options):
                     run = self.scratch.run("--forcerun", stage.name, "--", *TARGETS)
-                named = re.search(
-                    rf"error: .*{re.escape(folder)}|{re.escape(folder)}: the folder is read-only", run.output
-                )
-                named = named or "space left" in run.output
+                name = re.escape(folder)
+                named = re.search(rf"error: .*{name}|{name}: the folder is read-only|space left", run.output)
                 if not run.status or not named or "Traceback" in run.output:
                     self.count(f"{fault} in a run, for {stage.name}", "lost", run.output[-1500:])
                     continue
-                run = self.scratch.run()
-                same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-                self.count(f"{fault} in a run, for {stage.name}", "recovered" if same else "lost", run.output[-1500:])
+                self._finish(f"{fault} in a run, for {stage.name}")
 
     def jump_times(self, number: int) -> None:
         """Give some files of a finished run times far in the past and the future; a plain rerun does nothing."""
@@ -184,15 +175,14 @@ class Suite:
             for path in draw.sample(files, k=draw.randint(1, len(files))):
                 moment = time.time() + draw.choice((-1, 1)) * draw.uniform(0, 10 * 365 * 86400)
                 os.utime(path, (moment, moment))
-            run = self.scratch.run()
-            same = run.status == 0 and not run.jobs and fingerprint(self.scratch) == fingerprint(self.made)
-            self.count("times of files that jumped", "recovered" if same else "lost", run.output[-1500:])
+            self._finish("times of files that jumped", has_jobs=False)
 
     def jump_clocks(self, number: int, library: Path | None) -> None:
         """Let the clock jump while a run makes a stage again: up to ten years, forth and back; then a plain rerun."""
+        fault = "clock that jumps in a run"
         for draw in self.cases("jump", number):
             if library is None:
-                self.count("clock that jumps in a run", NOT_INJECTED, "")
+                self.count(fault, NOT_INJECTED, "")
                 continue
             stage = draw.choice(self.stages)
             self.restore()
@@ -212,14 +202,19 @@ class Suite:
             where = f"{stage.name}: {jumps} jumps"
             if not jumps:
                 # It was done, or died in the library, before the first one.
-                self.count("clock that jumps in a run", NOT_INJECTED, "")
+                self.count(fault, NOT_INJECTED, "")
                 continue
             if process.returncode and not re.search(r"error: |Error", said):
-                self.count("clock that jumps in a run", "lost", f"{where}: {said[-1500:]}")
+                self.count(fault, "lost", f"{where}: {said[-1500:]}")
                 continue
-            run = self.scratch.run()
-            same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made)
-            self.count("clock that jumps in a run", "recovered" if same else "lost", f"{where}: {run.output[-1500:]}")
+            self._finish(fault, detail=where)
+
+    def _finish(self, *faults: str, detail: str = "", has_jobs: bool = True) -> None:
+        """Let a plain rerun end, and count whether it ends with what the undisturbed run made."""
+        run = self.scratch.run()
+        same = run.status == 0 and fingerprint(self.scratch) == fingerprint(self.made) and (has_jobs or not run.jobs)
+        for fault in faults:
+            self.count(fault, "recovered" if same else "lost", f"{detail}: {run.output[-2000:]}")
 
     def _judge(self, stage: Stage, path: Path, sound: bytes, fault: str) -> None:
         status, said = run_stage(stage, self.scratch.folder)
@@ -284,11 +279,12 @@ class Suite:
         return [self.scratch.folder / path.relative_to(self.made.folder) for path in files]
 
     def same(self, stage: Stage) -> bool:
-        for name in stage.paths(outputs=True):
-            ours, theirs = (contents(workflow.folder / name) for workflow in (self.scratch, self.made))
-            if ours != theirs:
-                return False
-        return True
+        """Return whether the stage's outputs are those of the undisturbed run."""
+        ours, theirs = (
+            [contents(workflow.folder / name) for name in stage.paths(outputs=True)]
+            for workflow in (self.scratch, self.made)
+        )
+        return ours == theirs
 
 
 def stages_of(folder: Path) -> list[Stage]:

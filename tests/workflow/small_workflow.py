@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,20 +40,30 @@ CONFIG = {
 }
 
 
-def _small_networks() -> str:
-    """Return a table of layers of two networks, one with two runs, in the form that a user writes."""
-    shapes = [(c, k, size, f) for c, k in ((64, 64), (64, 128), (128, 256)) for size in (14, 28) for f in (1, 3, 5)]
+def layer_table(layers: Iterable[tuple[str, str, int, Mapping[str, int]]]) -> str:
+    """Return a table of layers in the form that a user writes: network, run, occurrences and dimensions of each."""
     lines = [",".join(("network", "run", "layer", "occurrences", *DIMS))]
-    for number, (c, k, size, f) in enumerate(shapes):
-        dims = dict.fromkeys(DIMS, 1) | dict.fromkeys(("pad_d", "pad_h", "pad_w"), 0)
-        dims |= {"N": 2 + number % 3, "C": c, "K": k, "Hi": size, "Wi": size, "Y": f, "X": f}
-        dims |= {"pad_h": f // 2, "pad_w": f // 2}
-        network = "volumes" if number % 6 == 0 else "images"
-        if network == "volumes":
-            dims |= {"Di": 4, "Z": 3, "pad_d": 1, "N": 1}
-        words = (network, f"run {number % 2}", f"layer{number}", 1 + number % 4, *(dims[name] for name in DIMS))
-        lines.append(",".join(map(str, words)))
+    for number, (network, run, occurrences, given) in enumerate(layers):
+        dims = dict.fromkeys(DIMS, 1) | dict.fromkeys(("pad_d", "pad_h", "pad_w"), 0) | given
+        lines.append(",".join(map(str, (network, run, f"layer{number}", occurrences, *(dims[name] for name in DIMS)))))
     return "\n".join(lines) + "\n"
+
+
+def square(c: int, k: int, size: int, f: int) -> dict[str, int]:
+    """Return the dimensions of a layer with square images and filters."""
+    return {"C": c, "K": k, "Hi": size, "Wi": size, "Y": f, "X": f, "pad_h": f // 2, "pad_w": f // 2}
+
+
+def _small_networks() -> str:
+    """Return a table of layers of two networks, one with two runs."""
+    shapes = [(c, k, size, f) for c, k in ((64, 64), (64, 128), (128, 256)) for size in (14, 28) for f in (1, 3, 5)]
+    rows = []
+    for number, shape in enumerate(shapes):
+        dims = square(*shape) | {"N": 2 + number % 3}
+        if number % 6 == 0:
+            dims |= {"Di": 4, "Z": 3, "pad_d": 1, "N": 1}
+        rows.append(("images" if number % 6 else "volumes", f"run {number % 2}", 1 + number % 4, dims))
+    return layer_table(rows)
 
 
 SMALL_NETWORKS = _small_networks()
@@ -119,16 +129,17 @@ class Workflow:
         """Call Snakemake and wait for its end."""
         return Run(*call(self.command(*(arguments or TARGETS)), self.folder, self.environment(), timeout=300))
 
-    def plain(self, *arguments: str) -> Run:
-        """Call Snakemake as the profile has it."""
-        command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
-        return Run(*call(command, self.folder, self.environment(), timeout=300))
-
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""
         run = self.run(*arguments)
         assert run.status == 0, run.output
         return run
+
+    def refuse(self, *arguments: str) -> str:
+        """Run and insist on a failure with a message; return what was printed."""
+        run = self.run(*arguments)
+        assert run.status != 0 and "Traceback" not in run.output, run.output
+        return run.output
 
     def edit(self, name: str, old: str, new: str) -> None:
         path = self.folder / name
@@ -179,6 +190,29 @@ def lay_out(folder: Path) -> Workflow:
     (folder / "config/problems/small.csv").write_text(SMALL_NETWORKS)
     (folder / "config/config.yaml").write_text(yaml.safe_dump(CONFIG))
     return Workflow(folder)
+
+
+def write_program(path: Path, source: str) -> Path:
+    """Write a Python program that can be called."""
+    path.write_text(f"#!{sys.executable}\n{source}")
+    path.chmod(0o755)
+    return path
+
+
+def with_few_problems(
+    workflow: Workflow, train: list[tuple[int, ...]], judge: list[tuple[int, ...]]
+) -> dict[str, object]:
+    """Write two tables of small layers, which a host computes; return the section ``problems`` that names them."""
+    for name, shapes in (("train", train), ("judge", judge)):
+        rows = [("net", f"run {number % 2}", 1, square(*shape)) for number, shape in enumerate(shapes)]
+        (workflow.folder / f"config/problems/{name}.csv").write_text(layer_table(rows))
+    tables = {"networks": "config/problems/train.csv", "training": ["config/problems/train.csv"]}
+    return tables | {
+        "validation": "config/problems/judge.csv",
+        "design": 0,
+        "training_layers": 0,
+        "validation_problems": 0,
+    }
 
 
 def with_fake_compiler(workflow: Workflow, folder: Path) -> Path:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import sys
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_workflow import ROOT
-from test_hip import layers
+from small_workflow import ROOT, with_few_problems, write_program
 
 MODEL, OPERATION = "results/models/sm_90_cudnn", "sm_90_cudnn/forward_bf16"
-NVCC = f"""#!{sys.executable}
+NVCC = """
 import subprocess, sys
 
 if sys.argv[1:] == ["--version"]:
@@ -31,23 +29,15 @@ def machine(fresh, tmp_path, monkeypatch):
     """A workflow with config/cudnn.yaml and a few problems, whose compiler builds the driver of the host."""
     if not shutil.which("c++"):
         pytest.skip("no host C++ compiler")
-    compiler = tmp_path / "nvcc"
-    compiler.write_text(NVCC)
-    compiler.chmod(0o755)
-    sizes = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 12, 4, 3), (8, 10, 4, 3)]
-    tables = {"train": sizes, "judge": [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)]}
-    for name, rows in tables.items():
-        (fresh.folder / f"config/problems/{name}.csv").write_text(layers(rows))
-    train, judge = ("config/problems/train.csv", "config/problems/judge.csv")
+    compiler = write_program(tmp_path / "nvcc", NVCC)
+    train = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 12, 4, 3), (8, 10, 4, 3)]
+    problems = with_few_problems(fresh, train, [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)])
     cudnn = yaml.safe_load((ROOT / "config/cudnn.yaml").read_text())
-    problems = {"design": 0, "training_layers": 0, "validation_problems": 0, "networks": train, "training": [train]}
     benchmark = cudnn["benchmark"] | {"timing_overrides": {"verify": "pair", "repeat_pairs": 4}}
     fresh.configure(
-        **cudnn
-        | {"operations": ["forward_bf16"], "problems": problems | {"validation": judge}, "benchmark": benchmark},
-        compile={"compiler": str(compiler)},
-        cache={"folder": str(tmp_path / "cache")},
-    )
+        **cudnn | {"operations": ["forward_bf16"], "problems": problems, "benchmark": benchmark},
+        compile={"compiler": str(compiler)}, cache={"folder": str(tmp_path / "cache")},
+    )  # fmt: skip
     return fresh
 
 

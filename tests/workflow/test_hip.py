@@ -8,30 +8,17 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import sys
 from collections import defaultdict
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from small_workflow import ROOT, with_fake_compiler
+from small_workflow import ROOT, with_fake_compiler, with_few_problems, write_program
 
 from tileseer.measure.harness.details import read_details
-from tileseer.problems.problem import DIMS
 
 MODEL, VERDICTS = "results/models/gfx942", "results/verdicts/gfx942.tsv"
 OPERATION = "gfx942/forward_bf16"
-
-
-def layers(sizes):
-    """Return a table of small layers: a host computes them."""
-    lines = [",".join(("network", "run", "layer", "occurrences", *DIMS))]
-    for number, (c, k, size, f) in enumerate(sizes):
-        dims = dict.fromkeys(DIMS, 1) | dict.fromkeys(("pad_d", "pad_h", "pad_w"), 0)
-        dims |= {"C": c, "K": k, "Hi": size, "Wi": size, "Y": f, "X": f, "pad_h": f // 2, "pad_w": f // 2}
-        words = ("net", f"run {number % 2}", f"layer{number}", 1, *(dims[name] for name in DIMS))
-        lines.append(",".join(map(str, words)))
-    return "\n".join(lines) + "\n"
 
 
 @pytest.fixture
@@ -40,16 +27,13 @@ def machine(fresh, tmp_path):
     if not shutil.which("c++"):
         pytest.skip("no host C++ compiler")
     folder = with_fake_compiler(fresh, tmp_path / "machine")
-    (folder / "hipcc").write_text(f"#!{sys.executable}\n{(ROOT / 'tests/workflow/host_hipcc.py').read_text()}")
+    write_program(folder / "hipcc", (ROOT / "tests/workflow/host_hipcc.py").read_text())
     (folder / "fail").unlink()
     own = yaml.safe_load((fresh.folder / "config/config.yaml").read_text())
     hip, smoke = (yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("hip", "smoke"))
-    tables = {"train": [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 32, 4, 3)],
-              "judge": [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 24, 4, 1)]}  # fmt: skip
-    for name, sizes in tables.items():
-        (fresh.folder / f"config/problems/{name}.csv").write_text(layers(sizes))
-    train, judge = ("config/problems/train.csv", "config/problems/judge.csv")
-    problems = smoke["problems"] | {"design": 0, "networks": train, "training": [train], "validation": judge}
+    train = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 32, 4, 3)]
+    judge = [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 24, 4, 1)]
+    problems = smoke["problems"] | with_few_problems(fresh, train, judge)
     fresh.configure(
         **{name: smoke[name] for name in ("operations", "model")}, arch=hip["arch"], problems=problems,
         configs=smoke["configs"], compile=own["compile"] | hip["compile"],
@@ -93,17 +77,14 @@ def test_a_gpu_of_another_arch_is_told_before_anything_is_compiled(machine):
     machine.edit(
         "src/tileseer/measure/harness/telemetry.py", 'Path("/sys/class/kfd/kfd/topology/nodes")', 'Path("nodes")'
     )
-    run = machine.run(MODEL)
-    assert run.status != 0 and not run.jobs
-    assert "the visible GPUs are gfx950, not gfx942; give --config arch=gfx950" in run.output
+    assert "the visible GPUs are gfx950, not gfx942; give --config arch=gfx950" in machine.refuse(MODEL)
 
 
 def test_an_emulated_device_gives_verdicts_and_no_model(machine):
     overlay = yaml.safe_load((ROOT / "config/emulated.yaml").read_text())
     machine.configure(benchmark=overlay["benchmark"])
-    refused = machine.run(MODEL)
-    assert refused.status != 0 and not refused.jobs
-    assert "emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts" in refused.output
+    reason = "emulated GPU has no times, so nothing can be learnt from it; ask for its verdicts"
+    assert reason in machine.refuse(MODEL)
     run = machine.make(VERDICTS)
     assert run.jobs["verdicts"] == 2 and not {"benchmark", "dataset", "model"} & set(run.jobs)
     rows = list(csv.DictReader(machine.read(VERDICTS).decode().splitlines(), delimiter="\t"))
@@ -112,5 +93,4 @@ def test_an_emulated_device_gives_verdicts_and_no_model(machine):
         broken = "crash" if "_mem_" in row["kernel"] and "_64x128x" in row["kernel"] else "ok"
         assert row["status"] == ("wrong_result" if "_32x128x" in row["kernel"] else broken), row
     machine.configure(benchmark={})
-    refused = machine.run(VERDICTS, "-R", "verdict_table")
-    assert refused.status != 0 and "add --configfile config/emulated.yaml" in refused.output
+    assert "add --configfile config/emulated.yaml" in machine.refuse(VERDICTS, "-R", "verdict_table")

@@ -62,6 +62,4 @@ def test_kernels_of_an_nvidia_arch_are_built_into_a_library(cuda):
 def test_a_toolchain_that_does_not_belong_to_the_device_stops_before_the_first_job(cuda):
     workflow, _ = cuda
     workflow.configure(compile={"toolchain": "none"})
-    run = workflow.run(*LIBRARIES)
-    assert run.status != 0 and not run.jobs
-    assert "benchmark.device is cuda, but compile.toolchain is none; set it to nvcc" in run.output
+    assert "benchmark.device is cuda, but compile.toolchain is none; set it to nvcc" in workflow.refuse(*LIBRARIES)

@@ -54,9 +54,7 @@ def test_their_own_table_goes_before_ours(tmp_path):
     rules = tmp_path / "config/rule_sets/small.yaml"
     rules.parent.mkdir(parents=True)
     rules.write_text("tiles: none\n")
-    run = theirs.run("theirs")
-    assert run.status != 0
-    assert "config/rule_sets/small.yaml: tiles" in run.output
+    assert "config/rule_sets/small.yaml: tiles" in theirs.refuse("theirs")
 
 
 def test_the_file_of_the_catalogue_makes_what_the_root_makes(tmp_path):
