@@ -129,6 +129,11 @@ class Workflow:
         """Call Snakemake and wait for its end."""
         return Run(*call(self.command(*(arguments or TARGETS)), self.folder, self.environment(), timeout=300))
 
+    def plain(self, *arguments: str) -> Run:
+        """Call Snakemake as the profile has it."""
+        command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
+        return Run(*call(command, self.folder, self.environment(), timeout=300))
+
     def make(self, *arguments: str) -> Run:
         """Run and insist on success."""
         run = self.run(*arguments)
@@ -199,20 +204,14 @@ def write_program(path: Path, source: str) -> Path:
     return path
 
 
-def with_few_problems(
-    workflow: Workflow, train: list[tuple[int, ...]], judge: list[tuple[int, ...]]
-) -> dict[str, object]:
-    """Write two tables of small layers, which a host computes; return the section ``problems`` that names them."""
-    for name, shapes in (("train", train), ("judge", judge)):
+def with_few_problems(workflow: Workflow, **tables: list[tuple[int, ...]]) -> dict[str, object]:
+    """Write the tables ``train`` and ``judge`` of layers that a host computes; return the section that names them."""
+    for name, shapes in tables.items():
         rows = [("net", f"run {number % 2}", 1, square(*shape)) for number, shape in enumerate(shapes)]
         (workflow.folder / f"config/problems/{name}.csv").write_text(layer_table(rows))
-    tables = {"networks": "config/problems/train.csv", "training": ["config/problems/train.csv"]}
-    return tables | {
-        "validation": "config/problems/judge.csv",
-        "design": 0,
-        "training_layers": 0,
-        "validation_problems": 0,
-    }
+    train, judge = "config/problems/train.csv", "config/problems/judge.csv"
+    numbers = {"design": 0, "training_layers": 0, "validation_problems": 0}
+    return {"networks": train, "training": [train], "validation": judge} | numbers
 
 
 def with_fake_compiler(workflow: Workflow, folder: Path) -> Path:

@@ -116,7 +116,7 @@ def test_run_shows_the_end_of_a_failed_job_and_passes_flags_on(copy):
     dry = tileseer(copy, *words("tileseer run -n"))
     assert dry.returncode == 0 and "\nreport gfx950: Input files updated by another job\n" in dry.stdout
     # The profile hides no job of a dry run of Snakemake itself.
-    assert re.search(r"^Job \d+: .*\nReason: Input files updated", copy.make("-n", *TARGETS).output, re.M)
+    assert re.search(r"^Job \d+: .*\nReason: Input files updated", copy.plain("-n").output, re.M)
     run = tileseer(copy, "run", "results/models/gfx950", "-R", "model")
     assert run.returncode == 1
     assert "model gfx950 forward_bf16 failed; the end of logs/gfx950/forward_bf16/model.log:" in run.stderr

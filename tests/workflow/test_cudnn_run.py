@@ -31,7 +31,8 @@ def machine(fresh, tmp_path, monkeypatch):
         pytest.skip("no host C++ compiler")
     compiler = write_program(tmp_path / "nvcc", NVCC)
     train = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 12, 4, 3), (8, 10, 4, 3)]
-    problems = with_few_problems(fresh, train, [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)])
+    judge = [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 40, 4, 1)]
+    problems = with_few_problems(fresh, train=train, judge=judge)
     cudnn = yaml.safe_load((ROOT / "config/cudnn.yaml").read_text())
     benchmark = cudnn["benchmark"] | {"timing_overrides": {"verify": "pair", "repeat_pairs": 4}}
     fresh.configure(

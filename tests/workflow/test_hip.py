@@ -33,7 +33,7 @@ def machine(fresh, tmp_path):
     hip, smoke = (yaml.safe_load((ROOT / f"config/{name}.yaml").read_text()) for name in ("hip", "smoke"))
     train = [(8, 8, 4, 1), (8, 16, 5, 3), (16, 8, 4, 3), (16, 32, 3, 1), (24, 8, 5, 1), (8, 32, 4, 3)]
     judge = [(8, 24, 4, 3), (16, 16, 5, 1), (32, 8, 3, 3), (24, 24, 4, 1)]
-    problems = smoke["problems"] | with_few_problems(fresh, train, judge)
+    problems = smoke["problems"] | with_few_problems(fresh, train=train, judge=judge)
     fresh.configure(
         **{name: smoke[name] for name in ("operations", "model")}, arch=hip["arch"], problems=problems,
         configs=smoke["configs"], compile=own["compile"] | hip["compile"],
