@@ -29,6 +29,11 @@ CONFIG = Path(__file__).parents[2] / "config"
 SMALL = TrainingParameters(n_estimators=12, cv_estimators=6, num_leaves=15, folds=3, rows_per_problem=8, top_rows=4)
 
 
+def changed(**settings):
+    """The small settings with others."""
+    return TrainingParameters(**{**SMALL.model_dump(), **settings})
+
+
 @cache
 def product():
     return hardware.read_hardware(CONFIG / "hardware.yaml", "gfx950_mi355x")
@@ -155,6 +160,12 @@ def ranked(model, problem_):
     best = 0.0 if model.spec.formula is None else score.max()
     efficiency = np.minimum(100 * np.exp(score[order] - best), 100.0)
     return table.assign(score=score[order], predicted_efficiency=efficiency)
+
+
+@cache
+def trained():
+    """The small world's model."""
+    return train(measured(), product(), SMALL)
 
 
 def train(data, gpu, settings, threads=1, coefficients=None, other_dtype=None, recorded=()):

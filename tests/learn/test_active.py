@@ -17,20 +17,13 @@ SETTINGS = choice.ActivePlan(budget=0.5, first=0.2, rounds=4, stable=0.0)
 @pytest.fixture(scope="module")
 def world():
     data = samples.measured()
-    ok = (data.ok) & (data.problems["split"] == "train").to_numpy()[data.problem]
-    rows = np.flatnonzero(ok)
+    rows = np.flatnonzero(data.ok & data.trains[data.problem])
     return data.only(rows), data.tflops[rows]
 
 
-def run(world, settings=SETTINGS, asked=None):
+def run(world, settings=SETTINGS):
     pool, tflops = world
-
-    def measure(rows):
-        if asked is not None:
-            asked.append(rows)
-        return tflops[rows]
-
-    return choice.choose_rounds(pool, samples.product(), settings, measure)
+    return choice.choose_rounds(pool, samples.product(), settings, lambda rows: tflops[rows])
 
 
 @pytest.mark.parametrize("budget", [0.1, 0.15, 0.33, 1.0])
@@ -69,10 +62,7 @@ def test_the_first_round_does_not_depend_on_the_order_of_the_candidates(world):
 
 
 def test_what_is_measured_later_is_faster_than_a_draw(world):
-    pool, tflops = world
-    best = np.zeros(len(pool.problems))
-    np.maximum.at(best, pool.problem, tflops)
-    relative = tflops / best[pool.problem]
+    relative = world[0].efficiency
     first, *later = run(world)
     assert relative[np.concatenate([one.pairs for one in later])].mean() > relative[first.pairs].mean() + 0.03
 
@@ -93,9 +83,7 @@ def led(world, budget, tflops=None, **more):
 @pytest.mark.parametrize("budget", [0.02, 0.1, 0.5, 1.0])
 def test_a_formula_leads_to_the_fastest_pairs_within_the_budget(world, budget):
     pool, tflops = world
-    best = np.zeros(len(pool.problems))
-    np.maximum.at(best, pool.problem, tflops)
-    relative = tflops / best[pool.problem]
+    relative = pool.efficiency
     rounds = led(world, budget)
     chosen = np.concatenate([one.pairs for one in rounds])
     assert len(set(chosen.tolist())) == len(chosen) <= budget * len(tflops)

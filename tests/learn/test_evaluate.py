@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tileseer.core.errors import UserError
-from tileseer.learn import baselines, efficiency, ranking, validation
+from tileseer.learn import baselines, ranking, validation
 from tileseer.problems import problem
 from tileseer.problems.problem import Problem
 
@@ -55,11 +55,22 @@ def test_best_of_three_looks_at_three():
     assert found["top5"] == 100.0
 
 
-def test_a_pick_that_was_not_measured_counts_zero():
-    data = held_out([[1, 1], [NAN, 40], [30, 30]])
-    found = report(data, [[0, 0], [9, 1], [1, 2]])
-    assert found["efficiency"]["min"] == 0.0
-    assert found["efficiency"]["mean"] == 50.0
+@pytest.mark.parametrize(
+    ("tflops", "scores", "supported", "mean"),
+    [
+        pytest.param([[NAN, 40], [30, 30]], [[9, 1], [1, 2]], None, 50.0, id="a pick without a time counts zero"),
+        pytest.param([[NAN, 40]], [[9, 1]], [[0, 1]], 100.0, id="an unsupported candidate is not picked"),
+        pytest.param([[20, 40], [20, 40]], [[9, 1], [1, 9]], [[0, 0], [1, 1]], 50.0, id="no candidate counts zero"),
+        pytest.param([[NAN, NAN], [20, 40]], [[9, 1], [1, 9]], None, 100.0, id="nothing ran is not scored"),
+    ],
+)
+def test_what_counts(tflops, scores, supported, mean):
+    found = report(held_out([[1, 1], *tflops]), [[0, 0], *scores], supported and [[1, 1], *supported])
+    assert found["efficiency"]["mean"] == mean and found["device_kind"] == "simulated"
+    without = sum(np.isnan(row).all() for row in tflops)
+    assert (found["n_problems"], found["n_without_measurement"]) == (len(tflops) - without, without)
+    if supported:
+        assert found["mean_pool_size"] == np.mean(np.sum(supported, axis=1))
 
 
 @pytest.mark.parametrize("status", ["crash", "run_timeout", "wrong_result", "throttled"])
@@ -69,24 +80,10 @@ def test_a_pick_that_failed_counts_zero(status):
     assert report(data, [[0, 0], [1, 9]])["efficiency"]["mean"] == 100.0
 
 
-def test_unsupported_candidates_are_not_picked():
-    data = held_out([[1, 1], [NAN, 40]])
-    found = report(data, [[0, 0], [9, 1]], supported=[[1, 1], [0, 1]])
-    assert found["efficiency"]["mean"] == 100.0
-    assert found["mean_pool_size"] == 1.0
-
-
-def test_a_problem_that_no_candidate_supports_counts_zero():
-    data = held_out([[1, 1], [20, 40], [20, 40]])
-    found = report(data, [[0, 0], [9, 1], [1, 9]], supported=[[1, 1], [0, 0], [1, 1]])
-    assert found["efficiency"]["mean"] == 50.0
-
-
-def test_problems_on_which_nothing_ran_are_counted_and_not_scored():
-    data = held_out([[1, 1], [NAN, NAN], [20, 40]])
-    found = report(data, [[0, 0], [9, 1], [1, 9]])
-    assert (found["n_problems"], found["n_without_measurement"]) == (1, 1)
-    assert found["efficiency"]["mean"] == 100.0
+@pytest.mark.parametrize(("split", "message"), [("train", "validation"), ("validation", "split train")])
+def test_nothing_to_validate_or_to_choose_the_baselines_on_is_a_user_error(split, message):
+    with pytest.raises(UserError, match=message):
+        report(samples.table_of([[1, 2]], split, ndim=2), np.zeros((1, 2)))
 
 
 def test_training_problems_are_not_scored():
@@ -161,11 +158,6 @@ def test_the_worst_picks_come_first_with_what_was_picked_and_what_was_best():
     assert worst[0]["problem_key"] == data.problems["problem_key"][1]
 
 
-def test_the_report_carries_the_kind_of_device():
-    data = held_out([[1, 1], [20, 40]])
-    assert report(data, np.zeros((2, 2)))["device_kind"] == "simulated"
-
-
 @pytest.mark.parametrize("column", ["problem_key", "layer_family"])
 def test_a_validation_problem_that_was_trained_on_is_refused(column):
     data = held_out([[1, 1], [20, 40]])
@@ -173,18 +165,6 @@ def test_a_validation_problem_that_was_trained_on_is_refused(column):
     leaking.loc[1, column] = leaking.loc[0, column]
     with pytest.raises(UserError, match=column):
         report(dataclasses.replace(data, problems=leaking), np.zeros((2, 2)))
-
-
-def test_nothing_to_validate_is_a_user_error():
-    data = samples.table_of([[1, 2]], "train", ndim=2)
-    with pytest.raises(UserError, match="validation"):
-        report(data, np.zeros((1, 2)))
-
-
-def test_nothing_to_choose_the_baselines_on_is_a_user_error():
-    data = samples.table_of([[1, 2]], "validation", ndim=2)
-    with pytest.raises(UserError, match="split train"):
-        report(data, np.zeros((1, 2)))
 
 
 def test_kinds_of_layers():
@@ -202,8 +182,3 @@ def test_kinds_of_layers():
         [Problem.from_dims("forward", "bf16", Hi=20, Wi=20, **kind) for kind in dims.values()]
     )
     assert validation.layer_kinds(table).tolist() == list(dims)
-
-
-def test_summary_is_in_percent_with_four_decimals():
-    assert efficiency.summary(np.array([1 / 3, 2 / 3]))["mean"] == 50.0
-    assert efficiency.summary(np.array([1 / 3]))["min"] == 33.3333

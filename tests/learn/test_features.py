@@ -176,10 +176,3 @@ def test_mistakes_are_user_errors():
     mixed = data.problems.assign(variant=["forward", "bwd_data"] * (len(data.problems) // 2))
     with pytest.raises(UserError, match="variant"):
         TILESEER.matrix(mixed, data.candidates, data.problem, data.candidate)
-
-
-def test_a_row_that_the_table_has_not_is_an_error():
-    data = samples.measured()
-    for rows in (np.array([0, -1]), np.array([len(data.problems)])):
-        with pytest.raises(IndexError, match="of a table of"):
-            TILESEER.matrix(data.problems, data.candidates, rows, np.zeros_like(rows))

@@ -7,7 +7,6 @@ import lightgbm
 import numpy as np
 import pytest
 
-from tileseer.config.model import ModelSettings, TrainingParameters
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import SKIPPED
 from tileseer.learn import cross_validation, learning_curve, model
@@ -16,50 +15,40 @@ from tileseer.learn import fit as fits
 BAD = np.uint8(5)
 
 
-@pytest.fixture(scope="module")
-def trained():
-    return samples.train(samples.measured(), samples.product(), samples.SMALL)
-
-
-def changed(**settings):
-    return TrainingParameters(**{**samples.SMALL.model_dump(), **settings})
-
-
 @pytest.mark.parametrize("threads", [2, 3])
-def test_two_trainings_give_the_same_bytes_with_any_threads(trained, threads):
+def test_two_trainings_give_the_same_bytes_with_any_threads(threads):
     data = samples.measured()
     again = samples.train(data, samples.product(), samples.SMALL, threads=threads)
-    assert again.model.text == trained.model.text
-    assert again.crossed.folds == trained.crossed.folds
-    assert again.manifest == trained.manifest
+    assert again.model.text == samples.trained().model.text
+    assert again.crossed.folds == samples.trained().crossed.folds
+    assert again.manifest == samples.trained().manifest
 
 
-def test_the_order_of_rows_does_not_matter(trained):
+def test_the_order_of_rows_does_not_matter():
     data = samples.measured()
     order = np.random.default_rng(3).permutation(len(data.problem))
-    assert samples.train(data.only(order), samples.product(), samples.SMALL).model.text == trained.model.text
+    assert samples.train(data.only(order), samples.product(), samples.SMALL).model.text == samples.trained().model.text
 
 
-def test_the_seed_and_the_settings_matter(trained):
+def test_the_seed_and_the_settings_matter():
     data, product = samples.measured(), samples.product()
-    assert samples.train(data, product, changed(seed=2)).model.text != trained.model.text
-    assert samples.train(data, product, changed(num_leaves=7)).model.text != trained.model.text
+    assert samples.train(data, product, samples.changed(seed=2)).model.text != samples.trained().model.text
+    assert samples.train(data, product, samples.changed(num_leaves=7)).model.text != samples.trained().model.text
 
 
-def test_validation_rows_teach_nothing(trained):
+def test_validation_rows_teach_nothing():
     data = samples.measured()
-    held_out = (data.problems["split"] == "validation").to_numpy()[data.problem]
+    held_out = data.held_out[data.problem]
     altered = dataclasses.replace(data, tflops=np.where(held_out, 1.0, data.tflops))
-    assert samples.train(altered, samples.product(), samples.SMALL).model.text == trained.model.text
+    assert samples.train(altered, samples.product(), samples.SMALL).model.text == samples.trained().model.text
 
 
-def test_failed_rows_are_no_training_rows(trained):
+def test_failed_rows_are_no_training_rows():
     data = samples.measured()
-    ok = data.ok
-    training = (data.problems["split"] == "train").to_numpy()[data.problem]
-    everything = samples.train(data, samples.product(), changed(rows_per_problem=0))
-    assert everything.manifest.training_rows == np.count_nonzero(ok & training)
-    assert trained.manifest.training_rows < everything.manifest.training_rows
+    training = data.trains[data.problem]
+    everything = samples.train(data, samples.product(), samples.changed(rows_per_problem=0))
+    assert everything.manifest.training_rows == np.count_nonzero(data.ok & training)
+    assert samples.trained().manifest.training_rows < everything.manifest.training_rows
 
 
 def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
@@ -74,7 +63,7 @@ def test_skipped_pairs_are_neither_learnt_nor_ranked_out_of_fold():
 
 def test_the_target_is_relative_to_the_best_of_the_problem():
     data = samples.table_of([[100, 50, 1], [3, 6, np.nan]], "train")
-    found = samples.of(data, changed(rows_per_problem=0)).pairs
+    found = samples.of(data, samples.changed(rows_per_problem=0)).pairs
     np.testing.assert_allclose(np.exp(fits.target(found.efficiency)), [1, 0.5, 0.05, 0.5, 1])
     np.testing.assert_allclose(found.tflops, [100, 50, 1, 3, 6])
 
@@ -82,7 +71,7 @@ def test_the_target_is_relative_to_the_best_of_the_problem():
 def test_sampling_keeps_the_fastest_rows_of_each_problem():
     rng = np.random.default_rng(0)
     data = samples.table_of(rng.random((6, 12)) + 0.1, "train")
-    found = samples.of(data, changed(rows_per_problem=5, top_rows=3))
+    found = samples.of(data, samples.changed(rows_per_problem=5, top_rows=3))
     for problem in range(6):
         part = found.pairs.problem == problem
         assert found.learn[part].sum() == 5
@@ -132,15 +121,12 @@ def test_no_layer_family_is_on_both_sides_of_a_fold(monkeypatch):
     assert sorted(family for part in held_out for family in part) == sorted(everything)
 
 
-def test_every_training_problem_is_scored_out_of_fold_once(trained):
+def test_every_training_problem_is_scored_out_of_fold_once():
     data = samples.measured()
     keys = data.problems["problem_key"][data.problems["split"] == "train"]
     solvable = data.problems["problem_key"][data.best_tflops > 0]
-    assert sorted(trained.out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
-    assert len(trained.crossed.folds.root) == samples.SMALL.folds
-    assert {"fold", "rmse", "r2", "mean_efficiency", "p10_efficiency", "train_size", "val_size", "val_groups"} <= set(
-        trained.crossed.folds.root[0].model_dump()
-    )
+    assert sorted(samples.trained().out_of_fold["problem_key"]) == sorted(set(keys) & set(solvable))
+    assert len(samples.trained().crossed.folds.root) == samples.SMALL.folds
 
 
 def test_picking_a_failing_pair_scores_zero_in_cross_validation():
@@ -160,34 +146,36 @@ def test_picking_a_failing_pair_scores_zero_in_cross_validation():
     assert not found.learn[hit].any()
 
 
-def test_the_model_ranks_better_than_chance(trained):
+def test_the_model_ranks_better_than_chance():
     data = samples.measured()
     achieved = data.grid(np.arange(len(data.problems)))
     # The pool holds every candidate here, and the pairs are the whole grid.
-    scores = trained.model.score_pairs(data.problems, data.problem, data.candidate).reshape(achieved.shape)
-    held_out = (data.problems["split"] == "validation").to_numpy() & (achieved.max(axis=1) > 0)
+    scores = samples.trained().model.score_pairs(data.problems, data.problem, data.candidate).reshape(achieved.shape)
+    held_out = data.held_out & (achieved.max(axis=1) > 0)
     runs = achieved > 0
     picked = achieved[np.arange(len(achieved)), np.argmax(np.where(runs, scores, -np.inf), axis=1)]
     chance = achieved.sum(axis=1) / np.maximum(runs.sum(axis=1), 1)
     assert picked[held_out].mean() > chance[held_out].mean() + 0.1
 
 
-def test_no_pairs_have_no_scores(trained):
+def test_no_pairs_have_no_scores():
     data = samples.measured()
     nothing = np.zeros(0, np.int64)
     # As the problems of an augmentation that is turned off.
-    assert trained.model.score_pairs(data.problems.iloc[:0], nothing, nothing).shape == (0,)
-    assert trained.model.predict(data.problems.iloc[:0]).shape == (0, len(trained.model.pool))
+    assert samples.trained().model.score_pairs(data.problems.iloc[:0], nothing, nothing).shape == (0,)
+    assert samples.trained().model.predict(data.problems.iloc[:0]).shape == (0, len(samples.trained().model.pool))
 
 
-def test_scores_do_not_depend_on_the_block(trained, monkeypatch):
+def test_scores_do_not_depend_on_the_block(monkeypatch):
     data = samples.measured()
-    whole = trained.model.score_pairs(data.problems, data.problem, data.candidate)
+    whole = samples.trained().model.score_pairs(data.problems, data.problem, data.candidate)
     monkeypatch.setattr(model, "BLOCK", 17)
-    np.testing.assert_array_equal(trained.model.score_pairs(data.problems, data.problem, data.candidate), whole)
+    np.testing.assert_array_equal(
+        samples.trained().model.score_pairs(data.problems, data.problem, data.candidate), whole
+    )
 
 
-def test_candidates_that_never_ran_are_not_published(trained):
+def test_candidates_that_never_ran_are_not_published():
     data = samples.measured()
     fails = data.candidate == 2
     broken = dataclasses.replace(
@@ -195,7 +183,7 @@ def test_candidates_that_never_ran_are_not_published(trained):
         tflops=np.where(fails, np.nan, data.tflops),
     )  # fmt: skip
     published = samples.train(broken, samples.product(), samples.SMALL).model.pool["candidate"]
-    assert set(trained.model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
+    assert set(samples.trained().model.pool["candidate"]) - set(published) == {data.candidates["candidate"][2]}
 
 
 def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
@@ -203,7 +191,7 @@ def test_the_learning_curve_is_of_growing_shares_of_the_training_problems():
     found = learning_curve.of_shares(data, [1.0, 0.5, 0.001], samples.recipe())
     assert [entry.share for entry in found] == [50.0, 100.0]
     half, whole = found
-    train = (data.problems["split"] == "train").to_numpy()
+    train = data.trains
     assert 0 < half.problems < whole.problems == np.count_nonzero(train)
     assert whole.pairs == np.count_nonzero(train[data.problem])
     # What validation problems take is not learnt from: nothing changes but how the picks score.
@@ -219,11 +207,3 @@ def test_nothing_to_learn_from_is_a_user_error():
     empty = dataclasses.replace(data, problems=data.problems.assign(split="validation"))
     with pytest.raises(UserError, match="no training problem"):
         samples.train(empty, samples.product(), samples.SMALL)
-
-
-@pytest.mark.parametrize("field", ["folds", "num_leaves", "learning_rate", "max_bin"])
-def test_settings_are_checked(field):
-    with pytest.raises(UserError, match=field):
-        ModelSettings.of({"model": {"overrides": {field: -1}}}, "model")
-    with pytest.raises(UserError, match="n_jobs"):
-        ModelSettings.of({"model": {"overrides": {"n_jobs": 8}}}, "model")

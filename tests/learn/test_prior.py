@@ -7,15 +7,12 @@ import learning_samples as samples
 import numpy as np
 import pytest
 
-from tileseer.config.model import TrainingParameters
 from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.learn import fit, learning_curve, model_files, ranking
 from tileseer.learn.prior import prior_of, read_prior
 
-
-def changed(**settings):
-    return TrainingParameters(**{**samples.SMALL.model_dump(), "n_estimators": 60, "min_child_samples": 5, **settings})
+SETTINGS = samples.changed(n_estimators=60, min_child_samples=5)
 
 
 def picked(data, trained):
@@ -27,7 +24,7 @@ def with_trees(trained, path):
 
 
 def few_rows(data, share, seed=0):
-    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    train = data.trains[data.problem]
     keep = ~train | (np.random.default_rng(seed).random(len(train)) < share)
     return data.only(keep)
 
@@ -40,13 +37,13 @@ def started(settings):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("prior")
-    samples.train(samples.measured(), samples.product(), changed()).save(path)
+    samples.train(samples.measured(), samples.product(), SETTINGS).save(path)
     return path
 
 
-def correct(data, folder, **settings):
+def correct(data, folder):
     # Settings want a path inside the workflow; a test's folder is none.
-    return samples.train(data, samples.product(), changed(**settings).model_copy(update={"prior": str(folder)}))
+    return samples.train(data, samples.product(), SETTINGS.model_copy(update={"prior": str(folder)}))
 
 
 def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told(folder):
@@ -66,7 +63,7 @@ def test_the_model_has_the_trees_of_the_prior_and_its_own_and_its_origin_is_told
 def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
     data = samples.measured()
     prior = read_prior(folder, "tileseer", "forward")
-    first = samples.train(data, samples.product(), changed())
+    first = samples.train(data, samples.product(), SETTINGS)
     trained = correct(few_rows(data, 0.1), folder)
     assert picked(data, trained) > picked(data, first) - 0.01
     assert prior.knows(data.candidates).sum() == len(first.model.pool)
@@ -75,24 +72,11 @@ def test_rows_that_agree_with_the_prior_do_not_worsen_it(folder):
 def test_rows_mend_most_of_a_prior_that_is_wrong(tmp_path):
     data = samples.measured()
     upside_down = dataclasses.replace(data, tflops=1 / data.tflops)
-    prior = samples.train(upside_down, samples.product(), changed())
+    prior = samples.train(upside_down, samples.product(), SETTINGS)
     prior.save(tmp_path)
-    alone = samples.train(data, samples.product(), changed())
+    alone = samples.train(data, samples.product(), SETTINGS)
     wrong, mended, right = (picked(data, one) for one in (prior, correct(data, tmp_path), alone))
     assert mended - wrong > 0.8 * (right - wrong)
-
-
-def test_two_rows_of_each_problem_can_correct_a_prior(folder):
-    data = samples.measured()
-    slow = data.candidates["tile_m"].to_numpy()[data.candidate] == 128
-    other = dataclasses.replace(data, tflops=np.where(slow, 0.3, 1.0) * data.tflops)
-    train = (other.problems["split"] == "train").to_numpy()[other.problem]
-    # Of each training problem the rows of two candidates that change from problem to problem.
-    turn = (other.candidate - other.problem) % len(other.candidates)
-    rows = other.only(~train | np.isin(turn, (0, 7)))
-    corrected = correct(rows, folder)
-    first = with_trees(corrected, folder / model_files.MODEL)
-    assert picked(other, corrected) > picked(other, first) + 0.02
 
 
 def test_candidates_that_only_the_prior_knows_stay_in_the_pool(folder):
@@ -146,17 +130,17 @@ def test_a_foreign_prior_is_refused(folder, tmp_path):
 def test_the_learning_curve_of_a_transfer_has_both_ways_at_every_share_that_can_be_learnt(folder, monkeypatch):
     monkeypatch.setattr(learning_curve, "PRIOR_SHARES", (0.0, 0.0001, 0.5))
     data = samples.measured()
-    settings = changed().model_copy(update={"prior": str(folder)})
+    settings = SETTINGS.model_copy(update={"prior": str(folder)})
     found = learning_curve.of_prior(data, started(settings))
     assert [entry.share for entry in found.shares] == [0.0, 50.0]
     nothing, half = found.shares
     assert nothing.pairs == 0 and nothing.without_prior is None
     assert found.seen_by_prior == 0
     # With no rows it is the prior, which was trained on this device.
-    itself = 100 * picked(data, samples.train(data, samples.product(), changed()))
+    itself = 100 * picked(data, samples.train(data, samples.product(), SETTINGS))
     assert nothing.with_prior.efficiency.mean == pytest.approx(itself, abs=1e-3)
     assert half.without_prior.efficiency.mean > 50
-    train = (data.problems["split"] == "train").to_numpy()[data.problem]
+    train = data.trains[data.problem]
     assert 0.4 * train.sum() < half.pairs < 0.6 * train.sum()
 
 
@@ -165,7 +149,7 @@ def test_problems_that_the_prior_was_trained_on_are_counted(folder, monkeypatch)
     data = samples.measured()
     sides = {"train": "validation", "validation": "train"}
     swapped = dataclasses.replace(data, problems=data.problems.assign(split=data.problems["split"].map(sides)))
-    settings = changed().model_copy(update={"prior": str(folder)})
+    settings = SETTINGS.model_copy(update={"prior": str(folder)})
     found = learning_curve.of_prior(swapped, started(settings))
     assert found.seen_by_prior == (swapped.problems["split"] == "validation").sum()
 
@@ -175,8 +159,8 @@ def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transf
     data = samples.measured()
     layers = data.problems["layer_family"]
     known = set(layers[data.problems["split"] == "train"])
-    samples.train(data, samples.product(), changed()).save(tmp_path)
-    settings = changed().model_copy(update={"prior": str(tmp_path)})
+    samples.train(data, samples.product(), SETTINGS).save(tmp_path)
+    settings = SETTINGS.model_copy(update={"prior": str(tmp_path)})
     target = dataclasses.replace(data, problems=data.problems.assign(split="train"))
     grow, scores_of = fit.grow, fit.scores_of
     learnt, judged = [], []
@@ -200,7 +184,7 @@ def test_without_validation_problems_layers_that_neither_has_seen_judge_a_transf
     assert nothing.without_prior is None and half.pairs < 0.7 * len(data.problem)
     assert half.with_prior.efficiency.mean > 50 and half.without_prior.efficiency.mean > 50
     monkeypatch.undo()
-    samples.train(target, samples.product(), changed()).save(tmp_path)
+    samples.train(target, samples.product(), SETTINGS).save(tmp_path)
     assert learning_curve.of_prior_by_layer(target, started(settings)) is None
 
 

@@ -4,15 +4,9 @@ import dataclasses
 
 import learning_samples as samples
 import numpy as np
-import pytest
 
 from tileseer.learn import efficiency
 from tileseer.learn.training import reality_check
-
-
-@pytest.fixture(scope="module")
-def trained():
-    return samples.train(samples.measured(), samples.product(), samples.SMALL)
 
 
 def recorded(keep):
@@ -27,12 +21,12 @@ def recorded(keep):
     )
 
 
-def test_picks_are_among_recorded_candidates_and_count_by_their_times(trained):
+def test_picks_are_among_recorded_candidates_and_count_by_their_times():
     data = recorded([1, 4, 5, 9])
-    found = reality_check(trained.model, data)
+    found = reality_check(samples.trained().model, data)
     achieved = data.grid(np.arange(len(data.problems)))
-    scores = trained.model.predict(data.problems)
-    column = {name: i for i, name in enumerate(trained.model.pool["candidate"])}
+    scores = samples.trained().model.predict(data.problems)
+    column = {name: i for i, name in enumerate(samples.trained().model.pool["candidate"])}
     reached = []
     for row, values in enumerate(achieved):
         offered = [(scores[row, column[n]], v) for n, v in zip(data.candidates["candidate"], values, strict=True) if v]
@@ -50,14 +44,14 @@ def test_picks_are_among_recorded_candidates_and_count_by_their_times(trained):
     )
 
 
-def test_a_check_is_in_the_manifest_and_changes_nothing_else(trained, tmp_path):
+def test_a_check_is_in_the_manifest_and_changes_nothing_else(tmp_path):
     checked = samples.train(samples.measured(), samples.product(), samples.SMALL, recorded=[recorded([0, 3])])
     manifest = checked.save(tmp_path)
     assert len(manifest.reality_check) == 1
-    assert manifest.model_copy(update={"reality_check": []}) == trained.manifest
+    assert manifest.model_copy(update={"reality_check": []}) == samples.trained().manifest
 
 
-def test_a_recording_without_a_known_candidate_is_no_check(trained):
+def test_a_recording_without_a_known_candidate_is_no_check():
     data = recorded([0, 3])
     strangers = data.candidates.assign(candidate=["solver a", "solver b"])
-    assert reality_check(trained.model, dataclasses.replace(data, candidates=strangers)) is None
+    assert reality_check(samples.trained().model, dataclasses.replace(data, candidates=strangers)) is None

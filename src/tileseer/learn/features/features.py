@@ -100,8 +100,6 @@ class Features:
     def gather(self, problems: Columns, candidates: Columns, problem: np.ndarray, candidate: np.ndarray) -> np.ndarray:
         """``matrix`` from the columns of problems and candidates, to make once for several matrices."""
         dtype, row = self.set.dtype, {name: position for position, name in enumerate(self.names)}
-        _assert_rows(problem, problems)
-        _assert_rows(candidate, candidates)
         result = np.empty((len(row), len(problem)), dtype)
         fixed = [
             (row[feature.name], np.asarray(feature.values(columns), dtype), kind)
@@ -115,7 +113,7 @@ class Features:
             part = slice(start, start + CHUNK)
             index = (problem[part].astype(np.intp), candidate[part].astype(np.intp))
             for target, values, kind in fixed:
-                # Straight into the matrix: the mode that checks the rows again would gather into a buffer and copy.
+                # Straight into the matrix: the mode that checks the rows would gather into a buffer and copy.
                 values.take(index[kind], out=result[target, part], mode="clip")
             if of_pairs:
                 pairs = self.set.pairs((tables[0], index[0]), (tables[1], index[1]), self.gpu.compute_units)
@@ -130,12 +128,6 @@ def _operation(problems: pd.DataFrame) -> Operation:
     if len(kinds) != 1:
         raise UserError(f"features: one variant and dtype at a time, not {kinds.to_numpy().tolist()}; split the table")
     return Operation(*kinds.iloc[0])
-
-
-def _assert_rows(index: np.ndarray, columns: Columns) -> None:
-    rows = len(next(iter(columns.values())))
-    if len(index) and not 0 <= index.min() <= index.max() < rows:
-        raise IndexError(f"features: rows {index.min()} to {index.max()} of a table of {rows}")
 
 
 def _as(columns: Columns, dtype: type[np.floating]) -> Mapping[str, np.ndarray]:
