@@ -40,7 +40,7 @@ knobs = st.lists(st.tuples(st.integers(0, 40), st.integers(-1, 2048)), unique_by
 def test_a_name_says_the_whole_plan(variant, dtype, ndim, engine, pairs):
     plan = Plan(variant, dtype, ndim, engine, "_".join(f"k{knob}={value}" for knob, value in pairs))
     assert Plan.parse(plan.name) == plan and plan.name.endswith(plan.plan) and plan.settings == dict(pairs)
-    assert read_kernel_name(plan.name, ARCH).kernel == plan and registry.of_kernels([plan.name]).name == "cudnn"
+    assert read_kernel_name(plan.name, ARCH).kernel == plan and registry.family_of_kernels([plan.name]).name == "cudnn"
 
 
 @pytest.mark.parametrize("plan", ["eng62_k2=07", "eng999", "eng62_", "eng62_k2", "62", "eng62_k2=1_x"])

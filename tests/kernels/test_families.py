@@ -58,7 +58,7 @@ def test_its_names_are_read_and_mistakes_in_them_told(found):
 
 
 def test_its_cpp_is_emitted_and_registered(found):
-    emitter = registry.entry(EMITTERS, registry.of_arch(ARCH))(ROOT, ROOT)
+    emitter = registry.entry(EMITTERS, registry.family_of_arch(ARCH))(ROOT, ROOT)
     texts = emitter.files(found.kernels, ARCH)
     assert sorted(texts) == sorted(map(registry.header_file, found.kernels))
     assert f"TOY_KERNEL({found.kernels[0].name})" in registry.registration_source(found.kernels)
@@ -95,13 +95,13 @@ def test_it_is_built_asked_timed_learnt_and_ranked(found):
 
 def test_an_unknown_arch_and_a_missing_entry_are_refused():
     with pytest.raises(UserError, match=r"no kernels for the arch 'rdna'; .* of the forms gfx\*"):
-        registry.of_arch("rdna")
+        registry.family_of_arch("rdna")
     with pytest.raises(UserError, match="kernels of miopen are not made or timed here; replay a recording"):
         registry.entry(EMITTERS, registry.MIOPEN)
     with pytest.raises(UserError, match="kernels of one family at a time"):
-        registry.of_kernels(["cutlass_conv_fwd", "grouped_conv_fwd_bf16"])
+        registry.family_of_kernels(["cutlass_conv_fwd", "grouped_conv_fwd_bf16"])
     with pytest.raises(ValueError, match="no kernel name"):
-        registry.of_kernels([])
+        registry.family_of_kernels([])
     assert registry.parse_kernels([]) == []
 
 

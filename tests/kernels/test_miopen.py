@@ -58,7 +58,10 @@ def read(tmp_path):
 
 def test_names_are_those_of_the_registry_with_the_operation_before_them():
     solver = Solver("forward", "fp32", 2, "ConvWinograd3x3MultipassWrW<3-4>")
-    assert read_kernel_name(solver.name, ARCH).kernel == solver and registry.of_kernels([solver.name]).name == "miopen"
+    assert (
+        read_kernel_name(solver.name, ARCH).kernel == solver
+        and registry.family_of_kernels([solver.name]).name == "miopen"
+    )
     assert (
         read_kernel_name("fft", ARCH, Operation("bwd_data", "fp32")).kernel.name == "miopen_conv_bwd_data_fp32_2d_fft"
     )
@@ -70,9 +73,9 @@ def test_names_are_those_of_the_registry_with_the_operation_before_them():
 
 
 def test_what_the_family_lacks_is_said():
-    family = registry.of_arch(ARCH)
+    family = registry.family_of_arch(ARCH)
     assert family.name == "miopen"
-    assert registry.of_arch("gfx942").name == "ck_tile"
+    assert registry.family_of_arch("gfx942").name == "ck_tile"
     data = SimpleNamespace(arch=ARCH, operation="forward_fp16", device_kind="recorded", candidates=pd.DataFrame())
     chosen = stage.settings_for(TrainingParameters(), data)
     assert (chosen.features, chosen.prior) == ("miopen", "none")

@@ -6,7 +6,7 @@ TOOLCHAIN_OF_DEVICE = {"cuda": "nvcc", "hip": "hipcc", "emulated": "hipcc"}
 if (
     LINKED
     and SETTINGS.compile.toolchain != TOOLCHAIN_OF_DEVICE[DEVICE]
-    and not of_arch(SETTINGS.arch).offered
+    and not family_of_arch(SETTINGS.arch).offered
 ):
     raise WorkflowError(
         f"benchmark.device is {DEVICE}, but compile.toolchain is {SETTINGS.compile.toolchain}; "

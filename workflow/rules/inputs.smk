@@ -2,7 +2,7 @@
 import json
 
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.measure.device import NO_TIMES
 from tileseer.measure.harness.telemetry import refuse_other_gpus
 
@@ -111,7 +111,7 @@ def same_target(arch, operation):
         for other in RECORDINGS
         if arch not in RECORDINGS
         and os.path.isdir(RECORDINGS[other])
-        and (target(other), of_arch(other)) == (arch, of_arch(arch))
+        and (target(other), family_of_arch(other)) == (arch, family_of_arch(arch))
         and operation in recorded_operations(other)
     ]
 
@@ -135,7 +135,7 @@ def other_dtype(wildcards):
         available = recorded_operations(arch)
     return (
         [f"results/datasets/{arch}/{other}.parquet"]
-        if of_arch(arch).offered and other in available
+        if family_of_arch(arch).offered and other in available
         else []
     )
 
@@ -145,7 +145,7 @@ def made_from(wildcards):
     tables = ["results/datasets/{arch}/{operation}.parquet"]
     if wildcards.arch not in RECORDINGS:
         tables.append("results/problems/{operation}.parquet")
-        if not of_arch(wildcards.arch).offered:
+        if not family_of_arch(wildcards.arch).offered:
             tables.append("results/configs/{arch}/{operation}.parquet")
     return [
         path

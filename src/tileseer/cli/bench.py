@@ -18,7 +18,7 @@ from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels import names
 from tileseer.kernels.candidates import label
 from tileseer.kernels.gemm_kernel import Kernel
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.rule_sets import read_sweep
 from tileseer.measure.device import STATUSES
 from tileseer.measure.harness.supervisor import Request, Supervisor, launch_options, problem_numbers
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _simulated(args: argparse.Namespace, problem: Problem) -> tuple[str, Rows]:
     operation = Operation(args.variant, args.dtype)
-    family = of_arch(args.arch)
+    family = family_of_arch(args.arch)
     few, split_k = _few(args, problem, operation)
     products = BenchmarkSettings().products
     if args.product is None and args.arch not in products:
@@ -98,7 +98,7 @@ def _few(args: argparse.Namespace, problem: Problem, operation: Operation) -> tu
     if args.candidate:
         named = names.read_kernel_name(args.candidate, args.arch, operation, problem.ndim)
         return [named.kernel], named.split_k
-    family = of_arch(args.arch)
+    family = family_of_arch(args.arch)
     sweep = read_sweep(find(args.config / "rule_sets" / family.rule_set), args.arch)
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
     found = sweep.enumerate(specs, args.arch, operation, [problem.ndim], ["all"]).kernels

@@ -27,7 +27,7 @@ from tileseer.kernels.ck_tile.upstream.named import (
 from tileseer.kernels.ck_tile.upstream.request import DEPTHWISE, NDIMS, REQUESTED_VARIANTS
 from tileseer.kernels.emission import EMITTERS
 from tileseer.kernels.enumeration import parse_kernel_filter
-from tileseer.kernels.registry import CK_TILE, entry, of_arch
+from tileseer.kernels.registry import CK_TILE, entry, family_of_arch
 from tileseer.kernels.rule_sets import RuleSet
 
 DEFAULT_NDIMS = (2, 3)
@@ -132,7 +132,7 @@ def _check(args: argparse.Namespace) -> None:
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
     field = next(iter(request.given(args)), None)
-    others = ", ".join(arch for arch in args.arch if of_arch(arch) is not CK_TILE)
+    others = ", ".join(arch for arch in args.arch if family_of_arch(arch) is not CK_TILE)
     if others and (field or args.ck_api or args.arch_filtered):
         raise UserError(f"--ck-api, --arch-filtered and fields of a kernel are for AMD's archs, not for {others}")
     if field and args.rule_set:
@@ -219,7 +219,9 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     built = {kernel.name: kernel for kernel in chosen}
     if not built:
         raise UserError(f"{_title(args)}: no kernel to emit for {arch} ({len(left_out)} are flagged)")
-    emitter = entry(EMITTERS, of_arch(arch))(find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or "")
+    emitter = entry(EMITTERS, family_of_arch(arch))(
+        find(args.templates), find(args.config / "ck_api.yaml"), args.ck_api or ""
+    )
     emitted = [built[name] for name in sorted(built) if not emitter.lack(built[name], arch)]
     if not emitted:
         raise UserError(f"{_title(args)}: the level {args.ck_api} of the CK Tile API has none of {len(built)} kernels")

@@ -12,7 +12,7 @@ from tileseer.core.places import find
 from tileseer.core.progress import Progress
 from tileseer.core.yaml_files import read_yaml
 from tileseer.kernels.gemm_kernel import GemmKernel
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.measure.device import refuse_without_decoder
 from tileseer.problems.operation import Operation
 
@@ -97,7 +97,7 @@ def _emulated(args: argparse.Namespace) -> int:
     workshop = emulation.Workshop(
         args.arch, find(args.config / "ck_api.yaml"), find(Path("workflow/templates")), find(native.SOURCES),
         hardware.product_of_arch(find(args.config / "hardware.yaml"), args.arch),
-        {"compile": {"toolchain": of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
+        {"compile": {"toolchain": family_of_arch(args.arch).toolchain}, "ck": {}, "cache": {}}, int(args.quick),
     )  # fmt: skip
     found = []
     with Progress("emulate", len(kernels), "kernels") as progress:
@@ -143,7 +143,7 @@ def _pool(args: argparse.Namespace) -> list[str]:
 
 
 def _executable(name: str, arch: str) -> GemmKernel:
-    kernel = of_arch(arch).kernel.parse(name)
+    kernel = family_of_arch(arch).kernel.parse(name)
     if not isinstance(kernel, GemmKernel):
         raise UserError(f"{name}: only implicit-GEMM kernels are executed; leave it out of the list")
     return kernel

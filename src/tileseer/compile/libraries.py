@@ -14,7 +14,7 @@ from tileseer.compile.compiler import Builder
 from tileseer.core import cache as caches
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target as gpu_target
-from tileseer.kernels.registry import header_file, of_kernels, registration_source
+from tileseer.kernels.registry import family_of_kernels, header_file, registration_source
 
 _OBJECT_FORMAT, _DRIVER_FORMAT = "object-2", "driver-2"
 HIP = ("-x", "hip", "-DTILESEER_HIP", "-fuse-cuid=none", *hipcc.FLAGS)
@@ -87,7 +87,7 @@ class Libraries(Builder):
 
     def read(self, unit: CompileUnit) -> str:
         """Digest of what the compiler reads for a unit beside its own text: the launcher becomes part of the code."""
-        launcher = f'\n#include "{of_kernels([unit.kernel.name]).launcher}"\n'
+        launcher = f'\n#include "{family_of_kernels([unit.kernel.name]).launcher}"\n'
         return reading.digest(self, unit.header + launcher.encode(), self._arguments(unit.arch))
 
     def objects(self, units: Sequence[CompileUnit]) -> list[bytes]:

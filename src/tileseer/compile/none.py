@@ -8,7 +8,7 @@ from tileseer.compile.base import CompileResult, CompileUnit, Resources
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.resources import RESOURCES
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import entry, of_kernels
+from tileseer.kernels.registry import entry, family_of_kernels
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class NoToolchain:
     def compile(self, units: Sequence[CompileUnit]) -> list[CompileResult]:
         """One estimate a unit; a kernel that no launch could fit is a ``resource_limit``."""
         kernels = [unit.kernel for unit in units]
-        family = of_kernels([kernel.name for kernel in kernels])
+        family = family_of_kernels([kernel.name for kernel in kernels])
         estimate = entry(RESOURCES, family)
         estimates = estimate(family.kernel.frame(kernels), self.hardware, self.coefficients)
         rows = zip(*(estimates[name].tolist() for name in ("fault", "vgprs", "lds_bytes", "occupancy")), strict=True)

@@ -11,7 +11,7 @@ from tileseer.config.compile import LIBRARIES, CacheSettings, CompileSettings
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
 from tileseer.core.script import Settings
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 
 PYTHON_MIB = 512
 """Memory of a compile job itself, for its tables and the workflow's modules."""
@@ -20,7 +20,7 @@ PYTHON_MIB = 512
 def parts(settings: Settings, arch: str, native: Path) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
     """What a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
     requested, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
-    family = of_arch(arch)
+    family = family_of_arch(arch)
     if family.offered:
         # Nothing but the measuring driver is built, which needs no library's headers.
         program = driver_compiler(requested)

@@ -15,7 +15,7 @@ from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.costmodel.scores import UNIT
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import entry, of_arch
+from tileseer.kernels.registry import entry, family_of_arch
 from tileseer.problems.implicit_gemm import implicit_gemm
 
 LEAST_OCCUPANCY = 0.1
@@ -42,7 +42,7 @@ class Formula:
         self._variant = str(problems["variant"].iloc[0])
         self._hardware, self._coefficients = hardware, coefficients
         gemm = implicit_gemm(problems, self._variant)
-        cost_model = entry(COST_MODELS, of_arch(hardware.arch))
+        cost_model = entry(COST_MODELS, family_of_arch(hardware.arch))
         terms = cost_model(problems, candidates, self._variant, hardware, coefficients)
         self._problem = {name: gemm[name].to_numpy(np.float32) for name in timing.PROBLEM_TERMS}
         self.kernel = {name: np.asarray(terms.columns[name], np.float32) for name in timing.KERNEL_TERMS}

@@ -29,7 +29,7 @@ from tileseer.dataset.provenance import DatasetProvenance, Recording
 from tileseer.dataset.schema import BUILD, CODE, SCHEMA, typed
 from tileseer.gpus.hardware import Hardware
 from tileseer.kernels import candidates as candidate_tables
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import family_of_kernels
 from tileseer.kernels.support import SUPPORT, check_support
 from tileseer.measure.device import SLOWEST_MS, STATUSES
 from tileseer.problems.implicit_gemm import implicit_gemm
@@ -169,7 +169,7 @@ def _candidates(kernels: pd.DataFrame, pairs: pd.DataFrame, arch: str) -> pd.Dat
 
 def _estimated(candidates: pd.DataFrame, hardware: Hardware, coefficients: Coefficients | None) -> pd.DataFrame:
     """Candidates with the resources that their family's formulas give, or none if it has no formulas."""
-    family = of_kernels(candidates["kernel"].tolist())
+    family = family_of_kernels(candidates["kernel"].tolist())
     if coefficients is None or family.name not in RESOURCES:
         return candidates.assign(resources_from="unknown", **dict.fromkeys(candidate_tables.RESOURCES, np.nan))
     resources = RESOURCES[family.name](candidates, hardware, coefficients)[list(candidate_tables.RESOURCES)]
@@ -184,7 +184,7 @@ def _rows(
     Where a library offers the candidates, only those that it offered for the problem.
     """
     problems = problems.assign(number=np.arange(len(problems))).sort_values("problem_key", ignore_index=True)
-    family = of_kernels(candidates["kernel"].tolist())
+    family = family_of_kernels(candidates["kernel"].tolist())
     rules = SUPPORT[family.name].rules
     verdicts = check_support(problems, candidates, operation.variant, hardware)
     same = problems["ndim"].to_numpy()[:, None] == candidates["ndim"].to_numpy()[None, :]

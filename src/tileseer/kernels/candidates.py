@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import family_of_kernels
 from tileseer.problems.implicit_gemm import element_bytes
 
 RESOURCES = ("vgprs", "lds_bytes", "occupancy")
@@ -38,7 +38,7 @@ def with_fields(rows: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows.assign(candidate=pd.Series(dtype="object"))
     names = rows["kernel"].tolist()
-    kernel = of_kernels(names).kernel
+    kernel = family_of_kernels(names).kernel
     fields = kernel.frame([kernel.parse(name) for name in names]).drop(columns="kernel")
     labels = [label(name, split) for name, split in zip(rows["kernel"], rows["split_k"], strict=True)]
     return pd.concat([pd.Series(labels, name="candidate", dtype="object"), rows.reset_index(drop=True), fields], axis=1)

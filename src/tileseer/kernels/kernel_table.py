@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tileseer.core import draws, parquet
 from tileseer.kernels.gemm_kernel import Kernel, field_types
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import family_of_kernels
 
 _TYPES = {"str": pa.string(), "bool": pa.bool_(), "int": pa.int32()}
 
@@ -55,7 +55,7 @@ def plan_text(rows: pa.Table) -> str:
 def read_kernel_table(path: Path, chunk: int | None = None) -> pa.Table:
     """The rows of one chunk, or all, in file order."""
     names = parquet.read_table(path, parquet.schema([("kernel", pa.string())]))["kernel"].to_pylist()
-    rows = parquet.read_table(path, kernel_schema(of_kernels(names).kernel))
+    rows = parquet.read_table(path, kernel_schema(family_of_kernels(names).kernel))
     return rows if chunk is None else rows.filter(pc.equal(rows["chunk"], chunk))
 
 
@@ -63,5 +63,5 @@ def kernels_of_rows(rows: pa.Table) -> list[Kernel]:
     """Kernels of a table, all of one family, in its order; a chunk may have none."""
     if not rows.num_rows:
         return []
-    kind = of_kernels(rows["kernel"].to_pylist()).kernel
+    kind = family_of_kernels(rows["kernel"].to_pylist()).kernel
     return [kind(*values) for values in zip(*(rows[field].to_pylist() for field in field_types(kind)), strict=True)]

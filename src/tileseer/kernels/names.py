@@ -48,7 +48,7 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
     """
     name = re.sub(r"\.(hpp|cuh|cpp|cu|so|o)$", "", text.strip())
     name, split_k = split_launch(name)
-    family = registry.of_arch(arch)
+    family = registry.family_of_arch(arch)
     if any(name.startswith(other.prefix) for other in registry.FAMILIES if other is not family):
         raise UserError(f"{text!r} is no kernel of {arch}; their names begin with {family.prefix}")
     kind = family.kernel

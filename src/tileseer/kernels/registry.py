@@ -82,7 +82,7 @@ CUDNN = Family("cudnn", "*_cudnn", Plan, features="cudnn", offered=True)
 FAMILIES: tuple[Family, ...] = (CK_TILE, CUTLASS, MIOPEN, CUDNN)
 
 
-def of_arch(arch: str) -> Family:
+def family_of_arch(arch: str) -> Family:
     """Family whose kernels run on an arch, the last that claims it."""
     for family in reversed(FAMILIES):
         if fnmatchcase(arch, family.archs):
@@ -91,7 +91,7 @@ def of_arch(arch: str) -> Family:
     raise UserError(f"no kernels for the arch {arch!r}; names of archs are of the forms {patterns}")
 
 
-def of_kernels(names: Sequence[str]) -> Family:
+def family_of_kernels(names: Sequence[str]) -> Family:
     """Family of kernel names, of which there is at least one; ``UserError`` where they are of several or none."""
     if not len(names):
         raise ValueError("there is no kernel name to tell the family by")
@@ -114,18 +114,18 @@ def entry(table: Mapping[str, Entry], family: Family) -> Entry:
 
 def parse_kernels(names: Sequence[str]) -> list[Kernel]:
     """Kernels of names, all of one family."""
-    parse = of_kernels(names).kernel.parse if len(names) else None
+    parse = family_of_kernels(names).kernel.parse if len(names) else None
     return [parse(name) for name in names] if parse else []
 
 
 def header_file(kernel: Kernel) -> str:
     """File name of a kernel's emitted header."""
-    return f"{kernel.name}{of_kernels([kernel.name]).header_suffix}"
+    return f"{kernel.name}{family_of_kernels([kernel.name]).header_suffix}"
 
 
 def registration_source(kernels: Sequence[Kernel]) -> str:
     """C++ source that registers kernels of one family, in the order of ``kernels``."""
-    family = of_kernels([kernel.name for kernel in kernels])
+    family = family_of_kernels([kernel.name for kernel in kernels])
     includes = [*(header_file(kernel) for kernel in kernels), family.launcher]
     lines = (
         family.registration.format(name=k.name, variant=k.variant.upper(), ndim=k.ndim, dtype=k.dtype.upper())

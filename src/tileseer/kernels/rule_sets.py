@@ -22,7 +22,7 @@ from tileseer.kernels.ck_tile.sweep import CkTileSweep
 from tileseer.kernels.ck_tile.upstream.named import Enumerator, ListedKernel, RuleTables, checkout, list_kernels
 from tileseer.kernels.cutlass.sweep import CutlassSweep
 from tileseer.kernels.enumeration import Enumeration, NoKernel, Sweep, filter_kernels, sift
-from tileseer.kernels.registry import CK_TILE, entry, of_arch
+from tileseer.kernels.registry import CK_TILE, entry, family_of_arch
 from tileseer.kernels.rules import BrokenRule
 from tileseer.problems.operation import Operation
 
@@ -35,7 +35,7 @@ SWEEPS: dict[str, type[Sweep]] = {"ck_tile": CkTileSweep, "cutlass": CutlassSwee
 
 def read_sweep(path: Path, arch: str) -> Sweep:
     """A rule-set file for the kernels of an arch."""
-    return entry(SWEEPS, of_arch(arch)).read_file(path)
+    return entry(SWEEPS, family_of_arch(arch)).read_file(path)
 
 
 def rule_set_files(name: str, folder: Path) -> list[str]:
@@ -67,7 +67,7 @@ class RuleSet:
         self, arch: str, variants: Sequence[str], ndims: Sequence[int], dtypes: Sequence[str]
     ) -> list[ListedKernel]:
         """Every kernel for one request, flagged ones too: of a named set in the reference's order."""
-        family = of_arch(arch)
+        family = family_of_arch(arch)
         if self.name in RULE_SETS:
             if family is not CK_TILE:
                 raise UserError(

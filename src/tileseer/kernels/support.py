@@ -7,7 +7,7 @@ from tileseer.gpus.hardware import Hardware
 from tileseer.kernels.ck_tile.support import CK_TILE_SUPPORT
 from tileseer.kernels.cutlass.rules import CUTLASS_SUPPORT
 from tileseer.kernels.miopen.support import MIOPEN_SUPPORT
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import family_of_kernels
 from tileseer.kernels.rules import OPERATION, SupportRules
 
 CUDNN_SUPPORT = SupportRules(
@@ -34,6 +34,6 @@ def check_support(
     """
     if candidates.empty:
         return np.zeros((len(problems), 0), np.uint8)
-    rules = SUPPORT[of_kernels(candidates["kernel"].tolist()).name]
+    rules = SUPPORT[family_of_kernels(candidates["kernel"].tolist()).name]
     verdicts, classes = rules.check_classes(problems, candidates, variant, hardware)
     return np.take(verdicts, classes, axis=1)

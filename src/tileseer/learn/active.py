@@ -16,7 +16,7 @@ from tileseer.costmodel.coefficients import Coefficients, load_coefficients
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.dataset.dataset import SKIPPED, Dataset
 from tileseer.kernels import candidates
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import active_choice as choice
 from tileseer.learn.active_choice import Round
 from tileseer.measure import batch as run
@@ -73,7 +73,7 @@ def choose_pairs(
 
 def _formula(session: Session) -> Coefficients | None:
     """The coefficients of the formula that leads; None where there is none, or where it would make the times."""
-    family = of_arch(session.hardware.arch)
+    family = family_of_arch(session.hardware.arch)
     if session.settings.device == "simulated" or family.name not in COST_MODELS:
         return None
     return load_coefficients(session.coefficients)

@@ -23,7 +23,7 @@ from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.formula import Formula, FormulaPrior
 from tileseer.dataset.dataset import OK, Dataset
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import cross_validation, fit
 from tileseer.learn.features.features import Features
 from tileseer.learn.fit import Recipe, Samples
@@ -79,7 +79,7 @@ def choose_rounds(
     """
     tflops = np.full(len(pool.problem), np.nan)
     round_of = np.full(len(pool.problem), UNMEASURED)
-    features = Features.of(of_arch(hardware.arch).features, hardware)
+    features = Features.of(family_of_arch(hardware.arch).features, hardware)
     matrix = features.matrix(pool.problems, pool.candidates, pool.problem, pool.candidate)
     budget = int(settings.budget * len(pool.problem))
     start = None

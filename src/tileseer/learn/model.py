@@ -21,7 +21,7 @@ from tileseer.costmodel.formula import Formula
 from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import Hardware, target
 from tileseer.kernels.gemm_kernel import field_types
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.support import check_support
 from tileseer.learn import model_files, trees
 from tileseer.learn.features.features import Features, feature_set
@@ -217,7 +217,7 @@ def read_trees(path: Path, spec: FeatureSpec) -> str:
 
 def read_pool(path: Path, arch: str) -> pd.DataFrame:
     """The candidates that a model chooses from: kernels of the arch's family, with the fields that their names say."""
-    family = of_arch(arch)
+    family = family_of_arch(arch)
     pool = read_table(path, ("candidate", "kernel", "split_k", "aliases"))
     names = pool["kernel"].astype(str).tolist()
     foreign = next((name for name in names if not name.startswith(family.prefix)), None)

@@ -13,7 +13,7 @@ from tileseer.core import documents
 from tileseer.core.errors import UserError
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.registry import FAMILIES, of_arch
+from tileseer.kernels.registry import FAMILIES, family_of_arch
 from tileseer.learn import efficiency, model_files
 from tileseer.learn.cross_validation import CrossValidation, cross_validate
 from tileseer.learn.features import features
@@ -33,7 +33,7 @@ def settings_for(settings: TrainingParameters, dataset: Dataset) -> TrainingPara
     ``UserError`` for a formula that made the very times, or that does not exist.
     """
     if settings.features == FAMILIES[0].features:
-        settings = settings.model_copy(update={"features": of_arch(dataset.arch).features})
+        settings = settings.model_copy(update={"features": family_of_arch(dataset.arch).features})
     if settings.prior_folder is None:
         settings = settings.model_copy(update={"features": features.fitting(settings.features, dataset.candidates)})
     if settings.features == "reference" and dataset.candidates["split_k"].nunique() > 1:
@@ -55,7 +55,7 @@ def _no_formula(settings: TrainingParameters, dataset: Dataset) -> str:
         return "the formula made these times, so it would be judged by itself"
     if settings.features == "reference":
         return "who reads a model of the reference's features knows no formula"
-    return "" if of_arch(dataset.arch).name in COST_MODELS else "no formula is known of its kernels"
+    return "" if family_of_arch(dataset.arch).name in COST_MODELS else "no formula is known of its kernels"
 
 
 @dataclass(frozen=True, eq=False)

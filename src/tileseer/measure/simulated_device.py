@@ -19,7 +19,7 @@ from tileseer.costmodel import deviation, timing
 from tileseer.costmodel.coefficients import Coefficients
 from tileseer.costmodel.cost_models import COST_MODELS
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import Family, entry, of_arch
+from tileseer.kernels.registry import Family, entry, family_of_arch
 from tileseer.measure.device import STATUSES, Times, are_times
 from tileseer.problems.implicit_gemm import implicit_gemm
 
@@ -55,7 +55,7 @@ class SimulatedDevice:
 
     def __init__(self, hardware: Hardware, coefficients: Coefficients, seed: int, repeats: int = 10) -> None:
         self.name = hardware.name
-        self._family = of_arch(hardware.arch)
+        self._family = family_of_arch(hardware.arch)
         self._hardware = hardware
         self._coefficients = coefficients
         self._seed = seed

@@ -10,7 +10,7 @@ import pandas as pd
 
 from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.gpus.hardware import target
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import verdict as verdicts
 from tileseer.learn.validation_report import Distance, Stratum, WorstPick
 from tileseer.report import tables
@@ -53,7 +53,7 @@ def ship(results: Results) -> Iterable[Row]:
         known = result.measured
         costs: Row = {}
         # What comes with its library is not compiled.
-        if of_arch(kernels.arch).toolchain:
+        if family_of_arch(kernels.arch).toolchain:
             code = pd.Series(dtype=float) if known is None else known.candidates.groupby("kernel")["code_bytes"].max()
             measured = code.reindex(kernels.pruned)
             is_known = bool(measured.notna().all())

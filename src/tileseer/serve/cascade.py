@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.costmodel.formula import Formula
-from tileseer.kernels.registry import Family, of_kernels
+from tileseer.kernels.registry import Family, family_of_kernels
 from tileseer.learn import trees
 from tileseer.learn.model import BLOCK, Model
 from tileseer.problems.problem import Problem, problem_frame
@@ -62,7 +62,7 @@ class Cascade:
     @cached_property
     def family(self) -> Family:
         """The library of the kernels."""
-        return of_kernels(self.model.pool["kernel"].tolist())
+        return family_of_kernels(self.model.pool["kernel"].tolist())
 
     def of_rows(self, rows: np.ndarray) -> Cascade:
         """The same for some rows of the pool."""

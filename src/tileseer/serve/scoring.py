@@ -17,7 +17,7 @@ from tileseer.costmodel.resources import REGISTERS, RESOURCES
 from tileseer.kernels import candidates, names
 from tileseer.kernels.gemm_kernel import field_types
 from tileseer.kernels.names import Named
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.kernels.support import SUPPORT, check_support
 from tileseer.learn import model_files
 from tileseer.learn.features import features
@@ -123,7 +123,7 @@ def read_kernels(
             kernels[name] = names.read_kernel_name(name, arch, operation, ndim)
         except UserError as error:
             raise UserError(f"{path}, line {line}: {error}") from error
-    scored = of_arch(arch).kernel
+    scored = family_of_arch(arch).kernel
     return {name: one for name, one in kernels.items() if isinstance(one.kernel, scored)}
 
 
@@ -198,7 +198,7 @@ def score_pairs(models: Path, pairs: ScoredPairs, threads: int = 1) -> tuple[pa.
         scored = _scored(folder, pairs, Operation.parse(str(own)), rows, threads)
         values.loc[rows.index, list(scored)] = pd.DataFrame(scored, rows.index)
     named = pairs.kernels
-    if of_arch(index.arch).name not in RESOURCES:
+    if family_of_arch(index.arch).name not in RESOURCES:
         # Nothing tells anything of a kernel that was not measured.
         values = values[values["in_pool"]].reset_index(drop=True)
         if strangers := len(pairs.named - {named[i].text for i in set(values["name"])}):
@@ -259,7 +259,7 @@ def _pool(model: Model, folder: Path, named: list[Named]) -> tuple[pd.DataFrame,
     )
     published = with_other_names(model.pool).set_index("candidate")
     in_pool = table["candidate"].isin(published.index).to_numpy()
-    family = of_arch(model.spec.arch)
+    family = family_of_arch(model.spec.arch)
     if family.name in REGISTERS:
         coefficients = documents.read_document(folder / model_files.ESTIMATES, Coefficients)
         estimate = RESOURCES[family.name](table, model.hardware, coefficients)
@@ -290,7 +290,7 @@ def _of_most_alike(table: pd.DataFrame, model: Model) -> pd.DataFrame:
     """
     pool = model.pool
     same = np.zeros((len(table), len(pool)), np.int64)
-    for field in (*field_types(of_arch(model.spec.arch).kernel), "split_k"):
+    for field in (*field_types(family_of_arch(model.spec.arch).kernel), "split_k"):
         same += table[field].to_numpy()[:, None] == pool[field].to_numpy()[None, :]
     return pool.iloc[same.argmax(axis=1)].reset_index(drop=True)
 
@@ -319,7 +319,7 @@ def _table(pairs: ScoredPairs, values: pd.DataFrame, index: model_files.Index) -
         },
         dtype="category",
     ).assign(ndim=[one.kernel.ndim for one in pairs.kernels])
-    rules = np.array(["", *(rule.name for rule in SUPPORT[of_arch(index.arch).name].rules)], object)
+    rules = np.array(["", *(rule.name for rule in SUPPORT[family_of_arch(index.arch).name].rules)], object)
     texts = {"rule": rules[values["rule"]], "arch": index.arch, "device_kind": index.device_kind}
     scored = values.assign(
         supported=values["rule"] == 0, rank=values["rank"].fillna(0), model_operation=values["model"], **texts

@@ -24,7 +24,7 @@ from tileseer.dataset.dataset import Dataset
 from tileseer.gpus.hardware import target
 from tileseer.kernels import candidates
 from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import efficiency, model_files, own_choice, ranking
 from tileseer.learn.model import Model, read_out_of_fold
 from tileseer.learn.model_schema import Origin, Summary
@@ -237,7 +237,7 @@ def _kernels(pool: _Pool, inputs: ServingInputs) -> serving_files.Kernels:
 
 def _entries(names: list[str], aliases: Mapping[str, str], api: Path, arch: str) -> list[KernelEntry]:
     """How a dispatcher finds each kernel; ``aliases``: other names of kernels."""
-    family = of_arch(arch)
+    family = family_of_arch(arch)
     if family.name in EMITTERS:
         entries = EMITTERS[family.name].entries(names, api, target(arch))
     else:

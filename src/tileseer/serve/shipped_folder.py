@@ -14,7 +14,7 @@ from tileseer.gpus.hardware import target
 from tileseer.kernels.ck_tile.upstream import builder_set
 from tileseer.kernels.ck_tile.upstream.builder_lines import BuilderRules
 from tileseer.kernels.emission import EMITTERS
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import model_files
 from tileseer.learn.model import Model
 from tileseer.serve import serving
@@ -45,7 +45,7 @@ def write_sources(folder: Path, arch: str, names: Sequence[str], level: str) -> 
 
     ``level`` is that of the library's API; empty for the newest.
     """
-    family, own = of_arch(arch), places.workflow_folder()
+    family, own = family_of_arch(arch), places.workflow_folder()
     every = sorted(names)
     write_text(folder / LIST, "".join(f"{name}\n" for name in every))
     if family.name not in EMITTERS:

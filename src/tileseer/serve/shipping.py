@@ -19,7 +19,7 @@ from tileseer.compile.cost import ESTIMATED_BYTES, ESTIMATED_SECONDS
 from tileseer.core import parquet
 from tileseer.core.errors import UserError
 from tileseer.dataset.dataset import Dataset
-from tileseer.kernels.registry import of_arch
+from tileseer.kernels.registry import family_of_arch
 from tileseer.learn import efficiency, ranking
 from tileseer.learn.model import Model
 from tileseer.learn.model_schema import Summary
@@ -81,7 +81,7 @@ class KernelPool:
             weight / weight.sum(),
             np.where(known, code, ESTIMATED_BYTES),
             np.where(known, taken, ESTIMATED_SECONDS),
-            ("measured" if known.all() else "estimated") if of_arch(measurements.arch).toolchain else None,
+            ("measured" if known.all() else "estimated") if family_of_arch(measurements.arch).toolchain else None,
         )
 
     @cached_property

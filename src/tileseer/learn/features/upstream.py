@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from tileseer.gpus.hardware import Hardware
-from tileseer.kernels.registry import of_kernels
+from tileseer.kernels.registry import family_of_kernels
 from tileseer.learn.features import ck_tile, cutlass
 from tileseer.learn.features.table import Columns, Feature, FeatureSet, PairColumns, column, raw
 from tileseer.problems.operation import ELEMENT_BYTES, Operation
@@ -77,7 +77,7 @@ def _problem_columns(dims: Columns, operation: Operation, hardware: Hardware) ->
 
 def _candidate_columns(candidates: pd.DataFrame, hardware: Hardware) -> dict[str, np.ndarray]:
     """The reference's fields of a kernel, float64 [Q] by name."""
-    codes, in_words = REFERENCE_WORDS[of_kernels(candidates["kernel"].tolist()).name]
+    codes, in_words = REFERENCE_WORDS[family_of_kernels(candidates["kernel"].tolist()).name]
     candidates = in_words(candidates)
     # Most columns are one comparison of the pipeline's name, which numbers do much faster than words.
     pipeline, names = pd.factorize(candidates["pipeline"])
