@@ -1,7 +1,4 @@
-"""Kernels that were compiled for real are executed on the emulated GPU and compared with the direct convolution.
-
-Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
-"""
+"""Kernels that were compiled for real are executed on the emulated GPU and compared with the direct convolution."""
 
 from __future__ import annotations
 
@@ -14,34 +11,32 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from test_hip_modules import API, CACHE, FORWARD, NATIVE, ROOT, SETTINGS, WEIGHT, machine  # noqa: F401
+from test_hip_modules import FORWARD, NATIVE, WEIGHT
 
 from tileseer.compile import aliases, build
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.libraries import Libraries
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import emit as emission
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.registry import header_file
 from tileseer.measure import emulated_kernels
 from tileseer.measure import verdicts as stage
 from tileseer.measure.emulated_kernels import supported_problems
 from tileseer.measure.emulated_problems import STEPS, tiny_problems
 from tileseer.measure.harness.supervisor import problem_numbers
 
-HARDWARE = ROOT / "config/hardware.yaml"
+HARDWARE = Path(__file__).parents[2] / "config/hardware.yaml"
 GPU = hardware.read_hardware(HARDWARE, "gfx950_mi355x")
 WIDE = "bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16"
 KERNELS = {
     # Those of test_hip_modules: compiled once for both.
     "gfx950": [FORWARD, WEIGHT],
     "gfx942": [
-        f"grouped_conv_fwd_{WIDE}", f"grouped_conv_fwd_{WIDE.replace('bf16', 'fp16')}", f"grouped_conv_bwd_data_{WIDE}",
+        f"grouped_conv_fwd_{WIDE}",
+        f"grouped_conv_fwd_{WIDE.replace('bf16', 'fp16')}",
+        f"grouped_conv_bwd_data_{WIDE}",
         f"grouped_conv_bwd_weight_{WIDE}_vec8_8_8_2stage",
     ],
-}  # fmt: skip
+}
 
 MENDED = [
     # Launched with a table that is ours to fill, with the longest of several tails, with the numbers of merged groups.
@@ -51,32 +46,19 @@ MENDED = [
         "bwd_data_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_2x2x1_16x16x16",
         "fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_16x64x64_1x4x1_16x16x16_gm2",
     )
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def libraries(machine):  # noqa: F811
-    found, tree, _ = machine
-    return Libraries(found, tree, SETTINGS, CACHE, NATIVE)
+]
 
 
 @pytest.fixture(scope="module", params=KERNELS)
-def built(request, machine, libraries):  # noqa: F811
-    """Kernels, their library, and their arch."""
-    kernels = [parse(name) for name in KERNELS[request.param]]
-    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, request.param)
-    units = [CompileUnit(one, request.param, files[header_file(one)].encode()) for one in kernels]
-    return kernels, libraries.module(units), request.param
+def built(request):
+    """Kernels and their arch."""
+    return [parse(name) for name in KERNELS[request.param]], request.param
 
 
 @pytest.fixture(scope="module")
-def loaded(built, libraries, tmp_path_factory):
+def loaded(hip, built, tmp_path_factory):
     """Driver and library as files."""
-    folder = tmp_path_factory.mktemp("loaded")
-    paths = folder / "driver.so", folder / "module.so"
-    for path, content in zip(paths, (libraries.emulated_driver(), built[1]), strict=True):
-        path.write_bytes(content)
-    return paths
+    return hip.load(tmp_path_factory.mktemp("loaded"), KERNELS[built[1]], built[1])
 
 
 def some(kernel):
@@ -96,14 +78,9 @@ def test_compiled_kernels_compute_the_convolution(built, loaded):
         assert verdict.device_kind == "emulated"
 
 
-def test_launches_that_were_mended_are_right(machine, libraries, tmp_path):  # noqa: F811
-    kernels = [parse(name) for name in MENDED]
-    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
-    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
-    paths = tmp_path / "driver.so", tmp_path / "module.so"
-    for path, content in zip(paths, (libraries.emulated_driver(), libraries.module(units)), strict=True):
-        path.write_bytes(content)
-    for kernel in kernels:
+def test_launches_that_were_mended_are_right(hip, tmp_path):
+    paths = hip.load(tmp_path, MENDED)
+    for kernel in map(parse, MENDED):
         filtered = supported_problems(kernel, tiny_problems(kernel)[len(STEPS) :])
         verdict = emulated_kernels.execute_kernel(kernel, *paths, filtered, GPU)
         assert (verdict.status, verdict.wrong, verdict.said) == ("ok", 0, "")
@@ -117,11 +94,10 @@ def test_a_kernel_that_the_library_lacks_is_no_verdict(built, loaded):
 
 
 def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
-    built, loaded, machine, tmp_path, monkeypatch  # noqa: F811
-):  # fmt: skip
-    kernels, _, arch = built
-    emitter = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2])
-    bundle.write_bundle(tmp_path / "headers.tar", emitter.files(kernels, arch))
+    built, loaded, hip, tmp_path, monkeypatch
+):
+    kernels, arch = built
+    bundle.write_bundle(tmp_path / "headers.tar", hip.emitter.files(kernels, arch))
     words = dict.fromkeys(build.SCHEMA.names) | {"split_k": [1], "build_status": "ok"}
     words |= dict.fromkeys(("kernel_id", "build_reason", "error_digest", "code_hash", "resources_from"), "")
     rows = [words | {"kernel": kernel.name} for kernel in kernels]
@@ -142,14 +118,11 @@ def test_the_stage_executes_one_problem_of_each_kernel_and_keeps_the_verdicts(
     assert stage.execute_chunk(arch, *given).equals(table)
 
 
-def test_spoilt_machine_code_is_found(machine, libraries, tmp_path):  # noqa: F811
-    kernels = [parse(name) for name in KERNELS["gfx950"]]
-    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
-    units = [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
-    driver, module = tmp_path / "driver.so", tmp_path / "module.so"
-    driver.write_bytes(libraries.emulated_driver())
-    module.write_bytes(libraries.module(units))
-    problems = [problem_numbers(vars(problem), problem.variant, split_k) for problem, split_k in some(kernels[0])[2:6]]
+def test_spoilt_machine_code_is_found(hip, tmp_path):
+    driver, module = hip.load(tmp_path, KERNELS["gfx950"])
+    problems = [
+        problem_numbers(vars(problem), problem.variant, split_k) for problem, split_k in some(parse(FORWARD))[2:6]
+    ]
     program, given = Path(__file__).with_name("mutations.py"), json.dumps({FORWARD: problems})
     command = [sys.executable, program, driver, module, given, "1"]
     run = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,7 +1,4 @@
-"""The measuring driver and a library of emitted kernels are built by the real hipcc; its host code runs without a GPU.
-
-Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
-"""
+"""The measuring driver and a library of emitted kernels are built by hipcc; its host code runs with no GPU."""
 
 from __future__ import annotations
 
@@ -14,27 +11,13 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from tileseer.compile import compiler, native
-from tileseer.compile.base import CompileUnit
 from tileseer.compile.libraries import Libraries
-from tileseer.compile.source_trees import tree_of
-from tileseer.config.compile import CompileSettings
-from tileseer.core.cache import Cache, default_folder
-from tileseer.core.errors import UserError
-from tileseer.kernels.ck_tile import api as ck_api
-from tileseer.kernels.ck_tile import emit as emission
-from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.registry import header_file
 from tileseer.measure.harness import abi
 
-ROOT = Path(__file__).parents[2]
-NATIVE = ROOT / native.SOURCES
-API = ROOT / "config/ck_api.yaml"
+NATIVE = Path(__file__).parents[2] / "workflow/native"
 FORWARD = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16"
 WEIGHT = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_2stage"
 HOST_PASS = ("-fPIC", "-shared", "-D__HIP_PLATFORM_AMD__", "--cuda-host-only")
-SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
-CACHE = Cache(default_folder(), 20 << 30)
 REGISTRY = """
 #include "tileseer_conv.h"
 static const ConvKernelC* kept[8];
@@ -64,41 +47,26 @@ class Kernel(ctypes.Structure):
 
 
 @pytest.fixture(scope="module")
-def machine():
-    """Compiler, headers of the CK tree and its API level."""
-    try:
-        tree = tree_of("hipcc", {"ck": None})
-        return compiler.find(SETTINGS), tree, ck_api.detect_level(API, tree.include.parent)
-    except UserError as error:
-        if "TILESEER_NEEDS_HIPCC" in os.environ:
-            raise
-        pytest.skip(str(error))
+def units(hip):
+    return hip.units([FORWARD, WEIGHT])
 
 
 @pytest.fixture(scope="module")
-def units(machine):
-    kernels = [parse(FORWARD), parse(WEIGHT)]
-    files = emission.CkTileEmitter(ROOT / "workflow/templates", API, machine[2]).files(kernels, "gfx950")
-    return [CompileUnit(one, "gfx950", files[header_file(one)].encode()) for one in kernels]
-
-
-@pytest.fixture(scope="module")
-def kernels(machine, units, tmp_path_factory):
+def kernels(hip, units, tmp_path_factory):
     """What a library of two kernels registers, and the stand-in that counts their launches.
 
     The objects are those of the libraries stage, host and device code; only the runtime is another one.
     """
-    found, tree, _ = machine
     folder = tmp_path_factory.mktemp("module")
     objects = []
-    for number, content in enumerate(Libraries(found, tree, SETTINGS, CACHE, NATIVE).objects(units)):
+    for number, content in enumerate(hip.libraries.objects(units)):
         objects.append(folder / f"{number}.o")
         objects[-1].write_bytes(content)
     (folder / "registry.c").write_text(REGISTRY)
     run(["gcc", "-shared", "-fPIC", "-I", NATIVE, folder / "registry.c", "-o", folder / "registry.so"])
-    run([found.path, "-O1", *HOST_PASS, NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
+    run([hip.compiler.path, "-O1", *HOST_PASS, NATIVE / "hip_stand_in.cpp", "-o", folder / "stand_in.so"])
     own = [folder / "registry.so", folder / "stand_in.so"]
-    run([found.path, "-shared", "-fPIC", "-x", "none", *objects, *own, "-o", folder / "module.so"])
+    run([hip.compiler.path, "-shared", "-fPIC", "-x", "none", *objects, *own, "-o", folder / "module.so"])
     stand_in = ctypes.CDLL(str(folder / "stand_in.so"))
     registry = ctypes.CDLL(str(folder / "registry.so"))
     # Its own libraries before those that other tests have loaded: they have functions of the same names.
@@ -121,22 +89,29 @@ def problem(direction, **dims):
     )
 
 
-def test_driver_and_module_are_libraries_with_code_for_the_gpu(machine, units):
-    found, tree, _ = machine
-    libraries = Libraries(found, tree, SETTINGS, CACHE, NATIVE)
-    module = libraries.module(units)
-    for content in (libraries.driver("gfx950"), module):
+def test_driver_and_module_are_libraries_with_code_for_the_gpu(hip, units):
+    module = hip.libraries.module(units)
+    for content in (hip.libraries.driver("gfx950"), module):
         sections = {section.name for section in ELFFile(io.BytesIO(content)).iter_sections()}
         assert ".hip_fatbin" in sections
         assert b"amdgcn-amd-amdhsa--gfx950" in content
     assert FORWARD.encode() in module and WEIGHT.encode() in module
 
 
-def test_a_module_is_linked_from_several_objects(machine, units, monkeypatch, tmp_path):
-    found, tree, _ = machine
-    libraries = Libraries(found, tree, SETTINGS, CACHE, NATIVE)
+def test_a_module_is_linked_from_several_objects(hip, units, monkeypatch, tmp_path):
+    libraries = hip.libraries
     (tmp_path / "unit.cpp").write_text("int another_object() { return 0; }\n")
-    run([found.path, *libraries.flags, "--offload-arch=gfx950", "-c", tmp_path / "unit.cpp", "-o", tmp_path / "unit.o"])
+    run(
+        [
+            hip.compiler.path,
+            *libraries.flags,
+            "--offload-arch=gfx950",
+            "-c",
+            tmp_path / "unit.cpp",
+            "-o",
+            tmp_path / "unit.o",
+        ]
+    )
     objects = [*libraries.objects(units), (tmp_path / "unit.o").read_bytes()]
     monkeypatch.setattr(Libraries, "objects", lambda self, units: objects)
     module = libraries.module(units)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 from small_workflow import lay_out
 from test_hip import layers
-from test_hip_modules import FORWARD, ROOT, machine  # noqa: F401
+from test_hip_modules import FORWARD
 
 from tileseer.core.cache import default_folder
 from tileseer.measure.harness.details import read_details
@@ -44,10 +44,10 @@ exec "{compiler}" "$@"
 
 
 @pytest.fixture
-def workflow(machine, tmp_path):  # noqa: F811
+def workflow(hip, tmp_path):
     """A workflow that compiles for real and measures on the stand-in."""
     compiler = tmp_path / "hipcc"
-    compiler.write_text(HIPCC.replace("{compiler}", str(machine[0].path)))
+    compiler.write_text(HIPCC.replace("{compiler}", str(hip.compiler.path)))
     compiler.chmod(0o755)
     made = lay_out(tmp_path / "workflow")
     (made.folder / "config/rule_sets/pool.yaml").write_text(yaml.safe_dump(POOL))
@@ -61,7 +61,7 @@ def workflow(machine, tmp_path):  # noqa: F811
         configs={"rule_set": "config/rule_sets/pool.yaml", "filter": "ndim == 2", "chunks": 1},
         problems=own["problems"] | {"networks": train, "training": [train], "validation": judge},
         compile={"toolchain": "hipcc", "compiler": str(compiler)},
-        ck={"root": str(machine[1].include.parent)},
+        ck={"root": str(hip.tree.include.parent)},
         cache={"folder": str(default_folder())},
         benchmark={"device": "hip", "timing_overrides": TIMING},
     )

@@ -1,13 +1,10 @@
-"""The emitted kernels compile for real: hipcc against a Composable Kernel tree of November 2025.
-
-Where there is no compiler the tests are skipped, except under TILESEER_NEEDS_HIPCC (as .ci/run sets it).
-Results are kept in the user's cache, so a second run takes seconds.
-"""
+"""The emitted kernels compile for real: hipcc against a Composable Kernel tree of November 2025."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,20 +12,12 @@ import pytest
 import tool_modules
 from test_hip_modules import FORWARD
 
-from tileseer.compile import compiler, instructions, reading
+from tileseer.compile import instructions, reading
 from tileseer.compile import source_trees as trees
-from tileseer.compile.base import CompileUnit
-from tileseer.compile.hipcc import HipccToolchain
-from tileseer.compile.source_trees import HeaderTree, tree_of
-from tileseer.config.compile import CompileSettings
-from tileseer.core.cache import Cache, default_folder
-from tileseer.core.errors import UserError
+from tileseer.compile.source_trees import HeaderTree
 from tileseer.gpus import hardware
-from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile import kernel as kernels
-from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import parse
-from tileseer.kernels.library import LIBRARIES
 from tileseer.kernels.support import check_support
 from tileseer.learn.features.features import Features
 from tileseer.problems import problem, problem_sets
@@ -36,8 +25,6 @@ from tileseer.problems.implicit_gemm import implicit_gemm
 from tileseer.problems.operation import Operation
 
 ROOT = Path(__file__).parents[2]
-API = ROOT / "config/ck_api.yaml"
-SETTINGS = CompileSettings(toolchain="hipcc", timeout_seconds=900)
 PLAIN = "grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 KERNELS = {
     # The first one is also compiled as a library: test_emulated.py compares their machine code.
@@ -47,33 +34,12 @@ KERNELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def machine():
-    """Compiler, tree and API level of this machine."""
-    try:
-        tree = LIBRARIES["hipcc"].find(None)
-        return compiler.find(SETTINGS), tree_of("hipcc", {"ck": None}), ck_api.detect_level(API, tree)
-    except UserError as error:
-        if "TILESEER_NEEDS_HIPCC" in os.environ:
-            raise
-        pytest.skip(str(error))
-
-
-def units(names, arch, level):
-    emitter = CkTileEmitter(ROOT / "workflow/templates", API, level)
-    return [CompileUnit(parse(name), arch, emitter.header(parse(name), arch).encode()) for name in names]
-
-
-def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
+def test_what_adds_slices_has_to_compile_as_well(hip, monkeypatch):
     """The compiler cannot select gfx950's addition to memory for the bf16 that the tree has before ROCm 7."""
-    found, tree, level = machine
-    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", "gfx950")
     name = "grouped_conv_bwd_weight_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x32"
 
     def result():
-        cache = Cache(default_folder(), 20 << 30)
-        toolchain = HipccToolchain(found, tree, SETTINGS, cache, ROOT / "workflow/native", gpu)
-        return toolchain.compile(units([name], "gfx950", level))[0]
+        return hip.toolchain("gfx950").compile(hip.units([name]))[0]
 
     assert result().status == "ok"
     monkeypatch.setenv("CCC_OVERRIDE_OPTIONS", "+-UCK_TILE_USE_LLVM_BUILTIN_BF16 +-DCK_TILE_USE_LLVM_BUILTIN_BF16=0")
@@ -82,11 +48,8 @@ def test_what_adds_slices_has_to_compile_as_well(machine, monkeypatch):
 
 
 @pytest.mark.parametrize("arch", KERNELS)
-def test_kernels_compile_and_their_code_object_is_read(machine, arch):
-    found, tree, level = machine
-    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", arch)
-    toolchain = HipccToolchain(found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native", gpu)
-    for result in toolchain.compile(units(KERNELS[arch], arch, level)):
+def test_kernels_compile_and_their_code_object_is_read(hip, arch):
+    for result in hip.toolchain(arch).compile(hip.units(KERNELS[arch], arch)):
         assert (result.status, result.reason) == ("ok", ""), result.log
         r = result.resources
         assert r.source == "code_object"
@@ -99,9 +62,8 @@ def test_kernels_compile_and_their_code_object_is_read(machine, arch):
         assert min(kinds[kind] for kind in ("mfma", "valu", "barriers", "buffer_loads", "lds_reads")) > 0
 
 
-def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_path):
+def test_wrappers_and_registration_compile_against_the_real_tree(hip, tmp_path):
     """The tree has no dispatcher: its part is played by the stand-in's folder of that name, all else is real."""
-    found, tree, level = machine
     kernels = [
         parse(text)
         for text in (
@@ -111,37 +73,26 @@ def test_wrappers_and_registration_compile_against_the_real_tree(machine, tmp_pa
             PLAIN.replace("_fwd_", "_bwd_weight_") + "_vec4_8_4_2stage",
         )
     ]
-    emitter = CkTileEmitter(ROOT / "workflow/templates", API, level)
-    collections = emitter.collection_files(kernels, "gfx950")
-    for path, text in (emitter.files(kernels, "gfx950") | collections).items():
+    collections = hip.emitter.collection_files(kernels, "gfx950")
+    for path, text in (hip.emitter.files(kernels, "gfx950") | collections).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     stand_in = tmp_path / "stand_in"
     shutil.copytree(ROOT / "tests/toolchain/ck_stand_in/ck_tile/dispatcher", stand_in / "ck_tile/dispatcher")
-    assert not (tree.include / "ck_tile/dispatcher").exists()
+    assert not (hip.tree.include / "ck_tile/dispatcher").exists()
     (tmp_path / "all.cpp").write_text("".join(f'#include "{path}"\n' for path in collections))
-    arguments = (
-        "-fsyntax-only", "--cuda-host-only", "--offload-arch=gfx950", "-D__HIP_PLATFORM_AMD__",
-        "-Wno-undefined-func-template", "-Wno-float-equal", "-I", tree.include, "-isystem", stand_in, "-I", ".",
-        "all.cpp",
-    )  # fmt: skip
-    run = found.run(arguments, tmp_path, 600, 3072)
+    arguments = ["-fsyntax-only", "--cuda-host-only", "--offload-arch=gfx950", "-D__HIP_PLATFORM_AMD__"]
+    arguments += ["-Wno-undefined-func-template", "-Wno-float-equal"]
+    arguments += ["-I", hip.tree.include, "-isystem", stand_in, "-I", ".", "all.cpp"]
+    run = hip.compiler.run(arguments, tmp_path, 600, 3072)
     assert run.outcome == "ok", run.log
     assert any(path.startswith("register_") for path in collections)
 
 
-def test_the_library_and_our_rules_agree_on_what_can_run(machine):
-    found, tree, level = machine
-    problems = [
-        entry.problem
-        for entry in problem_sets.generate_problems(
-            ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16"), (2,), 1
-        )
-    ]
-    host = tool_modules.load("host_check").HostCompiler(
-        found, tree, SETTINGS, Cache(default_folder(), 20 << 30), ROOT / "workflow/native"
-    )
-    checks = host.load(units([PLAIN], "gfx950", level))
+def test_the_library_and_our_rules_agree_on_what_can_run(hip):
+    path, operation = ROOT / "config/problems/training.yaml", Operation.parse("forward_bf16")
+    problems = [entry.problem for entry in problem_sets.generate_problems(path, operation, (2,), 1)]
+    checks = tool_modules.load("host_check").HostCompiler(*hip.parts).load(hip.units([PLAIN]))
     theirs = checks.verdicts(problems)
     candidates = kernels.frame([parse(PLAIN)]).assign(split_k=1, vgprs=64.0, lds_bytes=16384, occupancy=2.0)
     frame = problem.problem_frame(problems)
@@ -172,10 +123,10 @@ FORGET = (trees.content_digest, reading._digest)
 
 
 def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_none_after_a_comment(
-    machine, tmp_path, monkeypatch
+    hip, tmp_path, monkeypatch
 ):
     """Keys alone, of the real tree and preprocessor: the tree is linked file by file, and one header is edited."""
-    found, tree, level = machine
+    tree = hip.tree
     include = tmp_path / "include"
     shutil.copytree(tree.include / "ck_tile", include / "ck_tile", copy_function=os.symlink)
     header = include / WEIGHT_GRADIENT
@@ -183,15 +134,13 @@ def test_only_kernels_that_read_a_header_are_compiled_again_after_an_edit_and_no
     header.unlink()
     # What counts where the preprocessor fails: it must not.
     monkeypatch.delattr(HeaderTree, "digest")
-    gpu = hardware.product_of_arch(ROOT / "config/hardware.yaml", "gfx950")
 
     def keys(text):
         header.write_text(text)
         for known in FORGET:
             known.cache_clear()
-        linked = HeaderTree(include, tree.folder)
-        toolchain = HipccToolchain(found, linked, SETTINGS, Cache(tmp_path, 0), ROOT / "workflow/native", gpu)
-        chunk = units(DIRECTIONS.values(), "gfx950", level)
+        toolchain = replace(hip, tree=HeaderTree(include, tree.folder)).toolchain("gfx950")
+        chunk = hip.units(DIRECTIONS.values())
         return dict(zip(DIRECTIONS, map(toolchain.key, chunk), strict=True))
 
     before = keys(original)

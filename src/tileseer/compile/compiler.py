@@ -159,7 +159,7 @@ def workspace(files: Mapping[str, bytes]) -> Iterator[Path]:
     It goes with this process, however that ends: a shell that waits for a line or the end of its pipe removes it.
     """
     folder = Path(tempfile.mkdtemp(prefix="tileseer-"))
-    command = ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder]
+    command: list[str | Path] = ["sh", "-c", 'read -r _; rm -rf -- "$0" || { sleep 1; rm -rf -- "$0"; }', folder]
     remover = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
         try:

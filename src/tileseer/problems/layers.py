@@ -140,7 +140,7 @@ def read_networks(path: Path) -> dict[str, Network]:
     family = table["family"].where(table["family"] != "", table["network"])
     networks = table.assign(family=family, trains=table["split"] == "train").groupby("network", sort=False)
     rows = networks.agg({"family": "last", "trains": "any"}).itertuples()
-    return {str(row.Index): Network(row.family, bool(row.trains)) for row in rows}
+    return {str(row.Index): Network(str(row.family), bool(row.trains)) for row in rows}
 
 
 def _read_texts(path: Path) -> pd.DataFrame:

@@ -61,8 +61,8 @@ class Observed:
             image = tuple((i - 1) * s - 2 * p + d * (f - 1) + o + 1 for i, f, s, p, d, o in axes)
         # A filter extent of 1 reads the same pixels whatever its dilation: one problem, one key.
         dilation = tuple(d if f > 1 else 1 for d, f in zip(self.dilation, self.filter, strict=True))
-        axes = ((image, 1), (self.filter, 1), (self.stride, 1), (self.pad, 0), (dilation, 1))
-        full = ((absent,) * (3 - len(extents)) + extents for extents, absent in axes)
+        lists = ((image, 1), (self.filter, 1), (self.stride, 1), (self.pad, 0), (dilation, 1))
+        full = ((absent,) * (3 - len(extents)) + extents for extents, absent in lists)
         return (self.batch, channels, filters, self.groups, *chain.from_iterable(full))
 
     def fault(self) -> str:

@@ -1,8 +1,10 @@
-"""The table of kernels that a level of CK Tile's API lacks: what was compiled, and the rules made of it."""
+"""The table of kernels that a level of CK Tile's API lacks, or computes wrong results with: what tools made it from."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,10 +15,18 @@ from tileseer.cli.main import main
 from tileseer.compile import build
 from tileseer.core import parquet
 from tileseer.kernels.ck_tile import api
+from tileseer.kernels.ck_tile.emit import CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import KernelConfig
+from tileseer.measure.emulated_kernels import KernelVerdict
 
 ROOT = Path(__file__).parents[2]
 LEVEL = "2025.11"
+PLAIN = KernelConfig.parse("grouped_conv_fwd_bf16_nhwgc_2d_compv3_cshuffle_intrawave_64x64x64_2x2x1_16x16x16")
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch):
+    monkeypatch.chdir(ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +35,30 @@ def tool():
 
 
 @pytest.fixture(scope="module")
+def emulated_tool(tool):
+    return tool_modules.load("emulated_matrix")
+
+
+@pytest.fixture(scope="module")
 def verdicts(tool):
+    """What the compiler said."""
     return tool.read_verdicts(ROOT / tool.TRIED.format(level=LEVEL))
+
+
+@pytest.fixture(scope="module")
+def executed(emulated_tool):
+    """What the emulated GPU found."""
+    return emulated_tool.read_verdicts(ROOT / emulated_tool.KEPT.format(level=LEVEL))
 
 
 @pytest.fixture(scope="module")
 def table():
     return api.read_api(ROOT / "config/ck_api.yaml", LEVEL)
+
+
+@pytest.fixture(scope="module")
+def pools(tool):
+    return tool.Pools(LEVEL)
 
 
 def test_the_table_says_of_every_kernel_what_the_compiler_said(verdicts, table):
@@ -59,9 +86,8 @@ def test_a_draw_depends_on_seed_and_name_alone(tool, verdicts):
     assert set(first) - set(tool.drawn(rest, 5, seed=1)) == {first[0]}
 
 
-def test_a_kernel_that_is_written_otherwise_today_is_tried_again(tool, verdicts, tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    pools, (case, other, *_) = tool.Pools(LEVEL), verdicts
+def test_a_kernel_that_is_written_otherwise_today_is_tried_again(tool, pools, verdicts, tmp_path):
+    case, other, *_ = verdicts
     path = tmp_path / "tried.tsv"
     path.write_text(tool.verdicts_text({case: "", other: "no"}, pools, old={other}))
     assert tool.read_verdicts(path) == {case: "", other: "no"}
@@ -112,11 +138,10 @@ TRUTH = (
 """What a compiler of this test's own refuses."""
 
 
-def test_rules_are_found_by_compiling_few_kernels(tool, monkeypatch):
+def test_rules_are_found_by_compiling_few_kernels(tool, pools):
     """Rules of the pool of two archs, without what the compiler of the test refuses being known."""
-    monkeypatch.chdir(ROOT)
     refused = lambda case: any(rule(case.arch, case.kernel) for rule in TRUTH)  # noqa: E731
-    cases = [case for case in tool.Pools(LEVEL).cases("sweep.yaml") if case.arch != "gfx942" and case.kernel.ndim == 2]
+    cases = [case for case in pools.cases("sweep.yaml") if case.arch != "gfx942" and case.kernel.ndim == 2]
     made: dict = {}
     while batch := tool.wanted(cases, made, True):
         assert len({case.arch for case in batch}) == 1
@@ -128,16 +153,21 @@ def test_rules_are_found_by_compiling_few_kernels(tool, monkeypatch):
         assert found == refused(case), (case, rules)
 
 
-NAME = "grouped_conv_fwd_bf16_nhwgc_2d_mem_cshuffle_intrawave_64x64x64_4x1x1_16x16x16_dsb"
-
-
-@pytest.mark.parametrize(("level", "code"), [(LEVEL, 1), (api.NEWEST, 0)])
-def test_explain_says_what_a_level_lacks(capsys, level, code):
-    main(["explain", "config", NAME, "--arch", "gfx950", "--ck-api", level])
-    told = capsys.readouterr().out
-    (line,) = [line for line in told.splitlines() if "unsupported_by_ck" in line]
-    assert ("FAIL" in line) == bool(code)
-    assert ("CK Tile 2025.11: it does not compile: " in told) == bool(code)
+@pytest.mark.parametrize(
+    ("change", "level", "said"),
+    [
+        ({"pipeline": "mem", "double_smem_buffer": True}, LEVEL, "it does not compile: "),
+        ({"pipeline": "mem", "double_smem_buffer": True}, api.NEWEST, ""),
+        ({"pipeline": "basic_v1"}, LEVEL, "its results are wrong: no step reads the LDS"),
+        ({}, LEVEL, ""),
+    ],
+)
+def test_explain_says_what_a_level_lacks(capsys, change, level, said):
+    main(["explain", "config", replace(PLAIN, **change).name, "--arch", "gfx950", "--ck-api", level])
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if "unsupported_by_ck" in line]
+    assert ("FAIL" in line) == bool(said)
+    assert (f"CK Tile {LEVEL}: " in printed) == bool(said) and said in printed
 
 
 def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):
@@ -146,3 +176,51 @@ def test_a_kernel_that_a_level_lacks_is_not_emitted(tmp_path, capsys):
     assert main([*asked, "--ck-api", LEVEL]) == 2
     assert "the level 2025.11 of the CK Tile API has none of 1 kernels" in capsys.readouterr().err
     assert main(asked) == 0
+
+
+def test_kernels_that_are_not_right_are_lacking_and_no_others(executed, table):
+    assert len(executed) > 30
+    wrong = {"wrong_result", "race", "crash", "run_timeout"}
+    for case, verdict in executed.items():
+        assert any(row.holds(case.kernel, case.arch) for row in table.wrong) == (verdict.status in wrong), case
+    assert all(any(row.holds(case.kernel, case.arch) for case in executed) for row in table.wrong)
+
+
+def test_the_default_rule_set_has_no_kernel_that_is_wrong(pools, table):
+    pool = pools.cases("sweep.yaml")
+    assert len(pool) > 1000
+    assert not [case for case in pool if any(row.holds(case.kernel, case.arch) for row in table.wrong)]
+
+
+def test_the_page_shows_the_matrix_of_the_verdicts(emulated_tool, pools, executed):
+    begin, end = emulated_tool.MARKS
+    shown = (ROOT / emulated_tool.SHOWN).read_text().partition(begin)[2].partition(end)[0]
+    assert shown == emulated_tool.matrix(pools, {*pools.cases(*chain(*emulated_tool.POOLS.values()))}, executed)
+
+
+def test_kernels_are_executed_that_show_what_no_verdict_shows(tool, emulated_tool):
+    plain = tool.Case("gfx950", PLAIN)
+    deep = replace(PLAIN, ndim=3, layout="ndhwgc")
+    kernels = deep, replace(deep, epilogue="default"), replace(deep, specialization="filter1x1_pad0")
+    deep, both, pointwise = (tool.Case("gfx950", kernel) for kernel in kernels)
+    known = {plain: KernelVerdict(PLAIN.name, "ok", 15)}
+    next_of = emulated_tool.most_informative
+    assert next_of([plain, deep, both], known) == [both]
+    assert set(next_of([plain, deep, pointwise], known)) == {deep, pointwise}
+    assert next_of([plain], {}) == [plain] and next_of([plain], known) == []
+    assert emulated_tool.read_verdicts(ROOT / "none.tsv") == {}
+    assert emulated_tool.verdicts_text(known).splitlines()[1] == f"gfx950\t{PLAIN.name}\tok\t15\t0\t"
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"split_image": True}, "image.pieces[0]     = {0, static_cast<index_t>(grid.x), 0, 0, 0,"),
+        ({"num_groups_to_merge": 2}, "kargs.GemmM *= Config::NumGroupsToMerge;"),
+        ({"variant": "bwd_data", "pipeline": "mem"}, "LoopPipeline::BlockHasHotloop(num_loop), TailNumber::Full);"),
+    ],
+)
+def test_launchers_pass_what_the_emulated_gpu_found_missing(change, line):
+    emitter = CkTileEmitter(ROOT / "workflow/templates", ROOT / "config/ck_api.yaml", LEVEL)
+    assert line in emitter.header(replace(PLAIN, **change), "gfx950")
+    assert line not in emitter.header(PLAIN, "gfx950")
