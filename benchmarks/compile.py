@@ -47,7 +47,7 @@ def main() -> None:
     args = parser.parse_args()
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900, batch=args.count)
-    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
+    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find_compiler(settings)
     level = ck_api.detect_level(API, tree)
     api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     kinds = read_yaml(args.matrix)["kernels"]

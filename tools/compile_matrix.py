@@ -406,7 +406,7 @@ def main(argv: list[str] | None = None) -> None:
     settings = CompileSettings(
         toolchain="hipcc", compiler=args.compiler, timeout_seconds=600, batch=ROUND, memory_mib=6144
     )
-    found, tree = compiler.find(settings), trees.tree_of("hipcc", {"ck": args.ck})
+    found, tree = compiler.find_compiler(settings), trees.tree_of("hipcc", {"ck": args.ck})
     level = trees.ck_level(CkSettings(root=args.ck), API, compiles=True)
     if level != ck_api.LEVELS[-1]:
         raise UserError(f"{API}: only its last level is written, {ck_api.LEVELS[-1]}; the tree is of {level}")

@@ -99,7 +99,7 @@ def cost(case: Case) -> float:
 def execute(arch: str, kernels: list[KernelConfig], pools: Pools) -> list[KernelVerdict]:
     """One verdict per kernel; those that do not compile together are compiled alone."""
     settings: dict[str, dict[str, object]] = {"compile": {"toolchain": "hipcc", "batch": ROUND}, "ck": {}, "cache": {}}
-    libraries = Libraries(*registry.parts(settings, arch, NATIVE))
+    libraries = Libraries(*registry.builder_parts(settings, arch, NATIVE))
     units = [CompileUnit(one, arch, pools.emitter.header(one, arch).encode()) for one in kernels]
     return Emulation(libraries, hardware.product_of_arch("config/hardware.yaml", arch)).build_and_execute(units)
 

@@ -112,7 +112,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
 
     settings = CompileSettings(toolchain="hipcc", compiler=args.compiler, timeout_seconds=900)
-    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find(settings)
+    tree, found = LIBRARIES["hipcc"].find(args.ck), compiler.find_compiler(settings)
     level = ck_api.detect_level(API, tree)
     api, emitter = ck_api.read_api(API, level), CkTileEmitter(Path("workflow/templates"), API, level)
     store = Cache(default_folder(), 20 << 30)

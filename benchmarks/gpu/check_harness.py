@@ -67,7 +67,7 @@ def few(operation: Operation, count: int) -> list[str]:
 
 def nvcc(sources: list[Path], output: Path, *more: str) -> None:
     """Compile a library as the harness does."""
-    native.build([*native.command("cuda", "nvcc", ARCH, sources, output, ROOT / native.SOURCES), *more])
+    native.run_command([*native.library_command("cuda", "nvcc", ARCH, sources, output, ROOT / native.SOURCES), *more])
 
 
 def build(args: argparse.Namespace, operations: list[Operation]) -> dict[str, list[str]]:

@@ -71,7 +71,7 @@ class HipMachine:
         settings = CompileSettings(toolchain=self.program, compiler=str(self.compiler), memory_mib=2048, **settings)
         tree = trees.tree_of(self.program, {self.section: str(self.folder / self.section)})
         cache = Cache(self.folder / "cache", 2**30)
-        return compiler.find(settings), tree, settings, cache, self.folder / "native"
+        return compiler.find_compiler(settings), tree, settings, cache, self.folder / "native"
 
     def toolchain(self, **settings):
         return self.toolchain_class(*self.parts(settings), self.gpu)

@@ -18,8 +18,8 @@ INCLUDE = ROOT / native.SOURCES
 
 def compiled(source: Path, output: Path) -> str:
     """Return the path of a library made of one source."""
-    command = native.command("host", COMPILER, "", [source], output, INCLUDE)
-    native.build([*command, "-Wall", "-Wextra", "-Werror"])
+    command = native.library_command("host", COMPILER, "", [source], output, INCLUDE)
+    native.run_command([*command, "-Wall", "-Wextra", "-Werror"])
     return str(output)
 
 

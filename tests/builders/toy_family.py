@@ -107,7 +107,7 @@ class ToyEmitter(Emitter):
 
 
 def _read_of_problems(dims, variant, element_size):
-    sizes = implicit_gemm.columns(dims, variant, element_size)
+    sizes = implicit_gemm.gemm_columns(dims, variant, element_size)
     return {"G": dims["G"]} | {f"run_{x}": sizes[f"run_{x}"].astype(np.int64) for x in "abc"}
 
 

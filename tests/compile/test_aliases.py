@@ -46,7 +46,7 @@ def support(problems_by_kernel, split_k=1):
 
 
 def aliases_of(builds, supports):
-    return aliases.table(builds, [part.filter(support_table.supported(part)) for part in supports])
+    return aliases.find_aliases(builds, [part.filter(support_table.supported(part)) for part in supports])
 
 
 def found(builds, supports):
@@ -80,10 +80,10 @@ def test_without_code_or_without_a_build_nobody_is_an_alias(code, status):
 def test_pairs_of_an_alias_are_those_of_its_stand_in():
     pairs = support([(FIRST, EVERYTHING), (SECOND, EVERYTHING)])
     known = aliases_of([build((FIRST, "code"), (SECOND, "code"))], [pairs])
-    assert aliases.own(pairs, known).to_pylist() == [True, True, False, False]
+    assert aliases.measured_mask(pairs, known).to_pylist() == [True, True, False, False]
     assert set(aliases.as_measured(pairs, known)["kernel_id"].to_pylist()) == {f"id {FIRST.name}"}
     names = pa.array([FIRST.name, SECOND.name])
-    assert aliases.names(names, known).to_pylist() == ["", FIRST.name]
+    assert aliases.alias_names(names, known).to_pylist() == ["", FIRST.name]
 
 
 def test_two_names_of_one_code_are_one_candidate_with_both_names(tmp_path):

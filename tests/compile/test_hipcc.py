@@ -218,7 +218,7 @@ def test_what_the_compiler_reads_recompiles(machine, monkeypatch, edit):
 def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machine):
     def ids():
         made = machine.units("CODE=1", "CODE=2")
-        table, _ = build.build(made, [[1], [1]], machine.toolchain())
+        table, _ = build.build_kernels(made, [[1], [1]], machine.toolchain())
         return table["kernel_id"].to_pylist()
 
     before = ids()
@@ -230,7 +230,7 @@ def test_a_new_compiler_recompiles_and_the_same_code_stays_the_same_kernel(machi
 def test_kernels_beyond_a_limit_are_pruned_with_the_reason(machine, monkeypatch):
     monkeypatch.setattr(build, "MAX_VGPR_SPILLS", 100)
     made = machine.units("CODE=1", "CODE=1 //", "CODE=500")
-    table, costs = build.build(made, [[1]] * 3, machine.toolchain())
+    table, costs = build.build_kernels(made, [[1]] * 3, machine.toolchain())
     rows = table.to_pylist()
     assert [row["build_status"] for row in rows] == ["ok", "ok", "pruned"]
     assert rows[2]["build_reason"] == "500 spilled registers, the limit max_vgpr_spills is 100"
@@ -243,19 +243,19 @@ def test_no_compiler_says_where_it_was_looked_for(monkeypatch, tmp_path):
     monkeypatch.setenv("ROCM_PATH", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(UserError, match=f"no HIP compiler in {tmp_path}/bin/hipcc.*make toolchain.*compile.compiler"):
-        compiler.find(CompileSettings())
+        compiler.find_compiler(CompileSettings())
 
 
 def test_another_compiler_is_no_hip_compiler(tmp_path):
     (tmp_path / "g++").write_text("#!/bin/sh\necho 'g++ 12.2.0'\n")
     (tmp_path / "g++").chmod(0o755)
     with pytest.raises(UserError, match=r"g\+\+ is no HIP compiler: its --version says 'g\+\+ 12.2.0'; install ROCm"):
-        compiler.find(CompileSettings(compiler=str(tmp_path / "g++")))
+        compiler.find_compiler(CompileSettings(compiler=str(tmp_path / "g++")))
 
 
 def test_a_compiler_that_does_not_answer_is_named(tmp_path):
     with pytest.raises(UserError, match=r"compile\.compiler: .*/hipcc --version does not answer"):
-        compiler.find(CompileSettings(compiler=str(tmp_path / "hipcc")))
+        compiler.find_compiler(CompileSettings(compiler=str(tmp_path / "hipcc")))
 
 
 def test_a_wrong_tree_is_named(tmp_path):
@@ -282,8 +282,8 @@ def test_a_kind_that_the_level_lacks_is_unsupported_and_not_compiled(machine):
     kernels = [kernel, replace(kernel, pipeline="wavelet")]
     texts = ck_tile_emit.CkTileEmitter(ROOT / "workflow/templates", API, "2025.11").files(kernels, "gfx950")
     files = {path: text.encode() for path, text in texts.items()} | {f"{kernel.name}.hpp": b"CODE=1"}
-    made = build.units(kernels, files, "gfx950", "bundle")
-    table, _ = build.build(made, [[1], [1]], machine.toolchain())
+    made = build.compile_units(kernels, files, "gfx950", "bundle")
+    table, _ = build.build_kernels(made, [[1], [1]], machine.toolchain())
     row = table.to_pylist()[1]
     assert row["build_status"] == "unsupported_by_ck"
     assert row["build_reason"] == "CK Tile 2025.11: there is no wavelet pipeline"
@@ -317,11 +317,11 @@ def test_what_is_no_code_object_is_refused():
 
 def test_the_cost_is_told_before_compiling_and_what_it_took_afterwards(machine, capsys):
     chunk = machine.units("CODE=1", "CODE=2")
-    table, costs = build.build(chunk, [[1], [1]], machine.toolchain(batch=1))
+    table, costs = build.build_kernels(chunk, [[1], [1]], machine.toolchain(batch=1))
     assert "compile: 2 kernels in 2 units, estimated 0.0028 CPU hours and 0.0 MB" in capsys.readouterr().err
     taken = costs.set_column(1, "seconds", [[1800.0, 5400.0]])
     assert stage.describe_build(table, taken) == (
         "2 kernels: 2 ok; their builds took 2 CPU hours and 0.0 MB of machine code"
     )
-    build.build(chunk, [[1], [1]], machine.toolchain())
+    build.build_kernels(chunk, [[1], [1]], machine.toolchain())
     assert "compile:" not in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_the_instructions_of_each_function_are_counted(functions):
 
 def test_kinds_are_told_by_the_beginning_of_an_opcode():
     opcodes = {MFMA: 2, "s_and_saveexec_b64": 1, "buffer_load_dwordx4": 1, "s_barrier": 3, "global_atomic_add": 1}
-    kinds = instructions.of_kinds(opcodes)
+    kinds = instructions.count_kinds(opcodes)
     assert {kind: count for kind, count in kinds.items() if count} == {
         "mfma": 2,
         "buffer_loads": 1,

@@ -106,12 +106,12 @@ def test_without_a_compiler_the_operand_buffers_are_what_is_known():
 def test_a_toolchain_of_another_maker_is_named(machine):
     for arch, name, right in (("gfx950", "nvcc", "hipcc"), ("sm_90", "hipcc", "nvcc"), ("sm_90", "none", "nvcc")):
         with pytest.raises(UserError, match=f"{name} builds nothing for {arch}; write {right}"):
-            registry.parts({"compile": {"toolchain": name}}, arch, machine.folder)
+            registry.builder_parts({"compile": {"toolchain": name}}, arch, machine.folder)
 
 
 def test_what_is_missing_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UserError, match="make cuda-toolchain"):
-        compiler.find(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
+        compiler.find_compiler(CompileSettings(toolchain="nvcc", compiler=str(tmp_path / "nvcc")))
     with pytest.raises(UserError, match=r"has the folder include/cutlass; run `make cuda-toolchain`"):
         LIBRARIES["nvcc"].find(str(tmp_path))
 

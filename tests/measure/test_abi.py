@@ -202,6 +202,8 @@ def test_a_library_of_another_version_is_refused(tmp_path):
     source = tmp_path / "old.cpp"
     text = (ROOT / native.SOURCES / native.DRIVER_SOURCE).read_text()
     source.write_text(text.replace("return CONV_ABI_VERSION;", "return 0;"))
-    native.build(native.command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / native.SOURCES))
+    native.run_command(
+        native.library_command("host", COMPILER, "", [source], tmp_path / "old.so", ROOT / native.SOURCES)
+    )
     with pytest.raises(OSError, match="version 0 of the interface"):
         abi.DriverLibrary(str(tmp_path / "old.so"))

@@ -7,7 +7,7 @@ import yaml
 
 from tileseer.core.errors import UserError
 from tileseer.problems import layers
-from tileseer.problems.crawl.observed import Observed, tabulate
+from tileseer.problems.crawl.observed import Observed, tabulate_layers
 from tileseer.problems.problem import DIMS
 from zoo import entries, tables
 
@@ -32,7 +32,7 @@ def test_a_signal_is_an_image_of_height_one_and_a_dilation_of_one_pixel_is_none(
     signal = Observed("conv", 2, 1, 4, 4, (100,), (1,), (1,), (0,), (3,))
     found = dims(signal)
     assert (found["Hi"], found["Wi"], found["Y"], found["dilation_w"]) == (1, 100, 1, 1)
-    (layer,), _ = tabulate("net", "run", [signal])
+    (layer,), _ = tabulate_layers("net", "run", [signal])
     assert layer.layout == "NCL"
 
 
@@ -46,7 +46,7 @@ def test_a_signal_is_an_image_of_height_one_and_a_dilation_of_one_pixel_is_none(
     ],
 )
 def test_what_cannot_stand_in_the_table_is_counted_with_its_reason(changes, told):
-    found, left_out = tabulate("net", "run", [CONV, dataclasses.replace(CONV, **changes), CONV])
+    found, left_out = tabulate_layers("net", "run", [CONV, dataclasses.replace(CONV, **changes), CONV])
     assert [layer.occurrences for layer in found] == [2]
     ((reason, count),) = left_out.items()
     assert told in reason and count == 1
@@ -56,9 +56,9 @@ def test_shared_layers_belong_to_test_and_all_batch_sizes_go_together():
     names = {tables.split_of(f"family{n}"): f"family{n}" for n in range(200)}
     assert set(names) == set(layers.SPLITS)
     family_of = {split: names[split] for split in layers.SPLITS}
-    (layer,), _ = tabulate("train", "run", [CONV])
-    (batch,), _ = tabulate("test", "run", [dataclasses.replace(CONV, batch=1)])
-    (own,), _ = tabulate("validation", "run", [dataclasses.replace(CONV, channels=24)])
+    (layer,), _ = tabulate_layers("train", "run", [CONV])
+    (batch,), _ = tabulate_layers("test", "run", [dataclasses.replace(CONV, batch=1)])
+    (own,), _ = tabulate_layers("validation", "run", [dataclasses.replace(CONV, channels=24)])
     found = tables.with_splits([layer, batch, own], family_of)
     assert [one.split for one in found] == ["test", "test", "validation"]
     layers.assert_splits(found, "table")

@@ -160,7 +160,7 @@ def test_odd_attributes_of_a_convolution_are_left_out_or_told(data, tmp_path_fac
     path = tmp_path_factory.mktemp("onnx") / "m.onnx"
     onnx_model(path, **{name: data.draw(ATTRIBUTES[name]) for name in sorted(names)})
     try:
-        found, left_out = user_model.from_onnx(path, ["4x3x64x64"], False, None)
+        found, left_out = user_model.onnx_layers(path, ["4x3x64x64"], False, None)
     except UserError as error:
         assert str(error).startswith(str(path))
     else:
@@ -177,6 +177,6 @@ def test_a_damaged_onnx_file_is_read_or_told_with_its_name(data, tmp_path_factor
     content[start : start + data.draw(st.integers(0, 4))] = data.draw(st.binary(max_size=4))
     path.write_bytes(content)
     try:
-        user_model.from_onnx(path, ["4x3x64x64"], False, None)
+        user_model.onnx_layers(path, ["4x3x64x64"], False, None)
     except UserError as error:
         assert str(error).startswith((str(path), "--onnx"))

@@ -141,12 +141,12 @@ def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):
 
 
 def test_the_ck_tree_says_its_commit(tmp_path, workflow):
-    assert registry.describe(CompileSettings(), {}) == {"toolchain": "none"}
-    assert trees.commit(workflow) == source_of(workflow).commit
+    assert registry.describe_toolchain(CompileSettings(), {}) == {"toolchain": "none"}
+    assert trees.tree_commit(workflow) == source_of(workflow).commit
     (tmp_path / "tree/include/ck").mkdir(parents=True)
-    assert trees.commit(tmp_path / "tree") is None
+    assert trees.tree_commit(tmp_path / "tree") is None
     (tmp_path / "tree/include/ck/version.h").write_text("#define CK_COMMIT_ID abc123\n")
-    assert trees.commit(tmp_path / "tree") == "abc123"
+    assert trees.tree_commit(tmp_path / "tree") == "abc123"
 
 
 def test_one_command_prints_it(models, capsys):

@@ -194,7 +194,7 @@ def test_the_folder_has_the_sources_and_a_selector_of_exactly_the_set(results, t
 
 def test_four_shipped_kernels_compile_for_real_and_link_with_the_selector_that_picks_them(results, tmp_path):
     try:
-        found, tree = compiler.find(CompileSettings(toolchain="hipcc")), trees.tree_of("hipcc", {"ck": None})
+        found, tree = compiler.find_compiler(CompileSettings(toolchain="hipcc")), trees.tree_of("hipcc", {"ck": None})
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

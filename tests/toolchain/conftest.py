@@ -66,7 +66,7 @@ class RealHipcc:
 def hip() -> RealHipcc:
     try:
         tree = tree_of("hipcc", {"ck": None})
-        return RealHipcc(compiler.find(SETTINGS), tree, api.detect_level(API, tree.include.parent))
+        return RealHipcc(compiler.find_compiler(SETTINGS), tree, api.detect_level(API, tree.include.parent))
     except UserError as error:
         if "TILESEER_NEEDS_HIPCC" in os.environ:
             raise

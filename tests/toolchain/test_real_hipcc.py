@@ -58,7 +58,7 @@ def test_kernels_compile_and_their_code_object_is_read(hip, arch):
         assert r.lds_bytes >= 2 * 64 * 64 * 2
         assert 0 < r.vgprs + r.agprs <= 512
         assert r.occupancy >= 1
-        kinds = instructions.of_kinds(r.instructions)
+        kinds = instructions.count_kinds(r.instructions)
         assert min(kinds[kind] for kind in ("mfma", "valu", "barriers", "buffer_loads", "lds_reads")) > 0
 
 

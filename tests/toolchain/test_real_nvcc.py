@@ -50,7 +50,7 @@ def emitter():
 def machine():
     """Compiler and tree of this machine."""
     try:
-        return compiler.find(SETTINGS), tree_of("nvcc", {"cutlass": None})
+        return compiler.find_compiler(SETTINGS), tree_of("nvcc", {"cutlass": None})
     except UserError as error:
         if "TILESEER_NEEDS_NVCC" in os.environ:
             raise

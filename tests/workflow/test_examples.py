@@ -78,7 +78,7 @@ def _libraries(folder):
     assert few.count("const Registration<") == 5
     (folder / "few.cpp").write_text(few)
     for name, source in (("driver.so", include / native.DRIVER_SOURCE), ("kernels.so", folder / "few.cpp")):
-        native.build(native.command("host", host_library.COMPILER, "", [source], folder / name, include))
+        native.run_command(native.library_command("host", host_library.COMPILER, "", [source], folder / name, include))
 
 
 def test_the_page_has_examples():

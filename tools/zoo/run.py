@@ -12,7 +12,7 @@ from typing import Any
 
 from tileseer.core.errors import UserError
 from tileseer.problems.crawl import user_model
-from tileseer.problems.crawl.observed import tabulate
+from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
 from zoo import tables
 from zoo.entries import Entry
@@ -43,18 +43,18 @@ def crawl(entry: Entry) -> Crawled:
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     try:
-        model = torch_record.build(_maker(entry))
+        model = torch_record.build_model(_maker(entry))
     # Any error of foreign code is a fact about that network, not a reason to lose the others.
     except Exception as error:
         result.left_out += [LeftOut(entry.name, run.text, reason(error), 0) for run in entry.runs]
         return result
     for run in entry.runs:
         try:
-            found = torch_record.record(model, partial(feed, shape=run.shape), run.trained)
+            found = torch_record.record_torch(model, partial(feed, shape=run.shape), run.trained)
         except Exception as error:
             result.left_out.append(LeftOut(entry.name, run.text, reason(error), 0))
             continue
-        layers, left_out = tabulate(entry.name, run.text, found)
+        layers, left_out = tabulate_layers(entry.name, run.text, found)
         result.layers += layers
         result.left_out += [LeftOut(entry.name, run.text, why, count) for why, count in sorted(left_out.items())]
         if not found:

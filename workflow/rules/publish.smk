@@ -3,7 +3,7 @@
 # update(): what was published stays until the new models replace it, and is there again if the job fails.
 import json
 
-COMPILED_BY = registry.describe(SETTINGS.compile, ROOTS)
+COMPILED_BY = registry.describe_toolchain(SETTINGS.compile, ROOTS)
 
 
 rule publish:

@@ -15,6 +15,6 @@ def main(build: list[Input], support: list[Input], aliases: Output) -> str:
 
     pairs = (parquet.read_table(path, support_table.SCHEMA) for path in support)
     supported = [part.filter(support_table.supported(part)) for part in pairs]
-    table = found.table([parquet.read_table(path, BUILD) for path in build], supported)
+    table = found.find_aliases([parquet.read_table(path, BUILD) for path in build], supported)
     parquet.write_table(table, aliases)
     return f"{table.num_rows:,} kernels have the machine code of another one, which is measured for them"

@@ -35,9 +35,9 @@ def run(args: argparse.Namespace) -> int:
     from tileseer.problems.crawl import user_model
 
     if args.torch:
-        found, left_out = user_model.from_torch(args.torch, args.input, args.train, args.network)
+        found, left_out = user_model.torch_layers(args.torch, args.input, args.train, args.network)
     else:
-        found, left_out = user_model.from_onnx(args.onnx, args.input, args.train, args.network)
+        found, left_out = user_model.onnx_layers(args.onnx, args.input, args.train, args.network)
     for reason, count in sorted(left_out.items()):
         print(f"left out: {count} convolutions: {reason}", file=sys.stderr)
     if not found:

@@ -127,7 +127,9 @@ def _package(name: str) -> str:
 def _compiler(config: Config, vendor: compiler.Vendor) -> str:
     # Without a toolchain, compile.compiler is hipcc, as everywhere.
     chosen = compiler.VENDORS.get(config.compile.toolchain, compiler.HIPCC)
-    installed = compiler.find_of(vendor, config.compile.compiler if vendor.program == chosen.program else None)
+    installed = compiler.find_vendor_compiler(
+        vendor, config.compile.compiler if vendor.program == chosen.program else None
+    )
     lines = installed.version.splitlines()
     release = next((line for line in lines if "release" in line), lines[0])
     return f"{installed.path} ({installed.origin}): {release}"

@@ -36,7 +36,7 @@ LAUNCH_FIELDS = (
 """What decides grid and arguments on the host, beside the code."""
 
 
-def table(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table:
+def find_aliases(builds: Sequence[pa.Table], supported: Sequence[pa.Table]) -> pa.Table:
     """Aliases (``SCHEMA``) among the kernels of all chunks, from their build tables and their supported pairs."""
     built = pa.concat_tables(builds).select(["kernel", "kernel_id", "build_status", "code_hash"]).to_pandas()
     built = built[(built["build_status"] == "ok") & (built["code_hash"] != "")].drop(columns="build_status")
@@ -59,7 +59,7 @@ def read_aliases(path: Path | None) -> pa.Table:
     return parquet.read_table(path, SCHEMA)
 
 
-def own(pairs: pa.Table, known: pa.Table) -> pa.Array:
+def measured_mask(pairs: pa.Table, known: pa.Table) -> pa.Array:
     """Mask of the rows (of a table with ``kernel_id``) whose kernels are measured themselves."""
     return pc.invert(pc.is_in(_ids(pairs), value_set=known["kernel_id"].combine_chunks()))
 
@@ -71,7 +71,7 @@ def as_measured(pairs: pa.Table, known: pa.Table) -> pa.Table:
     return pairs.set_column(at, "kernel_id", pc.coalesce(stand_in, _ids(pairs)))
 
 
-def names(kernels: pa.Array, known: pa.Table) -> pa.Array:
+def alias_names(kernels: pa.Array, known: pa.Table) -> pa.Array:
     """For each kernel name that of the kernel measured in its place, empty for those measured themselves."""
     return pc.fill_null(_looked_up(kernels.cast(pa.string()), known, "kernel", "alias_of"), "")
 

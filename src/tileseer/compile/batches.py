@@ -66,7 +66,7 @@ class BatchToolchain(compiler.Builder, Toolchain, ABC):
         key_of = {unit.kernel.name: key for key, unit in missing.items()}
         if missing:
             planned = self.batches(list(missing.values()))
-            print(f"compile: {cost.estimate(len(missing), len(planned))}", file=sys.stderr, flush=True)
+            print(f"compile: {cost.estimate_cost(len(missing), len(planned))}", file=sys.stderr, flush=True)
         with Progress("compile", len(missing), "kernels") as progress:
             # First what no other workflow compiles just now, then what the others have not kept.
             for wait in (False, True):

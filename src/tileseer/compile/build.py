@@ -78,7 +78,7 @@ def kernel_id(unit: CompileUnit, toolchain: Toolchain, result: CompileResult) ->
     return hashlib.sha256("\n".join((unit.kernel.name, unit.arch, made_from)).encode()).hexdigest()[:16]
 
 
-def units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
+def compile_units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, where: str) -> list[CompileUnit]:
     """Units of the kernels of a chunk; ``headers`` is the bundle of the same chunk.
 
     A kernel that its library has no form for has the reason instead of a header.
@@ -95,7 +95,7 @@ def units(kernels: Sequence[Kernel], headers: Mapping[str, bytes], arch: str, wh
     return compile_units
 
 
-def build(
+def build_kernels(
     chunk: Sequence[CompileUnit], split_k: Sequence[list[int]], toolchain: Toolchain
 ) -> tuple[pa.Table, pa.Table]:
     """Compile a chunk: the build table and the costs, one row a kernel in the given order.
@@ -133,6 +133,6 @@ def _row(unit: CompileUnit, splits: list[int], result: CompileResult, toolchain:
     row |= {"build_status": result.status, "build_reason": result.reason, "resources_from": resources.pop("source")}
     row |= {"error_digest": result.error_digest, "code_hash": result.code_hash}
     if code := resources.pop("instructions"):
-        kinds = instructions.of_kinds(code) | {"total": sum(code.values())}
+        kinds = instructions.count_kinds(code) | {"total": sum(code.values())}
         row |= {f"n_{kind}": kinds[kind] for kind in _IN_CODE}
     return row | resources

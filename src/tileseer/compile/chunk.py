@@ -31,14 +31,14 @@ def toolchain(
     gpu, name = read_hardware(hardware, product), CompileSettings.of(settings, "compile").toolchain
     if name == "none":
         return NoToolchain(gpu, load_coefficients(coefficients))
-    return TOOLCHAINS[name](*registry.parts(settings, arch, native), gpu)
+    return TOOLCHAINS[name](*registry.builder_parts(settings, arch, native), gpu)
 
 
 def build_chunk(configs: Path, chunk: int, headers: Path, arch: str, toolchain: Toolchain) -> tuple[pa.Table, pa.Table]:
     """Build table of the kernels of one chunk, and CPU seconds and memory of their builds."""
     rows = kernel_table.read_kernel_table(configs, chunk)
-    units = build.units(kernel_table.kernels_of_rows(rows), bundle.read_bundle(headers), arch, str(headers))
-    return build.build(units, rows["split_k"].to_pylist(), toolchain)
+    units = build.compile_units(kernel_table.kernels_of_rows(rows), bundle.read_bundle(headers), arch, str(headers))
+    return build.build_kernels(units, rows["split_k"].to_pylist(), toolchain)
 
 
 def describe_build(table: pa.Table, costs: pa.Table) -> str:
@@ -59,7 +59,7 @@ def library(
     arch: str, native: Path, headers: Path | None, build_table: Path | None, settings: Settings, device: str = ""
 ) -> tuple[bytes, str]:
     """A module with every kernel of a chunk that was built, or without a chunk the driver; and what it is."""
-    libraries = Libraries(*registry.parts(settings, arch, native))
+    libraries = Libraries(*registry.builder_parts(settings, arch, native))
     if headers is None and build_table is None:
         if device == "emulated":
             return libraries.emulated_driver(), "driver of the emulated GPU"
@@ -69,5 +69,5 @@ def library(
     rows = parquet.read_table(build_table, build.SCHEMA)
     statuses = zip(rows["kernel"].to_pylist(), rows["build_status"].to_pylist(), strict=True)
     built = parse_kernels([name for name, status in statuses if status == "ok"])
-    units = build.units(built, bundle.read_bundle(headers), arch, str(headers))
+    units = build.compile_units(built, bundle.read_bundle(headers), arch, str(headers))
     return libraries.module(units), f"module of {len(units)} kernels"

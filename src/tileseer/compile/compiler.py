@@ -214,15 +214,15 @@ NVCC = Vendor(
 VENDORS = {vendor.program: vendor for vendor in (HIPCC, NVCC)}
 
 
-def find(settings: CompileSettings) -> Compiler:
+def find_compiler(settings: CompileSettings) -> Compiler:
     """The compiler of the settings, of an install, of PATH or of a package, in this order.
 
     Where the toolchain is ``none``, it is hipcc that is looked for.
     """
-    return find_of(VENDORS.get(settings.toolchain, HIPCC), settings.compiler)
+    return find_vendor_compiler(VENDORS.get(settings.toolchain, HIPCC), settings.compiler)
 
 
-def find_of(vendor: Vendor, named: str | None = None) -> Compiler:
+def find_vendor_compiler(vendor: Vendor, named: str | None = None) -> Compiler:
     """One vendor's compiler; ``named``: the path that the settings give."""
     if named:
         return _asked(Path(named).expanduser(), "compile.compiler", vendor)

@@ -5,7 +5,7 @@ ESTIMATED_SECONDS = 5.0
 """Of a kernel that was not compiled: machine code and CPU time, means of 393 CK Tile kernels for gfx950, ten a unit."""
 
 
-def estimate(kernels: int, units: int) -> str:
+def estimate_cost(kernels: int, units: int) -> str:
     """What so many kernels will take."""
     cost = describe_cost(ESTIMATED_SECONDS * kernels, ESTIMATED_BYTES * kernels)
     return f"{kernels:,} kernels in {units:,} units, estimated {cost}"

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tileseer.compile.cost import estimate
+from tileseer.compile.cost import estimate_cost
 from tileseer.config.config import Config
 from tileseer.gpus.arch import ArchSpecs
 from tileseer.kernels.kernel_table import chunk_of
@@ -29,4 +29,4 @@ def of_run(jobs: Iterable[Mapping[str, str]], tables: Path, settings: Config) ->
         held = Counter(chunk_of(kernel.name, settings.configs.chunks) for kernel in kernels)
         sizes += [held[chunk] for chunk in numbers]
     units = sum(-(-size // settings.compile.batch) for size in sizes)
-    return f"compile: at most {estimate(sum(sizes), units)}; what the cache holds is not compiled"
+    return f"compile: at most {estimate_cost(sum(sizes), units)}; what the cache holds is not compiled"

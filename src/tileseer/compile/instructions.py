@@ -46,7 +46,7 @@ def kind_of(opcode: str) -> str:
     return next((kind for kind, pattern in KINDS if pattern.match(opcode)), "")
 
 
-def of_kinds(opcodes: Mapping[str, int]) -> dict[str, int]:
+def count_kinds(opcodes: Mapping[str, int]) -> dict[str, int]:
     """How many instructions of each kind there are."""
     counts = dict.fromkeys((kind for kind, _ in KINDS), 0)
     for opcode, count in opcodes.items():

@@ -23,7 +23,7 @@ CUDA = ("-O3", "-x", "cu", "-DTILESEER_CUDA", "-Xcompiler", "-fPIC", "--disable-
 UNIT, OBJECT = "unit.cpp", "unit.o"
 
 
-def target(vendor: compiler.Vendor, arch: str) -> list[str]:
+def arch_options(vendor: compiler.Vendor, arch: str) -> list[str]:
     """Options that ask for machine code of one arch, and of no other."""
     if vendor is compiler.NVCC:
         return ["-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}"]
@@ -76,7 +76,7 @@ class Libraries(Builder):
 
     def _arguments(self, arch: str) -> list[str | Path]:
         folders = ("-I", self.native.resolve(), "-I", self.tree.include)
-        return [*self.flags, *target(self.compiler.vendor, arch), *folders]
+        return [*self.flags, *arch_options(self.compiler.vendor, arch), *folders]
 
     def object_key(self, units: Sequence[CompileUnit]) -> str:
         """Cache key of an object with some units."""
@@ -121,7 +121,9 @@ class Libraries(Builder):
         def build() -> bytes:
             with compiler.workspace({}) as folder:
                 sources, output = [self.native / name for name in names], folder / "driver.so"
-                native.build(native.command(backend, str(self.compiler.path), arch, sources, output, self.native))
+                native.run_command(
+                    native.library_command(backend, str(self.compiler.path), arch, sources, output, self.native)
+                )
                 content = output.read_bytes() if output.exists() else b""
             if fault := machine_code.fault(content):
                 how = f"{fault}; {self.compiler.vendor.how}"
@@ -143,7 +145,7 @@ class Libraries(Builder):
         hip = ["--hip-link", "-fPIC", "-x", "none", "-Wl,-z,muldefs"]
         how = ["-cudart", "shared"] if vendor is compiler.NVCC else hip
         objects = {f"{number}.o": content for number, content in enumerate(self.objects(units))}
-        command = ["-shared", *target(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
+        command = ["-shared", *arch_options(vendor, units[0].arch), *how, *objects, "-o", "module.so"]
         with compiler.workspace(objects) as folder:
             run = self.call(command, folder)
             if run.outcome != "ok":

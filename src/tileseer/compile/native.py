@@ -12,7 +12,7 @@ DRIVER_SOURCE = "conv_library.cpp"
 STAND_IN_SOURCE = "hip_stand_in.cpp"
 
 
-def command(
+def library_command(
     backend: str, compiler: str, arch: str, sources: Sequence[Path], output: Path, include: Path = SOURCES
 ) -> list[str]:
     """Command that makes one shared library of C++ sources; the host backend ignores ``arch``."""
@@ -36,7 +36,7 @@ def sources_digest(include: Path = SOURCES) -> str:
     return digest.hexdigest()[:16]
 
 
-def build(command_: Sequence[str]) -> None:
+def run_command(command_: Sequence[str]) -> None:
     """Run a compiler; its failure is a ``UserError`` with the end of what it printed."""
     try:
         run = subprocess.run(command_, capture_output=True, text=True, check=False)

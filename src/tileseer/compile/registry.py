@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tileseer.compile import compiler
 from tileseer.compile.compiler import Compiler
-from tileseer.compile.source_trees import HeaderTree, commit, tree_of
+from tileseer.compile.source_trees import HeaderTree, tree_commit, tree_of
 from tileseer.config.compile import LIBRARIES, CacheSettings, CompileSettings
 from tileseer.core.cache import Cache, open_cache
 from tileseer.core.errors import UserError
@@ -17,7 +17,9 @@ PYTHON_MIB = 512
 """Memory of a compile job itself, for its tables and the workflow's modules."""
 
 
-def parts(settings: Settings, arch: str, native: Path) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
+def builder_parts(
+    settings: Settings, arch: str, native: Path
+) -> tuple[Compiler, HeaderTree, CompileSettings, Cache, Path]:
     """What a ``Builder`` for an arch is made of; a ``UserError`` says what is missing on this machine."""
     requested, cache = CompileSettings.of(settings, "compile"), CacheSettings.of(settings, "cache")
     family = family_of_arch(arch)
@@ -29,12 +31,18 @@ def parts(settings: Settings, arch: str, native: Path) -> tuple[Compiler, Header
     if requested.toolchain != right:
         raise UserError(f"compile.toolchain: {requested.toolchain} builds nothing for {arch}; write {right}")
     roots = {name: section.of(settings, name).root for name, section in LIBRARIES.items()}
-    return compiler.find(requested), tree_of(right, roots), requested, open_cache(cache.folder, cache.max_gib), native
+    return (
+        compiler.find_compiler(requested),
+        tree_of(right, roots),
+        requested,
+        open_cache(cache.folder, cache.max_gib),
+        native,
+    )
 
 
 def driver_compiler(settings: CompileSettings) -> Compiler:
     """Compiler of the measuring driver where a library offers the kernels, so that ``toolchain`` names none."""
-    return compiler.find(settings.model_copy(update={"toolchain": "nvcc"}))
+    return compiler.find_compiler(settings.model_copy(update={"toolchain": "nvcc"}))
 
 
 def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> str:
@@ -46,19 +54,19 @@ def fingerprint(settings: CompileSettings, roots: Mapping[str, str | None]) -> s
     if settings.toolchain == "none":
         return "none"
     tree = tree_of(settings.toolchain, roots).digest()
-    used = compiler.find(settings)
+    used = compiler.find_compiler(settings)
     return hashlib.sha256(f"{used.version}\n{tree}\n".encode() + used.script()).hexdigest()[:16]
 
 
-def describe(settings: CompileSettings, roots: Mapping[str, str | None]) -> dict[str, str | None]:
+def describe_toolchain(settings: CompileSettings, roots: Mapping[str, str | None]) -> dict[str, str | None]:
     """Toolchain, compiler and header tree for the provenance of models, without folders of this machine."""
     if settings.toolchain == "none":
         return {"toolchain": "none"}
     tree = tree_of(settings.toolchain, roots)
     return {
         "toolchain": settings.toolchain,
-        "compiler": compiler.find(settings).version,
-        f"{tree.folder}_commit": commit(tree.include.parent),
+        "compiler": compiler.find_compiler(settings).version,
+        f"{tree.folder}_commit": tree_commit(tree.include.parent),
         f"{tree.folder}_sha256": tree.digest(),
     }
 

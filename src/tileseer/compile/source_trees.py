@@ -55,7 +55,7 @@ def ck_level(settings: CkSettings, table: Path, compiles: bool) -> str:
     return ck_api.NEWEST
 
 
-def commit(root: Path) -> str | None:
+def tree_commit(root: Path) -> str | None:
     """Commit of a tree: of a checkout, or as an installed one says; None where it is unknown."""
     if (root / ".git").exists():
         return source_of(root).commit

@@ -69,12 +69,12 @@ def write_dataset(
     receipts = [Receipt.read(chunk.receipt) for chunk in chunks]
     builds = [parquet.read_table(chunk.build, BUILD_SCHEMA) for chunk in chunks]
     kernels = pa.concat_tables(build.select(BUILD_SCHEMA.names) for build in builds)
-    kernels = kernels.append_column("alias_of", aliases.names(kernels["kernel"].combine_chunks(), known))
+    kernels = kernels.append_column("alias_of", aliases.alias_names(kernels["kernel"].combine_chunks(), known))
     by_key = problems.sort_by("problem_key").select(PROBLEM).combine_chunks()
     quarantine, pairs, measured = [MALFORMED.empty_table()], [], []
     for chunk, receipt in zip(chunks, receipts, strict=True):
         support = parquet.read_table(chunk.support, support_table.SCHEMA)
-        own = support.filter(aliases.own(support, known))
+        own = support.filter(aliases.measured_mask(support, known))
         own = own.filter(chosen_pairs.pairs_to_measure(own, problems, chosen))
         rows, malformed = _measured_rows(chunk, receipt, own)
         quarantine.append(malformed)

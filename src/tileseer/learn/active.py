@@ -45,7 +45,7 @@ def choose_pairs(
     built = pd.concat([candidates.from_build(table) for table in tables]).sort_values("candidate", ignore_index=True)
     stand_ins = alias_table.read_aliases(aliases)
     supports = [parquet.read_table(path, support_table.SCHEMA) for path in support]
-    supports = [part.filter(alias_table.own(part, stand_ins)) for part in supports]
+    supports = [part.filter(alias_table.measured_mask(part, stand_ins)) for part in supports]
 
     assert session.journal is not None
     with session.claim_device() as (device, _), journal.Journal(session.journal, session.lock_timeout_s) as book:

@@ -42,7 +42,7 @@ def measure_chunk(
     built = parquet.read_table(tables.build, BUILD)
     entries = parquet.read_table(tables.problems, problem_table.SCHEMA)
     pairs = parquet.read_table(tables.support, support_table.SCHEMA)
-    pairs = pairs.filter(aliases.own(pairs, aliases.read_aliases(tables.aliases)))
+    pairs = pairs.filter(aliases.measured_mask(pairs, aliases.read_aliases(tables.aliases)))
     chosen = chosen_pairs.read_chosen_pairs(tables.chosen) if tables.chosen else None
     pairs = pairs.filter(chosen_pairs.pairs_to_measure(pairs, entries, chosen))
     session = session.with_kernels([built], tables.modules)

@@ -45,12 +45,14 @@ def execute_chunk(
     """Verdicts (``SCHEMA``) on the kernels of a chunk, without those that are aliases of another one."""
     refuse_without_decoder()
     rows = parquet.read_table(build_table, build.SCHEMA)
-    rows = rows.filter(aliases.own(rows, aliases.read_aliases(known_aliases))).to_pylist()
+    rows = rows.filter(aliases.measured_mask(rows, aliases.read_aliases(known_aliases))).to_pylist()
     built = parse_kernels([row["kernel"] for row in rows if row["build_status"] == "ok"])
-    units = {unit.kernel.name: unit for unit in build.units(built, bundle.read_bundle(headers), arch, str(headers))}
+    units = {
+        unit.kernel.name: unit for unit in build.compile_units(built, bundle.read_bundle(headers), arch, str(headers))
+    }
     benchmark = BenchmarkSettings.of(settings, "benchmark")
     emulation = Emulation(
-        Libraries(*registry.parts(settings, arch, native)), products.product_of_arch(hardware, arch),
+        Libraries(*registry.builder_parts(settings, arch, native)), products.product_of_arch(hardware, arch),
         benchmark.parameters.emulated_problems, benchmark.seed,
     )  # fmt: skip
     verdicts = []

@@ -45,14 +45,14 @@ def element_bytes(dtypes: pd.Series) -> np.ndarray:
 
 
 def implicit_gemm(problems: pd.DataFrame, variant: str, channel_multiple: int = 0) -> pd.DataFrame:
-    """Map P problems (columns of ``Problem``) to their matrix products (``columns``), one row each, in their order."""
+    """Map P problems (columns of ``Problem``) to their matrix products (``gemm_columns``), a row each, in order."""
     dims = {name: problems[name].to_numpy(np.int64) for name in DIMS}
     return pd.DataFrame(
-        columns(dims, variant, element_bytes(problems["dtype"]), channel_multiple), index=problems.index
+        gemm_columns(dims, variant, element_bytes(problems["dtype"]), channel_multiple), index=problems.index
     )
 
 
-def columns(
+def gemm_columns(
     dims: Columns, variant: str, element_size: np.ndarray | float, channel_multiple: int = 0
 ) -> dict[str, np.ndarray]:
     """Matrix products of P problems by column; ``dims`` are the 19 dimensions, int64 [P] each.

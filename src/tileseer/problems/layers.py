@@ -19,7 +19,7 @@ from tileseer.config.operations import VARIANTS
 from tileseer.core.errors import UserError, shown
 from tileseer.problems.operation import Operation
 from tileseer.problems.problem import DIMS, Problem
-from tileseer.problems.problem_csv import check_problems, read_csv, require, whole_numbers
+from tileseer.problems.problem_csv import check_problems, read_csv, require_cells, whole_numbers
 
 SPLITS = ("train", "validation", "test")
 """What a layer may be used for; all layers of one family, at any batch size, have the same."""
@@ -122,10 +122,10 @@ def read_layers(path: Path) -> list[Layer]:
     table = _read_texts(path)
     for name, allowed in (("split", SPLITS), ("layout", LAYOUTS)):
         words = ", ".join(word or "empty" for word in allowed)
-        require(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
+        require_cells(path, table[name], table[name].isin(allowed), f"it must be one of {words}")
     directions = table["directions"].str.split("+").map(tuple)
     known = directions.map(set(VARIANTS).issuperset)
-    require(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
+    require_cells(path, table["directions"], known, f"it must be some of {', '.join(VARIANTS)} with + between them")
     dims = pd.DataFrame({name: whole_numbers(path, table[name]) for name in DIMS})
     check_problems(path, dims, "forward", "bf16")
     occurrences = whole_numbers(path, table["occurrences"], least=1).tolist()
@@ -156,9 +156,9 @@ def _read_texts(path: Path) -> pd.DataFrame:
     table = table.assign(**{name: text for name, text in OPTIONAL.items() if name not in table})
     for name in (name for name in COLUMNS if name not in DIMS):
         printable = table[name].map(str.isprintable)
-        require(path, table[name], printable, "it has characters that cannot be printed; remove them")
+        require_cells(path, table[name], printable, "it has characters that cannot be printed; remove them")
     for name in ("network", "layer"):
-        require(path, table[name], table[name] != "", "network and layer must be named")
+        require_cells(path, table[name], table[name] != "", "network and layer must be named")
     return table
 
 

@@ -76,13 +76,13 @@ def whole_numbers(path: Path, texts: pd.Series, least: int = 0) -> np.ndarray:
     range_ = f"it must be a whole number from {least} to {INT32_MAX}"
     texts = texts.str.strip()
     # pandas writes integer columns with gaps as 8.0.
-    require(path, texts, texts.str.fullmatch(r"[0-9]{1,10}(\.0*)?"), range_)
+    require_cells(path, texts, texts.str.fullmatch(r"[0-9]{1,10}(\.0*)?"), range_)
     numbers = texts.astype(np.float64).astype(np.int64)
-    require(path, texts, numbers.between(least, INT32_MAX), range_)
+    require_cells(path, texts, numbers.between(least, INT32_MAX), range_)
     return numbers.to_numpy()
 
 
-def require(path: Path, texts: pd.Series, right: pd.Series, otherwise: str) -> None:
+def require_cells(path: Path, texts: pd.Series, right: pd.Series, otherwise: str) -> None:
     """Raise ``UserError`` with file, line, column and value for the first text that is not ``right``."""
     if not right.all():
         row = int(np.argmin(right.to_numpy()))

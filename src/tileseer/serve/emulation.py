@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tileseer.compile import registry
 from tileseer.compile import source_trees as trees
-from tileseer.compile.build import units
+from tileseer.compile.build import compile_units
 from tileseer.compile.libraries import Libraries
 from tileseer.config.compile import CkSettings
 from tileseer.gpus.hardware import Hardware
@@ -31,13 +31,15 @@ class Workshop:
 
     def libraries(self) -> Libraries:
         """What compiles for this arch; ``UserError`` where this machine cannot."""
-        return Libraries(*registry.parts(self.settings, self.arch, self.native))
+        return Libraries(*registry.builder_parts(self.settings, self.arch, self.native))
 
     def execute(self, kernel: GemmKernel) -> KernelVerdict:
         """Compile one kernel and execute it."""
         level = trees.ck_level(CkSettings.of(self.settings, "ck"), self.api, compiles=True)
         texts = CkTileEmitter(self.templates, self.api, level).files([kernel], self.arch)
-        unit = units([kernel], {name: text.encode() for name, text in texts.items()}, self.arch, str(self.templates))[0]
+        unit = compile_units(
+            [kernel], {name: text.encode() for name, text in texts.items()}, self.arch, str(self.templates)
+        )[0]
         if unit.lack:
             return KernelVerdict(kernel.name, "unsupported", said=unit.lack)
         (verdict,) = Emulation(self.libraries(), self.gpu, self.most).build_and_execute([unit])

@@ -78,9 +78,9 @@ _KERNEL_FIELDS = (
 def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
     """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
 
-    Plain arithmetic, as ``implicit_gemm.columns``.
+    Plain arithmetic, as ``implicit_gemm.gemm_columns``.
     """
-    gemm = implicit_gemm.columns(dims, variant, element_size)
+    gemm = implicit_gemm.gemm_columns(dims, variant, element_size)
     columns = {"G": dims["G"], "Z": dims["Z"]}
     columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
     columns |= {name: gemm[name] for name in ("is_1x1", "is_3x3", "stride1", "pad0", "sub_gemms")}

@@ -127,9 +127,9 @@ _FIELDS = ("variant", "iterator", "tile_n", "tile_k", "vec_a", "vec_b", "vec_c",
 def _read_of_problems(dims: Columns, variant: str, element_size: np.ndarray | float) -> dict[str, np.ndarray]:
     """What the rules read of P problems beside their signature; ``dims``: the 19 dimensions, int64 [P] each.
 
-    Plain arithmetic, as ``implicit_gemm.columns``.
+    Plain arithmetic, as ``implicit_gemm.gemm_columns``.
     """
-    gemm = implicit_gemm.columns(dims, variant, element_size)
+    gemm = implicit_gemm.gemm_columns(dims, variant, element_size)
     columns = {"G": dims["G"], "group_k": dims["K"] // dims["G"]}
     columns |= {f"run_{x}": gemm[f"run_{x}"].astype(np.int64) for x in "abc"}
     columns |= {"stride1": gemm["stride1"], "gemm_k": gemm["gemm_k"]}

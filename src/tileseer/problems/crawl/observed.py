@@ -81,7 +81,7 @@ class Observed:
         return ""
 
 
-def tabulate(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
+def tabulate_layers(network: str, run: str, observed: Iterable[Observed]) -> tuple[list[Layer], Counter[str]]:
     """Distinct layers of a run in order of execution, and how many were left out for which reason."""
     occurrences: Counter[tuple[tuple[int, ...], tuple[str, ...], str]] = Counter()
     first: dict[object, str] = {}

@@ -78,7 +78,7 @@ def _following(recorder: _Recorder) -> Iterator[None]:
             handle.remove()
 
 
-def build(make: Callable[[], Any]) -> Any:
+def build_model(make: Callable[[], Any]) -> Any:
     """Model of ``make`` on the meta device.
 
     Constructors that look at values cannot run there; they run on the CPU, and the model is moved.
@@ -92,7 +92,7 @@ def build(make: Callable[[], Any]) -> Any:
         return model.to(META)
 
 
-def record(model: Any, feed: Callable[[Any], object], trained: bool) -> list[Observed]:
+def record_torch(model: Any, feed: Callable[[Any], object], trained: bool) -> list[Observed]:
     """Run ``feed`` on ``model`` and return its convolutions in order of execution.
 
     ``trained`` runs the model as in training, and says which inputs need gradients: parameters do, images do not.

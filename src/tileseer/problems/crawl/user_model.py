@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tileseer.core.errors import UserError, shown
-from tileseer.problems.crawl.observed import tabulate
+from tileseer.problems.crawl.observed import tabulate_layers
 from tileseer.problems.layers import Layer
 
 _INPUT = re.compile(r"(?:([A-Za-z_][\w.:/]*)=)?([0-9]{1,9}(?:x[0-9]{1,9})*)")
@@ -26,7 +26,9 @@ def parse_input(text: str) -> tuple[str, tuple[int, ...]]:
     return match[1] or "", shape
 
 
-def from_torch(target: str, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
+def torch_layers(
+    target: str, inputs: list[str], trained: bool, network: str | None
+) -> tuple[list[Layer], Counter[str]]:
     """Layers of the model that ``module:callable`` makes, and how many were left out for which reason.
 
     The model is made and run on torch's meta device: it needs no weights, and no memory for them.
@@ -53,7 +55,7 @@ def from_torch(target: str, inputs: list[str], trained: bool, network: str | Non
         )
 
     try:
-        found = torch_record.record(torch_record.build(make), feed, trained)
+        found = torch_record.record_torch(torch_record.build_model(make), feed, trained)
     # The user's code may raise anything; its traceback stays attached for those who ask for it.
     except Exception as error:
         raise UserError(
@@ -61,7 +63,7 @@ def from_torch(target: str, inputs: list[str], trained: bool, network: str | Non
             "shapes are known and values are not"
         ) from error
     run = f"{'train' if trained else 'infer'} {' '.join(inputs)}"
-    return tabulate(network or attribute.rpartition(".")[2], run, found)
+    return tabulate_layers(network or attribute.rpartition(".")[2], run, found)
 
 
 def _callable(target: str, module_name: str, attribute: str) -> Any:
@@ -102,7 +104,7 @@ def _module(name: str) -> types.ModuleType:
     return importlib.import_module(name)
 
 
-def from_onnx(path: Path, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
+def onnx_layers(path: Path, inputs: list[str], trained: bool, network: str | None) -> tuple[list[Layer], Counter[str]]:
     """Layers of an ONNX model, and how many were left out for which reason.
 
     ``inputs`` give shapes to inputs with dynamic axes; without a name, to the graph's inputs in their order.
@@ -114,5 +116,5 @@ def from_onnx(path: Path, inputs: list[str], trained: bool, network: str | None)
         raise UserError(f"--onnx needs the package onnx ({error}); {INSTALL}") from error
     found, left_out = onnx_record.record_onnx(path, shapes, trained)
     run = f"{'train' if trained else 'infer'} {' '.join(inputs)}".strip()
-    layers, more = tabulate(network or path.stem, run, found)
+    layers, more = tabulate_layers(network or path.stem, run, found)
     return layers, left_out + more
