@@ -55,10 +55,10 @@ def random_shapes(count, seed=0):
     return np.array(rows)
 
 
-def picks_of_cpp(folder, operation, shapes, known, pruned, arch="gfx950"):
+def picks_of_cpp(folder, about, shapes, known, pruned):
     """Compile the published header with g++ and return its picks, scores and known flags."""
-    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", operation).replace("ARCH", arch))
-    header = folder / f"models/grouped_conv_{operation}_{arch}"
+    (folder / "main.cpp").write_text(MAIN.replace("OPERATION", about.operation).replace("ARCH", about.arch))
+    header = folder / f"models/grouped_conv_{about.operation}_{about.arch}"
     program = folder / "main"
     if not program.exists():
         command = ["g++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{header}"]
@@ -67,3 +67,14 @@ def picks_of_cpp(folder, operation, shapes, known, pruned, arch="gfx950"):
     lines = subprocess.run([program], input=text, text=True, capture_output=True, check=True).stdout.split("\n")[:-1]
     rows, scores, flags = zip(*(line.split() for line in lines), strict=True)
     return list(map(int, rows)), list(map(float.fromhex, scores)), [flag == "1" for flag in flags]
+
+
+def assert_cpp_picks_alike(folder, selector, shapes, known=0, pruned=0):
+    """Compare the picks of the published header with those of the selector, to the last bit; return them."""
+    picks = selector.select(shapes, use_known=bool(known), pruned_only=bool(pruned))
+    rows, scores, flags = picks_of_cpp(folder, selector.about, shapes, known, pruned)
+    assert rows == picks.candidate.tolist()
+    assert scores == picks.score.tolist()
+    assert flags == picks.known.tolist() and picks.known.any() == bool(known)
+    assert len(set(rows)) > 3
+    return picks

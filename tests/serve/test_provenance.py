@@ -5,6 +5,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import dataset_files
 import pyarrow as pa
 import pytest
 
@@ -15,7 +16,6 @@ from tileseer.config.compile import CompileSettings
 from tileseer.config.config import Config
 from tileseer.core import documents, parquet
 from tileseer.core.checkout import source_of
-from tileseer.dataset.provenance import SCHEMA_VERSION
 from tileseer.learn import model_files
 from tileseer.serve import provenance
 from tileseer.serve.provenance import PACKAGES
@@ -45,15 +45,9 @@ def workflow(tmp_path):
 def inputs(tmp_path, monkeypatch):
     """A dataset and a table that it was made from, with relative paths as in a workflow."""
     monkeypatch.chdir(tmp_path)
-    told = {
-        "schema_version": SCHEMA_VERSION, "arch": "gfx950", "operation": OPERATION, "device": "gfx950_mi355x",
-        "device_kind": "simulated", "measurement_id": "0123456789abcdef", "rows_by_status": {"ok": 2, "crash": 1},
-    }  # fmt: skip
-    rows = pa.table({"status": ["ok", "ok", "crash"]})
-    dataset, problems = (tmp_path / name for name in ("dataset.parquet", "problems.parquet"))
-    parquet.write_table(rows.replace_schema_metadata({"tileseer": json.dumps(told)}), dataset)
-    parquet.write_table(rows, problems)
-    return [dataset.relative_to(tmp_path), problems.relative_to(tmp_path)]
+    dataset_files.dataset(tmp_path / "dataset.parquet", counts={"ok": 2, "crash": 1})
+    parquet.write_table(pa.table({"status": ["ok"]}), tmp_path / "problems.parquet")
+    return [Path("dataset.parquet"), Path("problems.parquet")]
 
 
 def publish_by_hand(folder, content):
@@ -65,12 +59,15 @@ def publish_by_hand(folder, content):
     for name, text in texts.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
-    index = {
-        "format": model_files.FORMAT, "arch": "gfx950", "device": "gfx950_mi355x", "device_kind": "simulated",
-        "operations": {OPERATION: {"folder": "grouped_conv_forward_bf16_gfx950"}},
-        "sha256": {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(texts.items())},
-    }  # fmt: skip
-    (folder / model_files.INDEX).write_text(documents.json_text(index))
+    index = model_files.Index(
+        format=model_files.FORMAT,
+        arch="gfx950",
+        device="gfx950_mi355x",
+        device_kind="simulated",
+        operations={OPERATION: model_files.Entry(folder="grouped_conv_forward_bf16_gfx950")},
+        sha256=model_files.file_digests(folder),
+    )
+    documents.write_document(folder / model_files.INDEX, index, sealed=False)
     return folder
 
 
@@ -100,8 +97,8 @@ def test_it_says_commit_settings_packages_device_counts_and_hashes(inputs, workf
     assert list(one["inputs"]) == ["dataset.parquet", "problems.parquet"]
 
 
-def test_uncommitted_files_are_named(workflow):
-    assert source_of(workflow).uncommitted == []
+def test_uncommitted_files_are_named(workflow, tmp_path):
+    assert source_of(workflow).uncommitted == [] and source_of(tmp_path / "absent").commit is None
     (workflow / "Snakefile").write_text("rule b:\n")
     (workflow / "a b ü.txt").write_text("new")
     assert source_of(workflow).uncommitted == ["Snakefile", "a b ü.txt"]
@@ -124,10 +121,6 @@ def test_code_and_files_that_nobody_committed_are_told_apart(inputs, workflow, t
     assert len({first.code_sha256, second.code_sha256, told().code_sha256}) == 3
     (workflow / "notes.txt").write_text("no code\n")
     assert told().code_sha256 != second.code_sha256 and told() == told()
-
-
-def test_where_there_is_no_checkout_the_commit_is_unknown(tmp_path):
-    assert source_of(tmp_path / "absent").commit is None
 
 
 def test_where_things_are_on_a_machine_is_no_part_of_it(inputs, workflow):

@@ -48,21 +48,6 @@ def test_models_reports_and_what_is_served_are_the_same_with_any_threads(made, t
     assert content(serving) == content(made[2][0])
 
 
-def test_what_is_published(models):
-    index = model_files.read_index(models)
-    folder = models / "grouped_conv_forward_bf16_gfx950"
-    assert {p.name for p in folder.iterdir()} == {
-        *model_files.TRAINING_FILES, *model_files.SERVING_FILES, model_files.VALIDATION
-    }  # fmt: skip
-    assert (index.arch, index.device_kind) == ("gfx950", "simulated")
-    assert set(index.operations) == {"forward_bf16", "bwd_weight_bf16"}
-    spec = json.loads((folder / model_files.SPEC).read_text())
-    assert spec["op_type"] == "grouped_conv"
-    assert spec["log_targets"] == ["tflops"]
-    assert spec["target"] == "relative"
-    assert json.loads((folder / model_files.MANIFEST).read_text())["device_kind"] == "simulated"
-
-
 def test_publishing_again_gives_the_same_bytes_in_any_order(made, models, tmp_path):
     trainings, reports, servings = made
     publication.publish_models(trainings[::-1], reports, servings, tmp_path / "again")
@@ -99,16 +84,6 @@ def test_files_name_no_place(models, tmp_path):
         assert str(tmp_path).encode() not in data, name
 
 
-@pytest.mark.parametrize("name", [model_files.MODEL, model_files.CANDIDATES, model_files.VALIDATION, model_files.SPEC])
-def test_a_changed_file_is_refused(models, name):
-    path = models / "grouped_conv_forward_bf16_gfx950" / name
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match=name):
-        model_files.read_index(models)
-
-
 def test_a_missing_and_a_foreign_file_are_refused(models):
     path = models / "grouped_conv_forward_bf16_gfx950" / model_files.SPEC
     kept = path.read_bytes()
@@ -137,23 +112,17 @@ def test_a_report_of_another_operation_is_refused(made, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_kinds_of_device_are_not_mixed(made, tmp_path):
+def test_kinds_of_device_are_not_mixed_and_no_file_may_miss(made, tmp_path):
     trainings, reports, servings = made
-    other = tmp_path / "other"
-    shutil.copytree(trainings[1], other)
+    other = shutil.copytree(trainings[1], tmp_path / "other")
     spec = json.loads((other / model_files.SPEC).read_text())
     write_text(other / model_files.SPEC, json.dumps({**spec, "device_kind": "measured"}), sealed=True)
     with pytest.raises(UserError, match="device_kind"):
         publication.publish_models([trainings[0], other], reports, servings, tmp_path / "out")
-
-
-def test_a_training_without_its_model_is_refused(made, tmp_path):
-    trainings, reports, servings = made
-    other = tmp_path / "other"
-    shutil.copytree(trainings[0], other)
-    (other / model_files.MODEL).unlink()
+    less = shutil.copytree(trainings[1], tmp_path / "less")
+    (less / model_files.MODEL).unlink()
     with pytest.raises(UserError, match=r"model_tflops\.lgbm"):
-        publication.publish_models([other], reports[:1], servings[:1], tmp_path / "out")
+        publication.publish_models([less], reports[1:], servings[1:], tmp_path / "out")
 
 
 def read_forward(models):
@@ -187,31 +156,13 @@ def test_a_table_without_a_column_and_another_arch_are_refused(models):
         read_forward(models)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "message"),
-    [
-        ("tile_m", 1, "tile_m of grouped_conv.* its name says"),
-        ("kernel", "cutlass_conv_fwd", "is no kernel of gfx950"),
-    ],
-)
-def test_a_table_that_does_not_fit_is_refused_even_with_new_hashes(models, column, value, message):
+def test_a_kernel_of_another_library_is_refused_even_with_new_hashes(models):
     path = models / "grouped_conv_forward_bf16_gfx950" / model_files.CANDIDATES
     table = parquet.read_table(path)
-    values = pa.array([value, *table[column].to_pylist()[1:]])
-    parquet.write_table(table.set_column(table.schema.get_field_index(column), column, values), path)
+    values = pa.array(["cutlass_conv_fwd", *table["kernel"].to_pylist()[1:]])
+    parquet.write_table(table.set_column(table.schema.get_field_index("kernel"), "kernel", values), path)
     let_the_hashes_fit(models)
-    with pytest.raises(UserError, match=message) as refused:
-        read_forward(models)
-    assert "\n" not in str(refused.value) and path.name in str(refused.value)
-
-
-def test_features_in_another_order_are_refused_even_with_new_hashes(models):
-    path = models / "grouped_conv_forward_bf16_gfx950" / model_files.SPEC
-    spec = json.loads(path.read_text())
-    spec["feature_names"] = spec["feature_names"][::-1]
-    path.write_text(json.dumps(spec))
-    let_the_hashes_fit(models)
-    with pytest.raises(UserError, match="features are not those of feature_spec"):
+    with pytest.raises(UserError, match=r"candidates.parquet: .* is no kernel of gfx950"):
         read_forward(models)
 
 

@@ -3,7 +3,7 @@
 import learning_samples as samples
 import numpy as np
 import pytest
-from cpp_selectors import SHAPES, picks_of_cpp, random_shapes
+from cpp_selectors import SHAPES, assert_cpp_picks_alike, random_shapes
 from published_models import SMALL_SERVING
 
 from tileseer.core import parquet
@@ -35,7 +35,5 @@ def test_the_header_picks_what_python_picks_to_the_last_bit(tmp_path, arch, prod
     header.parent.mkdir(parents=True)
     header.write_text(served.header)
     shapes = np.concatenate([random_shapes(SHAPES), data.problems[list(DIMS)].to_numpy(np.int64)])
-    rows, scores, _ = picks_of_cpp(tmp_path, operation, shapes, 0, 0, arch)
-    picks = served.selector.select(shapes, use_known=False)
-    assert rows == picks.candidate.tolist() and scores == picks.score.tolist()
-    assert (picks.candidate >= 0).mean() > 0.2 and len(set(rows)) > 3
+    picks = assert_cpp_picks_alike(tmp_path, served.selector, shapes)
+    assert (picks.candidate >= 0).mean() > 0.2
