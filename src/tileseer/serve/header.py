@@ -36,6 +36,8 @@ _BINARY = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "equal": "==", "not_equal": "!=", "less": "<",
     "less_equal": "<=", "greater": ">", "greater_equal": ">=", "bitwise_and": "&", "bitwise_or": "|",
 }  # fmt: skip
+_CALLS = {"minimum": "least", "maximum": "largest", "ceil": "round_up", "floor": "round_down"}
+_CALLS |= {"sqrt": "std::sqrt", "gcd": "std::gcd"}
 
 
 def render_header(template: Path, cascade: Cascade, pruned: np.ndarray, known: pa.Table, origin: Origin) -> str:
@@ -222,7 +224,7 @@ class Writer:
 
 
 def _expression(value: Symbol, operands: Sequence[str]) -> str:
-    name, dtype = value.operation, TYPES[value.dtype]
+    name = value.operation
     if name in _BINARY:
         return f"{operands[0]} {_BINARY[name]} {operands[1]}"
     if name in ("floor_divide", "remainder") and value.dtype == INT64:
@@ -230,12 +232,10 @@ def _expression(value: Symbol, operands: Sequence[str]) -> str:
         return f"{operands[0]} {'/' if name == 'floor_divide' else '%'} {operands[1]}"
     if name == "where":
         return "{} ? {} : {}".format(*operands)
-    calls = {
-        "minimum": "least", "maximum": "largest", "ceil": "round_up", "floor": "round_down", "sqrt": "std::sqrt",
-        "gcd": "std::gcd", "cast": f"static_cast<{dtype}>",
-    }  # fmt: skip
-    if name in calls:
-        return f"{calls[name]}({', '.join(operands)})"
+    if name == "cast":
+        return f"static_cast<{TYPES[value.dtype]}>({operands[0]})"
+    if name in _CALLS:
+        return f"{_CALLS[name]}({', '.join(operands)})"
     if name in ("negative", "invert") and (name == "negative" or value.dtype == BOOL):
         return f"{'-' if name == 'negative' else '!'}{operands[0]}"
     raise UserError(f"serving: the C++ selector has no {name} of {value.dtype}")

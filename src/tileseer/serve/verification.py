@@ -44,9 +44,9 @@ def check_path(path: Path, config: Path) -> list[CheckResult]:
     if path.is_dir() and any((path / stage).is_dir() for stage in STAGES):
         return _results(path)
     if path.is_file() and path.suffix == ".parquet" and b"tileseer" in (pq.read_schema(path).metadata or {}):
-        return _try(str(path), lambda: _dataset(path))
+        return [_checked(path, partial(_dataset, path))]
     if path.is_file() and seal.seal_path(path).is_file():
-        return _try(str(path), lambda: _sealed(path))
+        return [_checked(path, partial(_sealed, path))]
     if not path.exists():
         raise UserError(f"{path}: there is no such file or folder")
     raise UserError(
@@ -55,11 +55,11 @@ def check_path(path: Path, config: Path) -> list[CheckResult]:
     )
 
 
-def _try(subject: str, check: Callable[[], str]) -> list[CheckResult]:
+def _checked(subject: object, check: Callable[[], str]) -> CheckResult:
     try:
-        return [CheckResult(subject, True, check())]
+        return CheckResult(str(subject), True, check())
     except UserError as error:
-        return [CheckResult(subject, False, str(error))]
+        return CheckResult(str(subject), False, str(error))
 
 
 def _models(path: Path) -> list[CheckResult]:
@@ -67,10 +67,8 @@ def _models(path: Path) -> list[CheckResult]:
         index = model_files.read_index(path)
     except UserError as error:
         return [CheckResult(str(path), False, str(error))]
-    results = [CheckResult(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")]
-    for name in index.operations:
-        results += _try(f"{path}, {name}", partial(_model, path, name))
-    return results
+    whole = CheckResult(str(path), True, f"{len(index.sha256)} files have the hashes of {model_files.INDEX}")
+    return [whole, *(_checked(f"{path}, {name}", partial(_model, path, name)) for name in index.operations)]
 
 
 def _model(path: Path, operation: str) -> str:
@@ -107,7 +105,7 @@ def _recording(path: Path, config: Path) -> list[CheckResult]:
         times = table.num_rows - table["latency_ms"].null_count
         return f"{table.num_rows:,} rows, {times:,} times, recorded on {recorded.device}"
 
-    return [check for name in recorded.operations for check in _try(f"{path}, {name}", partial(replayed, name))]
+    return [_checked(f"{path}, {name}", partial(replayed, name)) for name in recorded.operations]
 
 
 def _sealed(path: Path) -> str:
@@ -120,15 +118,14 @@ def _sealed(path: Path) -> str:
 def _results(path: Path) -> list[CheckResult]:
     """Check every seal, every dataset and every model directory."""
     sealed = [seal_file.with_name(seal_file.name[1 : -len(".sha256")]) for seal_file in sorted(path.rglob(SEAL))]
-    checks: list[Callable[[], list[CheckResult]]] = [
-        *(partial(_try, str(file), partial(_sealed, file)) for file in sealed),
-        *(partial(_try, str(file), partial(_dataset, file)) for file in sorted(path.glob("datasets/*/*.parquet"))),
-        *(partial(_models, index.parent) for index in sorted(path.glob(f"models/*/{model_files.INDEX}"))),
-    ]
+    datasets, models = sorted(path.glob("datasets/*/*.parquet")), sorted(path.glob(f"models/*/{model_files.INDEX}"))
     results: list[CheckResult] = []
-    with Progress("verify", len(checks), "files") as progress:
-        for check in checks:
-            own = check()
+    with Progress("verify", len(sealed) + len(datasets) + len(models), "files") as progress:
+        for own in (
+            *([_checked(file, partial(_sealed, file))] for file in sealed),
+            *([_checked(file, partial(_dataset, file))] for file in datasets),
+            *(_models(index.parent) for index in models),
+        ):
             progress.add(failed=int(not all(result.ok for result in own)))
             results += own
     broken = [result for result in results[: len(sealed)] if not result.ok]
