@@ -18,7 +18,6 @@ from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core import bundle, parquet
 from tileseer.core.errors import UserError
 from tileseer.kernels import kernel_table
-from tileseer.kernels.ck_tile import api as ck_api
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.emit import CHUNK_SIZE, CkTileEmitter
 from tileseer.kernels.ck_tile.kernel import (
@@ -442,13 +441,6 @@ def test_an_api_level_without_depthwise_kernels_says_so(room):
         CkTileEmitter(*room).header(DEPTHWISE, "gfx950")
 
 
-def test_the_size_of_registration_sources_is_chosen():
-    kernels = many(7, "forward")
-    files = EMITTER.collection_files(kernels, "gfx950", chunk_size=3)
-    counts = [files[f"register_fwd_chunk_{i}.cpp"].count("add(generated::") for i in range(3)]
-    assert counts == [3, 3, 1] and "register_fwd_chunk_3.cpp" not in files
-
-
 def test_a_template_may_print_a_size_but_not_decide_by_it(room):
     path = room[0] / "kernel_config.hpp.j2"
     for condition in ("k.tile_m", "k.tile_m > 64", "k.tile_m == 64", "arch == 'gfx950'"):
@@ -490,22 +482,16 @@ def test_collections_hold_exactly_the_given_kernels():
     assert [len(chunk) for chunk in chunks] == [CHUNK_SIZE, CHUNK_SIZE, 3]
     forward = sorted(kernel.name for kernel in kernels if kernel.variant == "forward")
     assert [stem for chunk in chunks for stem in chunk] == forward
+    together = files["include_all_grouped_conv_fwd_kernels.hpp"]
+    assert re.findall(r'#include "(\w+)\.hpp"', together) == forward
+    assert f"using SelectedConvKernelLauncher = ns_{forward[0]}::SelectedConvKernelLauncher;" in together
+    assert "using" not in files["include_all_grouped_conv_bwd_data_kernels.hpp"]
     every = files["dispatcher_wrappers/register_all_grouped_conv_kernels.hpp"]
     included = re.findall(r'#include "dispatcher_wrapper_(\w+)\.hpp"', every)
     assert included == sorted(kernel.name for kernel in kernels)
     counts = re.findall(r"std::size_t grouped_conv_(\w+)_kernel_count\(\)\n{\n    return (\d+);", every)
     assert counts == [("fwd", "53"), ("bwd_data", "0"), ("bwd_weight", "2")]
     assert "std::size_t grouped_conv_kernel_count()" in every
-
-
-def test_include_all():
-    kernels = many(3, "forward")
-    files = EMITTER.collection_files(kernels, "gfx950")
-    text = files["include_all_grouped_conv_fwd_kernels.hpp"]
-    names = sorted(kernel.name for kernel in kernels)
-    assert re.findall(r'#include "(\w+)\.hpp"', text) == names
-    assert f"using SelectedConvKernelLauncher = ns_{names[0]}::SelectedConvKernelLauncher;" in text
-    assert "using" not in files["include_all_grouped_conv_bwd_data_kernels.hpp"]
 
 
 def test_collections_do_not_depend_on_order_or_repetition():
@@ -589,12 +575,6 @@ def test_wrong_table_is_named(room, change, message):
     with pytest.raises(UserError, match=message) as caught:
         CkTileEmitter(*room)
     assert str(room[1]) in str(caught.value)
-
-
-def test_layout_labels_agree_with_the_kernel_table():
-    assert {ndim: row.label for ndim, row in ck_api.read_api(API).layouts.items()} == {
-        ndim: labels[0] for ndim, labels in LAYOUTS.items()
-    }
 
 
 def run_script(configs, chunk, output):

@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument("--ck-api", metavar="LEVEL", help="level of the CK Tile API that is written (default: the newest)")
     how.add_argument("--ck-root", type=Path, metavar="DIR", help="Composable Kernel checkout, for profiler and tests")
-    request.configure(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
+    request.add_field_options(parser.add_argument_group("one kernel by its fields, instead of a rule set"))
     parser.epilog = "One request: full-tests and tiny are drawn from all that is requested together."
 
 
@@ -123,7 +123,7 @@ def _check(args: argparse.Namespace) -> None:
         if getattr(args, option[2:].replace("-", "_")) and not getattr(args, action):
             raise UserError(f"{option} is for --{action}")
     if args.counts:
-        fields = [request.option_of(field) for field in request.given(args)]
+        fields = [request.option_of(field) for field in request.given_fields(args)]
         if fields or args.variant or args.ndim or args.datatype or args.filter is not None or args.arch_filtered:
             raise UserError("--counts counts every cell of rule sets: leave out all options of single kernels")
         return
@@ -131,7 +131,7 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError("which arch? add --arch gfx950")
     if len(set(args.arch)) != len(args.arch):
         raise UserError(f"an arch is given twice in {' '.join(args.arch)}")
-    field = next(iter(request.given(args)), None)
+    field = next(iter(request.given_fields(args)), None)
     others = ", ".join(arch for arch in args.arch if family_of_arch(arch) is not CK_TILE)
     if others and (field or args.ck_api or args.arch_filtered):
         raise UserError(f"--ck-api, --arch-filtered and fields of a kernel are for AMD's archs, not for {others}")
@@ -147,13 +147,13 @@ def _request(args: argparse.Namespace) -> tuple[list[str], list[int], list[str]]
 
 
 def _title(args: argparse.Namespace) -> str:
-    return "one kernel" if request.given(args) else args.rule_set or DEFAULT_RULE_SET
+    return "one kernel" if request.given_fields(args) else args.rule_set or DEFAULT_RULE_SET
 
 
 def _requested_kernels(args: argparse.Namespace, arch: str) -> list[ListedKernel]:
     """Kernels of the request on one arch, the filters applied."""
     specs = ArchSpecs.load(find(args.config / "arch_specs.json"))
-    if fields := request.given(args):
+    if fields := request.given_fields(args):
         kernels = _single(args, fields, specs, arch)
     else:
         name, folder = args.rule_set or DEFAULT_RULE_SET, find(args.config / "rule_sets")
@@ -213,7 +213,7 @@ def _emit(args: argparse.Namespace, arch: str, folder: Path) -> dict[str, Any]:
     check_flags(args.include_flagged)
     kernels = _requested_kernels(args, arch)
     left_out = [kernel for kernel in kernels if not kernel.is_built(args.include_flagged)]
-    if request.given(args) and left_out:
+    if request.given_fields(args) and left_out:
         raise UserError("\n".join(_refusals(left_out)))
     chosen = [kernel.kernel.built_as for kernel in kernels if kernel.is_built(args.include_flagged)]
     built = {kernel.name: kernel for kernel in chosen}

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     fields.add_argument("--variant", choices=VARIANTS)
     fields.add_argument("--ndim", type=int, choices=NDIMS, help=f"default: {DEFAULT_NDIM}")
     fields.add_argument("--dtype", "--datatype", dest="datatype", choices=DTYPES)
-    request.configure(fields)
+    request.add_field_options(fields)
 
 
 def _configure_pick(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def _explain_config(args: argparse.Namespace) -> int:
 
 
 def _kernel(args: argparse.Namespace) -> named.AnyKernel:
-    fields = request.given(args)
+    fields = request.given_fields(args)
     by_fields = fields or args.variant or args.ndim or args.datatype
     if args.name and by_fields:
         raise UserError("give the kernel by its name or by its fields, not both")

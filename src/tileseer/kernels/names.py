@@ -60,5 +60,5 @@ def read_kernel_name(text: str, arch: str, operation: Operation | None = None, n
                 f"dtype, or write the whole name, for example {example}"
             )
         name = kind(operation.variant, operation.dtype, ndim, **{kind.short: name}).name
-    kernel, assumed = ck_tile.completed(name, arch) if family is registry.CK_TILE else (kind.parse(name), "")
+    kernel, assumed = ck_tile.complete_name(name, arch) if family is registry.CK_TILE else (kind.parse(name), "")
     return Named(text, kernel, split_k, assumed)

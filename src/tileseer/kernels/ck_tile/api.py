@@ -1,6 +1,7 @@
 """The table of C++ names that the templates fill in: what the kernel table's words are called in CK Tile."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -211,19 +212,18 @@ class CkApi(StrictModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        for field, words in (
-            ("dtypes", DTYPES),
-            ("layouts", tuple(LAYOUTS)),
-            ("specializations", SPECIALIZATIONS),
-            ("schedulers", SCHEDULERS),
-            ("streamk", STREAMK[1:]),
-            ("variants", VARIANTS),
-            ("pipelines", PIPELINES),
-        ):
-            rows = set(getattr(self, field))
-            if rows != set(words):
-                wrong = sorted(map(str, rows ^ set(words)))
-                raise ValueError(f"{field} has to have a row for each of {words} and no other; see {wrong}")
+        words = {
+            "dtypes": DTYPES,
+            "layouts": LAYOUTS,
+            "specializations": SPECIALIZATIONS,
+            "schedulers": SCHEDULERS,
+            "streamk": STREAMK[1:],
+            "variants": VARIANTS,
+            "pipelines": PIPELINES,
+        }
+        for field, own in words.items():
+            if wrong := sorted(map(str, set(getattr(self, field)) ^ set(own))):
+                raise ValueError(f"{field} has to have a row for each of {tuple(own)} and no other; see {wrong}")
         return self
 
     def lack(self, kernel: KernelConfig | DepthwiseConfig, arch: str) -> str:
@@ -272,15 +272,11 @@ def detect_level(table: str | Path, root: Path) -> str:
 
     A ``UserError`` says what a tree of CK Tile has that this folder lacks.
     """
-    include = root / "include"
     for level in LEVELS:
         mark = read_api(table, level).detect
-        try:
-            text = (include / mark.header).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        if mark.contains in text:
-            return level
+        with suppress(OSError):
+            if mark.contains in (root / "include" / mark.header).read_text(encoding="utf-8", errors="replace"):
+                return level
     missing = read_api(table, LEVELS[-1]).detect.header
     raise UserError(
         f"{root}: this is no Composable Kernel tree of a known level: include/{missing} is missing or of another API; "

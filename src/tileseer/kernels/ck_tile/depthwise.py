@@ -70,37 +70,36 @@ class DepthwiseConfig(Kernel):
 parse = DepthwiseConfig.parse
 
 
-def fault(kernel: DepthwiseConfig) -> str:
+def depthwise_fault(k: DepthwiseConfig) -> str:
     """Why the kernel cannot run, or an empty string.
 
-    A wave of 64 threads holds whole images of sub-tiles; the padded input rows of them lie in LDS.
+    A wave of 64 threads holds whole images of sub-tiles; the padded input rows of them lie in LDS. A row is loaded by
+    one wave, and all images of the wave fit into LDS.
     """
-    k = kernel
-    if k.filter_size % 2 == 0 or k.pad < 1:
-        return f"the filter is {k.filter_size} wide; it must be odd and at least 3"
-    if any(vec & (vec - 1) for vec in (k.vec_in, k.vec_out)):
-        return f"vectors of {k.vec_in} and {k.vec_out} elements; they must be powers of two"
-    if k.sub_h > k.tile_h or k.sub_w > k.tile_w:
-        return f"the sub-tile {k.sub_h}x{k.sub_w} is larger than the tile {k.tile_h}x{k.tile_w}"
-    if k.stride_w != 1 and k.stride_w % 2:
-        return f"stride_w is {k.stride_w}; it must be 1 or even"
     threads = math.ceil(k.tile_h / k.sub_h) * math.ceil(k.tile_w / k.sub_w)
-    if threads > BLOCK_THREADS:
-        return f"the tile needs {threads} threads; a block has {BLOCK_THREADS}"
-    return _lds_fault(kernel, images=BLOCK_THREADS // threads)
-
-
-def _lds_fault(k: DepthwiseConfig, images: int) -> str:
-    """Check the padded input tile: a row of it is loaded by one wave, and all images of the wave fit into LDS."""
     step = min(k.vec_in, 4)
-    if k.sub_w * k.stride_w % step:
-        return f"a sub-tile row of {k.sub_w * k.stride_w} inputs is no multiple of {step} elements"
     width, height = k.tile_w * k.stride_w + 2 * k.pad, k.tile_h * k.stride_h + 2 * k.pad
-    if math.ceil(width / k.vec_in) > BLOCK_THREADS:
-        return f"an input row of {width} needs more than {BLOCK_THREADS} loads of {k.vec_in}"
     row = max(_round_up(width, k.vec_in), _round_up(width + k.pad, step))
-    used = height * row * images * ELEMENT_BYTES[k.dtype]
-    return f"the input tile takes {used} bytes of LDS; {LDS_BYTES} are there" if used > LDS_BYTES else ""
+    used = height * row * (BLOCK_THREADS // threads) * ELEMENT_BYTES[k.dtype]
+    faults = {
+        f"the filter is {k.filter_size} wide; it must be odd and at least 3": k.filter_size % 2 == 0 or k.pad < 1,
+        f"vectors of {k.vec_in} and {k.vec_out} elements; they must be powers of two": any(
+            vec & (vec - 1) for vec in (k.vec_in, k.vec_out)
+        ),
+        f"the sub-tile {k.sub_h}x{k.sub_w} is larger than the tile {k.tile_h}x{k.tile_w}": (
+            k.sub_h > k.tile_h or k.sub_w > k.tile_w
+        ),
+        f"stride_w is {k.stride_w}; it must be 1 or even": k.stride_w != 1 and k.stride_w % 2,
+        f"the tile needs {threads} threads; a block has {BLOCK_THREADS}": threads > BLOCK_THREADS,
+        f"a sub-tile row of {k.sub_w * k.stride_w} inputs is no multiple of {step} elements": k.sub_w
+        * k.stride_w
+        % step,
+        f"an input row of {width} needs more than {BLOCK_THREADS} loads of {k.vec_in}": (
+            math.ceil(width / k.vec_in) > BLOCK_THREADS
+        ),
+        f"the input tile takes {used} bytes of LDS; {LDS_BYTES} are there": used > LDS_BYTES,
+    }
+    return next((reason for reason, fails in faults.items() if fails), "")
 
 
 def _round_up(value: int, step: int) -> int:

@@ -16,6 +16,7 @@ from tileseer.kernels.rules import BrokenRule, Columns, Rule, broken_rules
 
 ALL = "all"
 ASYNC_WAVES_N, ASYNC_WARP_N = 2, 16
+"""What the asynchronous load of basic_async_v1 is laid out for."""
 
 
 def _writes_whole_output(problem: Columns, k: Columns) -> np.ndarray:
@@ -28,12 +29,6 @@ def _writes_whole_output(problem: Columns, k: Columns) -> np.ndarray:
         & (k["dtype"] != "fp32")
         & (k["wave_m"] * k["wave_n"] > 1)
     )
-
-
-def _has_async_layout(problem: Columns, k: Columns) -> np.ndarray:
-    """The asynchronous load of basic_async_v1 is laid out for two waves along n and warp tiles of n = 16."""
-    laid_out = (k["wave_n"] == ASYNC_WAVES_N) & (k["warp_tile_n"] == ASYNC_WARP_N)
-    return (k["pipeline"] != "basic_async_v1") | laid_out
 
 
 STREAMK_ASYNC_FP32 = Rule(
@@ -52,13 +47,16 @@ DEFECTS = (
         "async_layout",
         f"basic_async_v1 wants {ASYNC_WAVES_N} waves along n and warp tile n = {ASYNC_WARP_N}; "
         "these are {wave_n} and {warp_tile_n}",
-        _has_async_layout,
+        lambda p, k: (
+            (k["pipeline"] != "basic_async_v1") | ((k["wave_n"] == ASYNC_WAVES_N) & (k["warp_tile_n"] == ASYNC_WARP_N))
+        ),
     ),
     Rule(
         "narrow_warp_tile",
         "warp tiles of {warp_tile_m}x{warp_tile_n} are excluded for convolutions",
+        # 4x64 or 64x4.
         lambda p, k: (
-            ~((k["warp_tile_m"] * k["warp_tile_n"] == 256) & ((k["warp_tile_m"] == 4) | (k["warp_tile_n"] == 4)))
+            (k["warp_tile_m"] * k["warp_tile_n"] != 256) | (np.minimum(k["warp_tile_m"], k["warp_tile_n"]) != 4)
         ),
     ),
 )

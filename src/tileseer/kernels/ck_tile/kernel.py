@@ -101,11 +101,6 @@ class KernelConfig(gemm.GemmKernel):
             raise UserError("kernel: streamk_persistent is set without a streamk strategy")
 
     @property
-    def pads(self) -> tuple[bool, bool, bool]:
-        """Whether m, n, k are padded to the tile."""
-        return self.pad_m, self.pad_n, self.pad_k
-
-    @property
     def merges_groups(self) -> bool:
         """Whether a block computes several convolution groups."""
         return self.num_groups_to_merge > 1

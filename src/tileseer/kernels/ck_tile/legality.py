@@ -32,14 +32,8 @@ def legality_columns(kernels: Sequence[KernelConfig], arch: str, specs: ArchSpec
     return k
 
 
-def _vectors_exist(problem: Columns, k: Columns) -> np.ndarray:
-    return np.logical_and.reduce([np.isin(k[f"vec_{x}"], VECTOR_WIDTHS) for x in "abc"])
-
-
-def _has_full_loads(problem: Columns, k: Columns) -> np.ndarray:
-    a = k["tile_m"] * k["tile_k"] // (k["threads"] * k["vec_a"]) >= 1
-    b = k["tile_n"] * k["tile_k"] // (k["threads"] * k["vec_b"]) >= 1
-    return (k["pipeline"] != "compv6") | (a & b)
+def _loads_whole_vectors(k: Columns, side: str, vector: str) -> np.ndarray:
+    return k[side] * k["tile_k"] // (k["threads"] * k[vector]) >= 1
 
 
 TRAIT_ALLOWED = Rule(
@@ -55,7 +49,10 @@ PIPELINE_FITS_VARIANT = Rule(
 FULL_LOAD_PER_THREAD = Rule(
     "full_load_per_thread",
     "compv6: {threads} threads x {vec_a} or {vec_b} elements are more than the whole A or B tile",
-    _has_full_loads,
+    lambda p, k: (
+        (k["pipeline"] != "compv6")
+        | (_loads_whole_vectors(k, "tile_m", "vec_a") & _loads_whole_vectors(k, "tile_n", "vec_b"))
+    ),
 )
 LEGALITY = (
     Rule(
@@ -86,7 +83,7 @@ LEGALITY = (
     Rule(
         "vector_widths",
         f"vectors of {{vec_a}}, {{vec_b}} and {{vec_c}} elements; there are loads and stores of {VECTOR_WIDTHS}",
-        _vectors_exist,
+        lambda p, k: np.logical_and.reduce([np.isin(k[f"vec_{x}"], VECTOR_WIDTHS) for x in "abc"]),
     ),
     Rule(
         "one_channel",

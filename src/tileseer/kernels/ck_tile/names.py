@@ -16,12 +16,13 @@ kernel is the one that is built.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tileseer.config.operations import DTYPES, VARIANTS
 from tileseer.core.errors import UserError
 from tileseer.gpus.hardware import target
-from tileseer.kernels.ck_tile import depthwise, kernel
+from tileseer.kernels.ck_tile import depthwise
 from tileseer.kernels.ck_tile.depthwise import DepthwiseConfig
 from tileseer.kernels.ck_tile.kernel import DEFAULT_VECTORS, LAYOUTS, PIPELINES, SCHEDULERS, KernelConfig
 from tileseer.kernels.grammar import COUNT
@@ -52,58 +53,48 @@ of three kernels (``config/recorded/gfx950_mi355x/SOURCE.md``)."""
 OLDER_CHANNELS = 16
 """Multiple to which what timed such names pads the channels of a group: odd channels take the time of the next one."""
 
-_SUFFIXES = rf"(?:_gm(?P<gm>{COUNT}))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
 _SIZES = rf"{COUNT}x{COUNT}x{COUNT}"
-
-
-_WORDS = {
-    "variant": f"(?P<variant>{'|'.join(VARIANTS)})",
-    "dtype": f"(?P<dtype>{'|'.join(DTYPES)})",
-    "ndim": r"(?P<ndim>[23])d",
-    "tile": f"(?P<tile>{_SIZES})",
-    "loop": f"(?P<pipeline>{'|'.join(PIPELINES)})_(?P<scheduler>{'|'.join(SCHEDULERS)}){_SUFFIXES}",
-}
-_BENCHMARK = re.compile("grouped_conv_{variant}_{dtype}_{ndim}_{tile}_{loop}".format(**_WORDS), re.ASCII)
-_OLDER = re.compile(
-    "grouped_conv_{variant}_{dtype}_{ndim}_{tile}_(?P<pipeline>{pipelines})".format(
-        **_WORDS, pipelines="|".join(PIPELINES)
-    ),
-    re.ASCII,
+_VARIANT, _DTYPE, _NDIM = rf"(?P<variant>{'|'.join(VARIANTS)})", rf"(?P<dtype>{'|'.join(DTYPES)})", r"(?P<ndim>[23])d"
+_PIPELINE = rf"(?P<pipeline>{'|'.join(PIPELINES)})"
+_SCHEDULER = (
+    rf"_(?P<scheduler>{'|'.join(SCHEDULERS)})(?:_gm(?P<gm>{COUNT}))?(?P<dsb>_dsb)?(?P<si>_si)?(?P<two>_2stage)?"
 )
+_BENCHMARK = re.compile(
+    f"grouped_conv_{_VARIANT}_{_DTYPE}_{_NDIM}_(?P<tile>{_SIZES})_{_PIPELINE}(?:{_SCHEDULER})?", re.ASCII
+)
+"""With a scheduler and what may follow it, or in the older form."""
 _LIBRARY = re.compile(
-    "(?:lib)?dispatcher_conv_{variant}_{ndim}_{dtype}_{tile}_(?P<wave>{sizes})_(?P<warp>{sizes})_{loop}".format(
-        **_WORDS, sizes=_SIZES
-    ),
+    f"(?:lib)?dispatcher_conv_{_VARIANT}_{_NDIM}_{_DTYPE}_(?P<tile>{_SIZES})_(?P<wave>{_SIZES})_(?P<warp>{_SIZES})"
+    f"_{_PIPELINE}{_SCHEDULER}",
     re.ASCII,
 )
 
 
-def parse(text: str) -> KernelConfig | DepthwiseConfig:
+def parse_kernel(text: str) -> KernelConfig | DepthwiseConfig:
     """Kernel called ``text``, of any kind; any other text is a ``UserError``."""
-    return depthwise.parse(text) if text.startswith(depthwise.PREFIX) else kernel.parse(text)
+    return DepthwiseConfig.parse(text) if text.startswith(depthwise.PREFIX) else KernelConfig.parse(text)
 
 
-def completed(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
+def complete_name(name: str, arch: str) -> tuple[KernelConfig | DepthwiseConfig, str]:
     """Kernel that a name of any of the schemes stands for on ``arch``, and what was assumed for it."""
-    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name) or _OLDER.fullmatch(name)
+    match = _BENCHMARK.fullmatch(name) or _LIBRARY.fullmatch(name)
     if match:
-        return _of_match(match, arch)
+        return _complete(match.groupdict(), arch)
     try:
-        found = parse(name)
+        kernel = parse_kernel(name)
     except UserError as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{reason}; nor is it a name of the reference's benchmark or of its libraries") from error
     # The generator calls 3D kernels nhwgc as well; they are ndhwgc.
-    built = found.built_as
-    return built, "" if built == found else f"layout={LAYOUTS[found.ndim][0]}"
+    built = kernel.built_as
+    return built, "" if built == kernel else f"layout={LAYOUTS[kernel.ndim][0]}"
 
 
-def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
-    groups: dict[str, Any] = match.groupdict()
+def _complete(groups: dict[str, Any], arch: str) -> tuple[KernelConfig, str]:
     assumed: dict[str, object] = {}
-    if match.re is _OLDER:
+    if not groups["scheduler"]:
         assumed = _as_timed(groups)
-        groups |= {**dict.fromkeys(("gm", "dsb", "si", "two")), **assumed}
+        groups |= assumed
     tile = _sizes(groups["tile"])
     if groups.get("wave"):
         wave, warp = _sizes(groups["wave"]), _sizes(groups["warp"])
@@ -119,11 +110,11 @@ def _of_match(match: re.Match[str], arch: str) -> tuple[KernelConfig, str]:
     if scheduler == "interwave" and pipeline in INTRAWAVE_ONLY:
         scheduler = assumed["scheduler"] = "intrawave"
     ndim = int(groups["ndim"])
-    built = KernelConfig(
-        groups["variant"], groups["dtype"], LAYOUTS[ndim][0], ndim, pipeline, "cshuffle", scheduler,
-        *tile, *wave, *warp, *DEFAULT_VECTORS, num_groups_to_merge=int(groups["gm"] or 1),
-        double_smem_buffer=bool(groups["dsb"]), split_image=bool(groups["si"]), two_stage=bool(groups["two"]),
-    )  # fmt: skip
+    words = (groups["variant"], groups["dtype"], LAYOUTS[ndim][0], ndim, pipeline, "cshuffle", scheduler)
+    options = {"double_smem_buffer": "dsb", "split_image": "si", "two_stage": "two"}
+    sizes: list[Any] = [*tile, *wave, *warp, *DEFAULT_VECTORS]
+    flags: dict[str, Any] = {field: bool(groups.get(word)) for field, word in options.items()}
+    built = replace(KernelConfig(*words, *sizes, **flags), num_groups_to_merge=int(groups["gm"] or 1))
     return built, " ".join(f"{field}={value}" for field, value in assumed.items())
 
 

@@ -12,7 +12,7 @@ from tileseer.kernels.ck_tile.upstream import reference_filter
 from tileseer.kernels.ck_tile.upstream.named import list_kernels
 from tileseer.kernels.rules import broken_rules
 
-kernel_of = names.parse
+kernel_of = names.parse_kernel
 LEVELS = api.LEVELS
 """Of the CK Tile API, the newest first."""
 

@@ -114,7 +114,7 @@ def list_kernels(
         if isinstance(kernel, DepthwiseConfig):
             # The architecture filter of the reference does not look at depthwise kernels.
             rule, reason, own = "", "", []
-            if fault := depthwise.fault(kernel):
+            if fault := depthwise.depthwise_fault(kernel):
                 own.append(BrokenRule(flags.DEPTHWISE_FAULT, fault))
         else:
             rule, reason = next(iter(next(refused)), ("", ""))

@@ -3,6 +3,7 @@
 Sizes are written ``16x64x64`` (m, n, k), pipelines ``compv3``, ``mem/interwave`` or ``mem/both``.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -19,32 +20,28 @@ Pipeline = Literal[PIPELINES]  # type: ignore[valid-type]
 CLASS_OF: dict[str, Class] = {dtype: "float" if dtype == "fp32" else "half" for dtype in DTYPES}
 """The tables tell two classes of data types apart."""
 
+_SCHEDULERS = {"": ("intrawave",), "/interwave": ("interwave",), "/both": ("interwave", "intrawave")}
+
 
 def _sizes(text: Any) -> Any:
-    """Turn ``16x64x64`` into (16, 64, 64); what is no such text is left for the type check to refuse."""
-    if not isinstance(text, str):
-        raise ValueError("write sizes as 16x64x64")
-    parts = text.split("x")
-    if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
+    """Turn ``16x64x64`` into (16, 64, 64)."""
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", str(text), re.ASCII):
         raise ValueError("write sizes as 16x64x64, each at least 1")
-    return tuple(int(part) for part in parts)
+    return tuple(map(int, str(text).split("x")))
 
 
 def _pipelines(rows: Any) -> Any:
     """Turn ``[compv3, mem/both]`` into the (pipeline, scheduler) that it stands for."""
     if not isinstance(rows, list) or not rows:
         raise ValueError("write a list such as [compv3, mem/both]")
-    return tuple(traits for row in rows for traits in _expanded(str(row)))
-
-
-def _expanded(text: str) -> list[tuple[str, str]]:
-    pipeline, slash, choice = text.partition("/")
-    schedulers = {"": ("intrawave",), "/interwave": ("interwave",), "/both": ("interwave", "intrawave")}
-    if pipeline not in PIPELINES or slash + choice not in schedulers:
-        raise ValueError(
-            f"{text!r}: write PIPELINE, PIPELINE/interwave or PIPELINE/both; known: {', '.join(PIPELINES)}"
-        )
-    return [(pipeline, scheduler) for scheduler in schedulers[slash + choice]]
+    traits: list[tuple[str, str]] = []
+    for row in map(str, rows):
+        pipeline, slash, choice = row.partition("/")
+        if pipeline not in PIPELINES or slash + choice not in _SCHEDULERS:
+            known = ", ".join(PIPELINES)
+            raise ValueError(f"{row!r}: write PIPELINE, PIPELINE/interwave or PIPELINE/both; known: {known}")
+        traits += [(pipeline, scheduler) for scheduler in _SCHEDULERS[slash + choice]]
+    return tuple(traits)
 
 
 Size = Annotated[Triple, BeforeValidator(_sizes)]

@@ -15,7 +15,7 @@ DEPTHWISE = "forward_depthwise"
 """Asks for the depthwise kernels of a set alone; ``forward`` has them too, but not in ``BUILDER_SETS``."""
 REQUESTED_VARIANTS = (*VARIANTS, DEPTHWISE)
 
-_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+_BOOLEANS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 DEFAULTS: dict[str, Any] = {
     "tile_m": 128, "tile_n": 128, "tile_k": 64, "wave_m": 2, "wave_n": 2, "wave_k": 1,
@@ -31,13 +31,13 @@ _OTHER_WORDS = {"wave": "warp", "vec": "vector"}
 """What the upstream generator's options call a part of a field's name."""
 
 
-def _options(field: str) -> tuple[str, ...]:
+def _options(field: str) -> list[str]:
     """The options that give a field, the first one for messages."""
     if field == "streamk_reduction":
-        return ("--streamk-reduction-strategy",)
-    first, *rest = field.split("_")
-    words = dict.fromkeys((_OTHER_WORDS.get(first, first), first))
-    return tuple("--" + "-".join((word, *rest)) for word in words)
+        return ["--streamk-reduction-strategy"]
+    own = field.replace("_", "-")
+    first, dash, rest = own.partition("-")
+    return list(dict.fromkeys((f"--{_OTHER_WORDS.get(first, first)}{dash}{rest}", f"--{own}")))
 
 
 _OPTIONS = {field: _options(field) for field in DEFAULTS}
@@ -46,23 +46,19 @@ _HELP = {"wave": "waves a block", "tile": "block tile", "warp": "warp tile", "ve
 
 def boolean(text: str) -> bool:
     """Read true or false; any other word is a mistake."""
-    if text.lower() in _TRUE:
-        return True
-    if text.lower() in _FALSE:
-        return False
-    raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    if text.lower() not in _BOOLEANS:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return _BOOLEANS[text.lower()]
 
 
-def configure(parser: argparse._ActionsContainer) -> None:
+def add_field_options(parser: argparse._ActionsContainer) -> None:
     """Declare the options; each has None where it is not given."""
     for field, names in _OPTIONS.items():
         default = DEFAULTS[field]
         if isinstance(default, bool) or default is None:
             shown = "on with compv4 and comp_async" if default is None else str(default).lower()
-            parser.add_argument(
-                *names, dest=field, type=boolean, nargs="?", const=True, metavar="true|false",
-                help=f"default: {shown}",
-            )  # fmt: skip
+            form: dict[str, Any] = {"type": boolean, "nargs": "?", "const": True, "metavar": "true|false"}
+            parser.add_argument(*names, dest=field, help=f"default: {shown}", **form)
         elif isinstance(default, int):
             text = _HELP.get(field.split("_")[0], "")
             parser.add_argument(*names, dest=field, type=int, metavar="N", help=f"{text} (default: {default})".strip())
@@ -70,7 +66,7 @@ def configure(parser: argparse._ActionsContainer) -> None:
             parser.add_argument(*names, dest=field, type=str.lower, metavar="WORD", help=f"default: {default}")
 
 
-def given(args: argparse.Namespace) -> dict[str, Any]:
+def given_fields(args: argparse.Namespace) -> dict[str, Any]:
     """Fields that an option was given for; none means that no single kernel is asked for."""
     return {field: getattr(args, field) for field in _OPTIONS if getattr(args, field) is not None}
 
